@@ -1,0 +1,73 @@
+# The front door. CMakeLists.txt is the build; this file only knows the words that people type.
+JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+BUILD  ?= build
+PREFIX ?= /usr/local
+FUZZ_S ?= 60
+SOAK_S ?= 600
+
+configure = cmake -S . -B $(BUILD) >/dev/null
+compile   = cmake --build $(BUILD) --parallel $(JOBS)
+
+MAKEFLAGS     += --no-print-directory
+.DEFAULT_GOAL := all
+.PHONY: all run check test test-gpu bench install format lint house fuzz soak clean help
+
+all: ## configure and build: build/mica, build/libmica.a, build/libmica.so
+	@scripts/setup run
+	@$(configure)
+	@$(compile)
+
+run: ARGS ?= info
+run: ## build the tool and run it (ARGS="info")
+	@scripts/setup run
+	@$(configure)
+	@$(compile) --target mica_tool
+	@$(BUILD)/mica $(ARGS)
+
+check: ## build and run the quick tests: for every save
+	@scripts/setup check
+	@$(configure) -DMICA_TESTS=ON
+	@$(compile)
+	@ctest --test-dir $(BUILD) --parallel $(JOBS) --label-exclude slow --output-on-failure --no-tests=error
+
+test: ## everything that a change must pass
+	@scripts/setup test
+	@BUILD=$(BUILD) JOBS=$(JOBS) scripts/test
+
+test-gpu: ## the conformance suite on a GPU; fails if there is none
+	@echo "test-gpu: mica has no GPU backend yet, so there is nothing to prove" >&2; exit 1
+
+bench: ## the table of speeds (ARGS="--json")
+	@scripts/setup check
+	@$(configure)
+	@$(compile) --target mica_bench
+	@$(BUILD)/mica-bench $(ARGS)
+
+install: all ## install under PREFIX, below DESTDIR when given
+	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix $(PREFIX)
+
+format: ## rewrite all C sources in the house style
+	@scripts/format
+
+lint: ## formatting, clang-tidy, cppcheck, include direction
+	@scripts/setup test
+	@JOBS=$(JOBS) scripts/lint
+
+house: ## the state of the house in one table; red rows fail
+	@scripts/house
+
+fuzz: ## run each fuzz target for FUZZ_S seconds
+	@scripts/setup test
+	@JOBS=$(JOBS) scripts/fuzz $(FUZZ_S)
+
+soak: ## repeat all tests, slow ones too, for SOAK_S seconds
+	@scripts/setup check
+	@$(configure) -DMICA_TESTS=ON
+	@$(compile)
+	@BUILD=$(BUILD) JOBS=$(JOBS) scripts/soak $(SOAK_S)
+
+clean: ## remove the build folder
+	@cmake -E rm -rf $(BUILD)
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile

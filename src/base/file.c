@@ -1,0 +1,189 @@
+/* file.c: reading and mapping. Writing is in file_write.c. */
+#if defined(__APPLE__)
+#define _DARWIN_C_SOURCE /* madvise */
+#else
+#define _DEFAULT_SOURCE /* madvise */
+#define _POSIX_C_SOURCE 200809L
+#endif
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file_error.h"
+
+struct mica__file {
+    int descriptor;
+    uint64_t size;
+    char path[]; /* NUL-terminated */
+};
+
+static const char *kind_of(mode_t mode)
+{
+    return S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+/* Opens and looks at a file; the descriptor is the caller's. */
+static mica_status open_regular(const char *path, int *out_descriptor, uint64_t *out_size)
+{
+    struct stat info;
+    /* Without O_NONBLOCK a pipe would block here until someone writes to it. */
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0)
+        return mica__file_fail("open", path, errno);
+    if (fstat(descriptor, &info) != 0) {
+        const int reason = errno;
+        close(descriptor);
+        return mica__file_fail("examine", path, reason);
+    }
+    if (!S_ISREG(info.st_mode)) {
+        close(descriptor);
+        return mica__fail(MICA_ERR_IO, "cannot read \"%s\": it is %s, expected a file", path,
+                          kind_of(info.st_mode));
+    }
+    *out_descriptor = descriptor;
+    *out_size = (uint64_t)info.st_size;
+    return MICA_OK;
+}
+
+mica_status mica__file_open_read(const char *path, mica__file **out_file)
+{
+    int descriptor = -1;
+    uint64_t size = 0;
+    *out_file = NULL;
+    const mica_status status = open_regular(path, &descriptor, &size);
+    if (status != MICA_OK)
+        return status;
+    const size_t path_size = strlen(path) + 1;
+    mica__file *file = mica__alloc(sizeof *file + path_size);
+    if (file == NULL) {
+        close(descriptor);
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the handle of \"%s\"", path);
+    }
+    file->descriptor = descriptor;
+    file->size = size;
+    memcpy(file->path, path, path_size);
+    *out_file = file;
+    return MICA_OK;
+}
+
+void mica__file_close(mica__file *file)
+{
+    if (file == NULL)
+        return;
+    close(file->descriptor);
+    mica__free(file);
+}
+
+uint64_t mica__file_size(const mica__file *file)
+{
+    return file->size;
+}
+
+const char *mica__file_path(const mica__file *file)
+{
+    return file->path;
+}
+
+mica_status mica__file_read_at(const mica__file *file, uint64_t offset, void *out_bytes, size_t size)
+{
+    const size_t piece = (size_t)1 << 30; /* one read call takes no more than 2 GiB on some systems */
+    char *at = out_bytes;
+    if (offset > file->size || size > file->size - offset)
+        return mica__fail(MICA_ERR_MALFORMED_FILE,
+                          "\"%s\": %zu bytes wanted at offset %llu, the file has %llu", file->path, size,
+                          (unsigned long long)offset, (unsigned long long)file->size);
+    while (size != 0) {
+        const ssize_t got = pread(file->descriptor, at, size < piece ? size : piece, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return mica__file_fail("read", file->path, errno);
+        if (got == 0)
+            return mica__fail(MICA_ERR_MALFORMED_FILE,
+                              "\"%s\": ended at offset %llu, it had %llu bytes when opened", file->path,
+                              (unsigned long long)offset, (unsigned long long)file->size);
+        at += got;
+        offset += (uint64_t)got;
+        size -= (size_t)got;
+    }
+    return MICA_OK;
+}
+
+/* Reads all of an open file into a fresh block with a NUL after it. */
+static mica_status read_whole(const mica__file *file, size_t max_bytes, void **out_data, size_t *out_size)
+{
+    if (file->size > max_bytes || file->size >= SIZE_MAX)
+        return mica__fail(MICA_ERR_BUDGET, "\"%s\" has %llu bytes, at most %zu are accepted", file->path,
+                          (unsigned long long)file->size, max_bytes);
+    const size_t size = (size_t)file->size;
+    char *data = mica__alloc(size + 1);
+    if (data == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the %zu bytes of \"%s\"", size, file->path);
+    const mica_status status = mica__file_read_at(file, 0, data, size);
+    if (status != MICA_OK) {
+        mica__free(data);
+        return status;
+    }
+    data[size] = '\0';
+    *out_data = data;
+    *out_size = size;
+    return MICA_OK;
+}
+
+mica_status mica__file_read_all(const char *path, size_t max_bytes, void **out_data, size_t *out_size)
+{
+    mica__file *file = NULL;
+    *out_data = NULL;
+    *out_size = 0;
+    mica_status status = mica__file_open_read(path, &file);
+    if (status == MICA_OK)
+        status = read_whole(file, max_bytes, out_data, out_size);
+    mica__file_close(file);
+    return status;
+}
+
+mica_status mica__file_map_open(const mica__file *file, mica__file_map *out_map)
+{
+    memset(out_map, 0, sizeof *out_map);
+    if (file->size == 0)
+        return MICA_OK;
+    if (file->size > SIZE_MAX)
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "\"%s\" has %llu bytes, too many for this machine's addresses", file->path,
+                          (unsigned long long)file->size);
+    void *data = mmap(NULL, (size_t)file->size, PROT_READ, MAP_SHARED, file->descriptor, 0);
+    if (data == MAP_FAILED)
+        return mica__file_fail("map", file->path, errno);
+    out_map->data = data;
+    out_map->size = (size_t)file->size;
+    return MICA_OK;
+}
+
+void mica__file_map_close(mica__file_map *map)
+{
+    if (map->data != NULL)
+        munmap((void *)(uintptr_t)map->data, map->size);
+    memset(map, 0, sizeof *map);
+}
+
+void mica__file_map_advise(const mica__file_map *map, size_t offset, size_t size, mica__file_advice advice)
+{
+    static const int native[] = {MADV_NORMAL, MADV_SEQUENTIAL, MADV_RANDOM, MADV_WILLNEED, MADV_DONTNEED};
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (map->data == NULL || offset >= map->size)
+        return;
+    size_t end = size < map->size - offset ? offset + size : map->size;
+    size_t begin = offset - offset % page;
+    if (advice == MICA__FILE_ADVICE_DONT_NEED) { /* pages shared with a neighbour stay */
+        begin = offset % page == 0 ? offset : begin + page;
+        end = end == map->size ? end : end - end % page;
+    }
+    if (begin < end)
+        madvise((char *)(uintptr_t)map->data + begin, end - begin, native[advice]);
+}

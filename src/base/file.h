@@ -1,0 +1,77 @@
+/* file.h: files: exact reads, read-only mapping, replacement that is seen whole or not at all.
+ *
+ * Every failure is MICA_ERR_IO (or OUT_OF_MEMORY, BUDGET) with the path and the system's reason. Knows no
+ * format. A handle may be read by several threads at once. */
+#ifndef MICA_BASE_FILE_H
+#define MICA_BASE_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct mica__file mica__file;
+
+/* Opens a regular file; folders, pipes and devices are refused. The caller owns *out_file. */
+mica_status mica__file_open_read(const char *path, mica__file **out_file);
+
+/* Closes; NULL is fine. Mappings stay valid. */
+void mica__file_close(mica__file *file);
+
+/* Size when it was opened. */
+uint64_t mica__file_size(const mica__file *file);
+
+/* The path as given to open; lives as long as the handle. */
+const char *mica__file_path(const mica__file *file);
+
+/* Reads exactly `size` bytes at `offset`; fewer in the file is MICA_ERR_MALFORMED_FILE. */
+mica_status mica__file_read_at(const mica__file *file, uint64_t offset, void *out_bytes, size_t size);
+
+/* Reads a whole file of at most max_bytes (more: MICA_ERR_BUDGET). One NUL follows the bytes and is not in
+ * the size. The caller frees *out_data with mica__free. */
+mica_status mica__file_read_all(const char *path, size_t max_bytes, void **out_data, size_t *out_size);
+
+/* A whole file in the address space. An empty file has data NULL and size 0. If another process cuts the file
+ * while it is mapped, reading past its new end kills the process: the operating system has no other way. */
+typedef struct mica__file_map {
+    const void *data;
+    size_t size;
+} mica__file_map;
+
+typedef enum mica__file_advice {
+    MICA__FILE_ADVICE_NORMAL = 0,
+    MICA__FILE_ADVICE_SEQUENTIAL,
+    MICA__FILE_ADVICE_RANDOM,
+    MICA__FILE_ADVICE_WILL_NEED,
+    MICA__FILE_ADVICE_DONT_NEED /* give the pages back; a later read brings them in again */
+} mica__file_advice;
+
+/* Maps a file read-only; on failure *out_map is zeroed. The mapping outlives the handle. */
+mica_status mica__file_map_open(const mica__file *file, mica__file_map *out_map);
+
+/* Unmaps and zeroes the struct; a zeroed struct is fine. */
+void mica__file_map_close(mica__file_map *map);
+
+/* A hint about a range (cut to the mapping, widened to pages; inward for DONT_NEED). Never fails. */
+void mica__file_map_advise(const mica__file_map *map, size_t offset, size_t size, mica__file_advice advice);
+
+/* A new file that takes the place of `path` on commit, and leaves no trace otherwise. */
+typedef struct mica__file_writer mica__file_writer;
+
+/* Creates the temporary file in the folder of `path`. The caller owns *out_writer. */
+mica_status mica__file_writer_open(const char *path, mica__file_writer **out_writer);
+
+/* Appends. A failure is kept: later writes and the commit fail with it too. */
+mica_status mica__file_writer_write(mica__file_writer *writer, const void *bytes, size_t size);
+
+/* Bytes written so far. */
+uint64_t mica__file_writer_size(const mica__file_writer *writer);
+
+/* Flushes to the disk, renames over `path`, flushes the folder. Frees the writer, also on failure, when
+ * the old file is as it was. */
+mica_status mica__file_writer_commit(mica__file_writer *writer);
+
+/* Removes the temporary file and frees the writer; NULL is fine. */
+void mica__file_writer_discard(mica__file_writer *writer);
+
+#endif

@@ -1,0 +1,141 @@
+/* file_write.c: replacing a file in one step: write beside it, flush, rename. */
+#define _POSIX_C_SOURCE 200809L
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file_error.h"
+
+/* Room for ".<process>.<number>.tmp" and a NUL. */
+#define SUFFIX_BYTES 48
+
+struct mica__file_writer {
+    int descriptor;
+    int failure; /* errno of the first failed write, 0 = none */
+    uint64_t size;
+    char *path, *temporary; /* both in the block of this struct */
+};
+
+/* Two blocks of text after the struct: the path, and the path with room for the suffix. */
+static mica__file_writer *alloc_writer(const char *path)
+{
+    const size_t length = strlen(path);
+    mica__file_writer *writer = mica__calloc(1, sizeof *writer + 2 * length + 1 + SUFFIX_BYTES);
+    if (writer == NULL)
+        return NULL;
+    writer->path = (char *)(writer + 1);
+    writer->temporary = writer->path + length + 1;
+    memcpy(writer->path, path, length);
+    return writer;
+}
+
+/* A name of our own beside the path, never an existing file. Returns the descriptor or -1 with errno. */
+static int open_temporary(mica__file_writer *writer)
+{
+    static _Atomic unsigned next_number;
+    const size_t capacity = strlen(writer->path) + SUFFIX_BYTES;
+    int descriptor;
+    do {
+        const unsigned number = atomic_fetch_add_explicit(&next_number, 1, memory_order_relaxed);
+        snprintf(writer->temporary, capacity, "%s.%ld.%u.tmp", writer->path, (long)getpid(), number);
+        descriptor = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (descriptor < 0 && (errno == EEXIST || errno == EINTR));
+    return descriptor;
+}
+
+mica_status mica__file_writer_open(const char *path, mica__file_writer **out_writer)
+{
+    *out_writer = NULL;
+    mica__file_writer *writer = alloc_writer(path);
+    if (writer == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the handle of \"%s\"", path);
+    writer->descriptor = open_temporary(writer);
+    if (writer->descriptor < 0) {
+        const mica_status status = mica__file_fail("create", writer->temporary, errno);
+        mica__free(writer);
+        return status;
+    }
+    *out_writer = writer;
+    return MICA_OK;
+}
+
+mica_status mica__file_writer_write(mica__file_writer *writer, const void *bytes, size_t size)
+{
+    const size_t piece = (size_t)1 << 30; /* one write call takes no more than 2 GiB on some systems */
+    const char *at = bytes;
+    while (size != 0 && writer->failure == 0) {
+        const ssize_t put = write(writer->descriptor, at, size < piece ? size : piece);
+        if (put < 0) {
+            writer->failure = errno == EINTR ? 0 : errno;
+            continue;
+        }
+        at += put;
+        size -= (size_t)put;
+        writer->size += (uint64_t)put;
+    }
+    return writer->failure == 0 ? MICA_OK : mica__file_fail("write", writer->path, writer->failure);
+}
+
+uint64_t mica__file_writer_size(const mica__file_writer *writer)
+{
+    return writer->size;
+}
+
+/* Makes the new name durable. Some file systems cannot do this for a folder; the rename itself has
+ * happened, so that is no failure. */
+static void flush_folder(const char *path, char *scratch)
+{
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    memcpy(scratch, length == 0 ? "." : path, length == 0 ? 1 : length);
+    scratch[length == 0 ? 1 : length] = '\0';
+    const int folder = open(scratch, O_RDONLY | O_CLOEXEC);
+    if (folder < 0)
+        return;
+    fsync(folder);
+    close(folder);
+}
+
+/* Flush, close, rename; returns 0 or an errno. The descriptor is closed in any case. */
+static int finish_file(mica__file_writer *writer)
+{
+    int failure = writer->failure;
+    if (failure == 0 && fsync(writer->descriptor) != 0)
+        failure = errno;
+    if (close(writer->descriptor) != 0 && failure == 0)
+        failure = errno;
+    writer->descriptor = -1;
+    if (failure == 0 && rename(writer->temporary, writer->path) != 0)
+        failure = errno;
+    return failure;
+}
+
+mica_status mica__file_writer_commit(mica__file_writer *writer)
+{
+    mica_status status = MICA_OK;
+    const int failure = finish_file(writer);
+    if (failure == 0) {
+        flush_folder(writer->path, writer->temporary);
+    } else {
+        unlink(writer->temporary);
+        status = mica__file_fail("replace", writer->path, failure);
+    }
+    mica__free(writer);
+    return status;
+}
+
+void mica__file_writer_discard(mica__file_writer *writer)
+{
+    if (writer == NULL)
+        return;
+    close(writer->descriptor);
+    unlink(writer->temporary);
+    mica__free(writer);
+}

@@ -1,0 +1,104 @@
+/* fuzz_json.c: any bytes go into the reader. What it accepts is written, read again and written again: both
+ * documents and both texts must be the same. */
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/json.h"
+#include "mica/host.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(int condition)
+{
+    if (!condition)
+        __builtin_trap();
+}
+
+static void write_leaf(mica__json_writer *writer, const mica__json_node *node)
+{
+    switch ((mica__json_type)node->type) {
+    case MICA__JSON_FALSE:
+    case MICA__JSON_TRUE: mica__json_bool(writer, node->type == MICA__JSON_TRUE); break;
+    case MICA__JSON_STRING: mica__json_string_n(writer, node->string.data, node->string.length); break;
+    case MICA__JSON_NUMBER:
+        if (node->exact == MICA__JSON_EXACT_UINT)
+            mica__json_uint(writer, node->number.uint_value);
+        else if (node->exact == MICA__JSON_EXACT_NEGATIVE)
+            mica__json_int(writer, node->number.int_value);
+        else
+            mica__json_double(writer, node->number.real);
+        break;
+    default: mica__json_null(writer); break;
+    }
+}
+
+/* Depth is limited by the reader, so recursion is fine here. */
+static void write_node(mica__json_writer *writer, const mica__json *json, const mica__json_node *node)
+{
+    const int object = node->type == MICA__JSON_OBJECT;
+    if (node->key != NULL)
+        mica__json_key_n(writer, node->key, node->key_length);
+    if (node->type < MICA__JSON_ARRAY) {
+        write_leaf(writer, node);
+        return;
+    }
+    object ? mica__json_begin_object(writer) : mica__json_begin_array(writer);
+    for (const mica__json_node *child = mica__json_first(node); child != NULL;
+         child = mica__json_next(json, child))
+        write_node(writer, json, child);
+    object ? mica__json_end_object(writer) : mica__json_end_array(writer);
+}
+
+static char *write_text(const mica__json *json, size_t *out_length)
+{
+    mica__json_writer writer;
+    char *text = NULL;
+    mica__json_writer_init(&writer);
+    write_node(&writer, json, mica__json_root(json));
+    require(mica__json_writer_finish(&writer, &text, out_length) == MICA_OK);
+    return text;
+}
+
+/* A double that is a whole number may be written without its exponent, so it comes back exact; the rest of
+ * the node must be the same. */
+static void compare_nodes(const mica__json_node *a, const mica__json_node *b)
+{
+    require(a->type == b->type && a->next == b->next && a->child_count == b->child_count);
+    require(a->key_length == b->key_length && (a->key == NULL) == (b->key == NULL));
+    require(a->key == NULL || memcmp(a->key, b->key, a->key_length) == 0);
+    if (a->type == MICA__JSON_STRING)
+        require(a->string.length == b->string.length &&
+                memcmp(a->string.data, b->string.data, a->string.length) == 0);
+    if (a->type == MICA__JSON_NUMBER) {
+        require(memcmp(&a->number.real, &b->number.real, sizeof a->number.real) == 0);
+        require(a->exact == MICA__JSON_EXACT_NONE || a->number.uint_value == b->number.uint_value);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const mica__json_limits limits = {1 << 20, 64, 1 << 16};
+    mica__json *first = NULL, *second = NULL;
+    size_t first_length = 0, second_length = 0;
+    const mica_status status = mica__json_parse(data, size, &limits, &first);
+    if (status != MICA_OK) {
+        require(first == NULL && mica_status_message()[0] != '\0');
+        require(mica_host_bytes() == 0);
+        return 0;
+    }
+    char *first_text = write_text(first, &first_length);
+    require(mica__json_parse(first_text, first_length, NULL, &second) == MICA_OK);
+    require(first->node_count == second->node_count);
+    for (uint32_t i = 0; i < first->node_count; i++)
+        compare_nodes(&first->nodes[i], &second->nodes[i]);
+    char *second_text = write_text(second, &second_length);
+    require(first_length == second_length && memcmp(first_text, second_text, first_length) == 0);
+    mica__free(first_text);
+    mica__free(second_text);
+    mica__json_release(first);
+    mica__json_release(second);
+    require(mica_host_bytes() == 0);
+    return 0;
+}

@@ -1,0 +1,303 @@
+/* test_base_file.c: exact reads, mapping, and replacement that is seen whole or not at all. */
+#define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "mica/host.h"
+
+static char folder[] = "mica_test_file_......";
+
+static const char *path_of(const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static int enter(void **state)
+{
+    (void)state;
+    memset(folder + strlen(folder) - 6, 'X', 6); /* what mkdtemp replaces */
+    return mkdtemp(folder) == NULL ? -1 : 0;
+}
+
+/* Names in the folder that are not "." and "..". */
+static int count_files(bool remove)
+{
+    int count = 0;
+    DIR *stream = opendir(folder);
+    assert_non_null(stream);
+    for (struct dirent *entry = readdir(stream); entry != NULL; entry = readdir(stream)) {
+        if (entry->d_name[0] == '.')
+            continue;
+        count++;
+        if (remove)
+            unlink(path_of(entry->d_name));
+    }
+    closedir(stream);
+    return count;
+}
+
+static int leave(void **state)
+{
+    (void)state;
+    count_files(true);
+    return rmdir(folder);
+}
+
+static void put_file(const char *path, const void *bytes, size_t size)
+{
+    mica__file_writer *writer = NULL;
+    assert_int_equal(mica__file_writer_open(path, &writer), MICA_OK);
+    assert_int_equal(mica__file_writer_write(writer, bytes, size), MICA_OK);
+    assert_int_equal(mica__file_writer_commit(writer), MICA_OK);
+}
+
+static void expect_contents(const char *path, const char *text)
+{
+    void *data = NULL;
+    size_t size = 0;
+    assert_int_equal(mica__file_read_all(path, 1 << 20, &data, &size), MICA_OK);
+    assert_int_equal(size, strlen(text));
+    assert_string_equal(data, text); /* a NUL follows the bytes */
+    mica__free(data);
+}
+
+static void reads_are_exact(void **state)
+{
+    mica__file *file = NULL;
+    char bytes[16];
+    (void)state;
+    put_file(path_of("ten"), "0123456789", 10);
+    assert_int_equal(mica__file_open_read(path_of("ten"), &file), MICA_OK);
+    assert_int_equal(mica__file_size(file), 10);
+    assert_string_equal(mica__file_path(file), path_of("ten"));
+    assert_int_equal(mica__file_read_at(file, 3, bytes, 4), MICA_OK);
+    assert_memory_equal(bytes, "3456", 4);
+    assert_int_equal(mica__file_read_at(file, 10, bytes, 0), MICA_OK);
+    assert_int_equal(mica__file_read_at(file, 7, bytes, 4), MICA_ERR_MALFORMED_FILE);
+    assert_non_null(strstr(mica_status_message(), "4 bytes wanted at offset 7, the file has 10"));
+    assert_int_equal(mica__file_read_at(file, UINT64_MAX, bytes, 1), MICA_ERR_MALFORMED_FILE);
+    assert_int_equal(mica__file_read_at(file, 1, bytes, SIZE_MAX), MICA_ERR_MALFORMED_FILE);
+    assert_int_equal(truncate(path_of("ten"), 5), 0);
+    assert_int_equal(mica__file_read_at(file, 3, bytes, 4), MICA_ERR_MALFORMED_FILE);
+    assert_non_null(strstr(mica_status_message(), "ended at offset 5"));
+    mica__file_close(file);
+    mica__file_close(NULL);
+}
+
+static void read_all_obeys_its_limit(void **state)
+{
+    void *data = (void *)-1;
+    size_t size = 7;
+    (void)state;
+    put_file(path_of("limit"), "0123456789", 10);
+    assert_int_equal(mica__file_read_all(path_of("limit"), 9, &data, &size), MICA_ERR_BUDGET);
+    assert_null(data);
+    assert_int_equal(size, 0);
+    assert_int_equal(mica__file_read_all(path_of("limit"), 10, &data, &size), MICA_OK);
+    mica__free(data);
+    put_file(path_of("limit"), "", 0);
+    expect_contents(path_of("limit"), "");
+}
+
+static void what_is_no_file_is_refused(void **state)
+{
+    mica__file *file = (mica__file *)-1;
+    (void)state;
+    assert_int_equal(mica__file_open_read(path_of("missing"), &file), MICA_ERR_IO);
+    assert_null(file);
+    assert_non_null(strstr(mica_status_message(), "missing\": No such file"));
+    assert_int_equal(mica__file_open_read(folder, &file), MICA_ERR_IO);
+    assert_non_null(strstr(mica_status_message(), "it is a folder"));
+    assert_int_equal(mkfifo(path_of("pipe"), 0600), 0);
+    assert_int_equal(mica__file_open_read(path_of("pipe"), &file), MICA_ERR_IO); /* and does not block */
+    assert_non_null(strstr(mica_status_message(), "it is a pipe"));
+    assert_int_equal(unlink(path_of("pipe")), 0);
+}
+
+static void mapping_outlives_the_handle(void **state)
+{
+    static char pattern[50001];
+    mica__file *file = NULL;
+    mica__file_map map;
+    (void)state;
+    for (size_t i = 0; i < sizeof pattern; i++)
+        pattern[i] = (char)(i * 31 + i / 256);
+    put_file(path_of("map"), pattern, sizeof pattern);
+    assert_int_equal(mica__file_open_read(path_of("map"), &file), MICA_OK);
+    assert_int_equal(mica__file_map_open(file, &map), MICA_OK);
+    mica__file_close(file);
+    assert_int_equal(map.size, sizeof pattern);
+    for (int advice = MICA__FILE_ADVICE_NORMAL; advice <= MICA__FILE_ADVICE_DONT_NEED; advice++) {
+        mica__file_map_advise(&map, 0, map.size, (mica__file_advice)advice);
+        mica__file_map_advise(&map, 5000, 10, (mica__file_advice)advice);
+        mica__file_map_advise(&map, 5000, SIZE_MAX, (mica__file_advice)advice);
+        mica__file_map_advise(&map, SIZE_MAX, 1, (mica__file_advice)advice);
+        assert_memory_equal(map.data, pattern, sizeof pattern);
+    }
+    mica__file_map_close(&map);
+    assert_null(map.data);
+    mica__file_map_close(&map);
+    put_file(path_of("map"), "", 0);
+    assert_int_equal(mica__file_open_read(path_of("map"), &file), MICA_OK);
+    assert_int_equal(mica__file_map_open(file, &map), MICA_OK);
+    assert_null(map.data);
+    mica__file_map_advise(&map, 0, 1, MICA__FILE_ADVICE_WILL_NEED);
+    mica__file_close(file);
+}
+
+static void old_file_stays_until_commit(void **state)
+{
+    mica__file_writer *writer = NULL;
+    (void)state;
+    put_file(path_of("atomic"), "old", 3);
+    const int before = count_files(false);
+    assert_int_equal(mica__file_writer_open(path_of("atomic"), &writer), MICA_OK);
+    assert_int_equal(mica__file_writer_write(writer, "new ", 4), MICA_OK);
+    assert_int_equal(mica__file_writer_write(writer, "text", 4), MICA_OK);
+    assert_int_equal(mica__file_writer_size(writer), 8);
+    expect_contents(path_of("atomic"), "old");
+    assert_int_equal(count_files(false), before + 1);
+    assert_int_equal(mica__file_writer_commit(writer), MICA_OK);
+    expect_contents(path_of("atomic"), "new text");
+    assert_int_equal(count_files(false), before);
+}
+
+static void discard_leaves_no_trace(void **state)
+{
+    mica__file_writer *writer = NULL, *second = NULL;
+    (void)state;
+    const int before = count_files(false);
+    assert_int_equal(mica__file_writer_open(path_of("never"), &writer), MICA_OK);
+    assert_int_equal(mica__file_writer_open(path_of("never"), &second),
+                     MICA_OK); /* two at once do not meet */
+    assert_int_equal(mica__file_writer_write(writer, "x", 1), MICA_OK);
+    mica__file_writer_discard(writer);
+    mica__file_writer_discard(second);
+    mica__file_writer_discard(NULL);
+    assert_int_equal(count_files(false), before);
+}
+
+static void failed_commit_keeps_the_old(void **state)
+{
+    mica__file_writer *writer = NULL;
+    (void)state;
+    const int before = count_files(false);
+    assert_int_equal(mica__file_writer_open(path_of("no_folder/x"), &writer), MICA_ERR_IO);
+    assert_null(writer);
+    assert_int_equal(mkdir(path_of("taken"), 0700), 0);
+    assert_int_equal(mica__file_writer_open(path_of("taken"), &writer), MICA_OK);
+    assert_int_equal(mica__file_writer_commit(writer), MICA_ERR_IO); /* a file cannot replace a folder */
+    assert_non_null(strstr(mica_status_message(), "cannot replace"));
+    assert_int_equal(rmdir(path_of("taken")), 0);
+    assert_int_equal(count_files(false), before);
+}
+
+/* With a limit on file sizes a write fails halfway. Returns the number of the first thing that is wrong. */
+static int write_past_the_limit(void)
+{
+    static char block[4096];
+    const struct rlimit limit = {6000, 6000};
+    mica__file_writer *writer = NULL;
+    void *data = NULL;
+    size_t size = 0;
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGXFSZ);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0 || mica__file_writer_open(path_of("full"), &writer) != MICA_OK)
+        return 1;
+    if (mica__file_writer_write(writer, block, sizeof block) != MICA_OK)
+        return 2;
+    if (mica__file_writer_write(writer, block, sizeof block) != MICA_ERR_IO)
+        return 3;
+    if (mica__file_writer_write(writer, block, 1) != MICA_ERR_IO) /* kept */
+        return 4;
+    if (mica__file_writer_commit(writer) != MICA_ERR_IO || mica_host_bytes() != 0)
+        return 5;
+    return mica__file_read_all(path_of("full"), 100, &data, &size) == MICA_OK && memcmp(data, "old", 3) == 0
+               ? 0
+               : 6;
+}
+
+static void failed_write_keeps_the_old(void **state)
+{
+    int status = 0;
+    (void)state;
+    put_file(path_of("full"), "old", 3);
+    const int before = count_files(false);
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(write_past_the_limit());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(count_files(false), before);
+}
+
+static void *no_memory(void *context, size_t size, size_t align)
+{
+    (void)context;
+    (void)size;
+    (void)align;
+    return NULL;
+}
+
+static void no_release(void *context, void *pointer, size_t size)
+{
+    (void)context;
+    (void)pointer;
+    (void)size;
+}
+
+static void no_memory_is_a_status(void **state)
+{
+    const mica_allocator allocator = {NULL, no_memory, no_release};
+    mica__file *file = NULL;
+    mica__file_writer *writer = NULL;
+    void *data = NULL;
+    size_t size = 0;
+    (void)state;
+    put_file(path_of("memory"), "x", 1);
+    const int before = count_files(false);
+    assert_int_equal(mica_host_allocations(), 0);
+    assert_int_equal(mica_set_allocator(&allocator), MICA_OK);
+    assert_int_equal(mica__file_open_read(path_of("memory"), &file), MICA_ERR_OUT_OF_MEMORY);
+    assert_int_equal(mica__file_read_all(path_of("memory"), 10, &data, &size), MICA_ERR_OUT_OF_MEMORY);
+    assert_int_equal(mica__file_writer_open(path_of("memory"), &writer), MICA_ERR_OUT_OF_MEMORY);
+    assert_int_equal(mica_set_allocator(NULL), MICA_OK);
+    assert_int_equal(count_files(false), before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_are_exact),
+        cmocka_unit_test(read_all_obeys_its_limit),
+        cmocka_unit_test(what_is_no_file_is_refused),
+        cmocka_unit_test(mapping_outlives_the_handle),
+        cmocka_unit_test(old_file_stays_until_commit),
+        cmocka_unit_test(discard_leaves_no_trace),
+        cmocka_unit_test(failed_commit_keeps_the_old),
+        cmocka_unit_test(failed_write_keeps_the_old),
+        cmocka_unit_test(no_memory_is_a_status),
+    };
+    return cmocka_run_group_tests(tests, enter, leave);
+}

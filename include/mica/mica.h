@@ -1,0 +1,24 @@
+/*
+ * mica.h - the whole library. Include this, or the headers below one by one.
+ *
+ *   status.h   results and their sentences      host.h     allocator, log, version
+ *   types.h    element types, ops               device.h   devices, buffers, kernels, encoders, fences
+ *   ops.h      one function per operation       session.h  a forward pass, recorded and replayed
+ *
+ * Workflow: mica_device_open -> mica_buffer_alloc / write -> mica_session_begin (recording) -> ops on
+ * mica_session_encoder -> mica_session_record -> mica_recording_replay_and_wait as often as needed -> read.
+ *
+ * The library never prints, exits or aborts; each call that can fail says so in its status, and
+ * mica_status_message() has the sentence.
+ */
+#ifndef MICA_MICA_H
+#define MICA_MICA_H
+
+#include "mica/status.h"
+#include "mica/host.h"
+#include "mica/types.h"
+#include "mica/device.h"
+#include "mica/ops.h"
+#include "mica/session.h"
+
+#endif

@@ -1,0 +1,20 @@
+/*
+ * inflight.h - submissions on their way: who waits for what, and what to give back when they end.
+ */
+#ifndef MICA_DEVICE_INFLIGHT_H
+#define MICA_DEVICE_INFLIGHT_H
+
+#include "device/work_object.h"
+
+/* Submits and notes the submission; waits for the oldest when too many are on their way. One-shot work is consumed, also
+ * on failure. */
+mica_status mica__inflight_submit(mica_device *device, mica__work *work, mica_queue *queue, mica_fence **out_fence);
+/* Waits for one submission, then gives back what ended. */
+mica_status mica__inflight_wait(mica_device *device, mica_queue *queue, uint64_t value, uint64_t timeout_ns,
+                                mica__completion *out);
+/* The result of reusable work's last submission, all zero if there was none; waits for it. */
+mica_status mica__inflight_work(mica__work *work, mica__completion *out);
+/* Gives one inside reference on a queue back. NULL ok. */
+void mica__queue_unref(mica_queue *queue);
+
+#endif

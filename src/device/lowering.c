@@ -1,0 +1,374 @@
+/*
+ * lowering.c - records become dispatches.
+ *
+ * For each record: plan it, give it scratch, find what it must wait for, hand its dispatches to the backend. Scratch is
+ * bumped through a few chunks and then starts over: ranges in it are tracked like any other memory, so reuse orders
+ * itself.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/env.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "device/custom.h"
+#include "device/registry.h"
+#include "device/work_object.h"
+
+#define SCRATCH_FIRST_CHUNK ((uint64_t)1 << 20)
+#define SCRATCH_ROUND ((uint64_t)64 << 20) /* after this much, start over in the first chunk that fits */
+#define MAX_DEPENDENCIES 256
+
+struct mica__lowering {
+    mica_device *device;
+    mica__encoding *encoding;
+    mica__work *work;
+    mica__tracker tracker;
+    bool manual, serial, timed;
+    uint32_t chunk;      /* scratch: current chunk in work->scratch */
+    uint64_t chunk_used; /* bytes of it */
+    uint64_t round_used; /* bytes since the last start over */
+    uint32_t group_size; /* dispatches since the last barrier */
+    mica_encoder_stats stats;
+    mica__plan plan;
+};
+
+mica_status mica__lowering_begin(mica_device *device, bool reusable, mica__lowering **out)
+{
+    *out = NULL;
+    mica__lowering *lowering = mica__alloc(sizeof *lowering);
+    if (lowering == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory to encode");
+    memset(lowering, 0, offsetof(mica__lowering, plan));
+    lowering->device = device;
+    lowering->serial = mica__env_debug(MICA__DEBUG_SERIAL);
+    lowering->timed = atomic_load_explicit(&device->profiling, memory_order_relaxed) != 0;
+    mica_status status = mica__work_create(device, reusable, &lowering->work);
+    if (status == MICA_OK)
+        status = device->table->encoder_begin(device->impl, reusable ? MICA__ENCODE_REUSABLE : 0, &lowering->encoding);
+    if (status != MICA_OK) {
+        mica__lowering_discard(lowering);
+        return status;
+    }
+    *out = lowering;
+    return MICA_OK;
+}
+
+void mica__lowering_discard(mica__lowering *lowering)
+{
+    if (lowering == NULL)
+        return;
+    mica__commands *commands = NULL;
+    if (lowering->encoding != NULL)
+        lowering->device->table->encoder_end(lowering->encoding, true, &commands);
+    mica__work_release(lowering->work);
+    mica__tracker_free(&lowering->tracker);
+    mica__free(lowering);
+}
+
+mica_status mica__lowering_end(mica__lowering *lowering, mica__work **out)
+{
+    mica__work *work = lowering->work;
+    *out = NULL;
+    mica_status status = lowering->device->table->encoder_end(lowering->encoding, false, &work->commands);
+    lowering->encoding = NULL;
+    if (status == MICA_OK) {
+        lowering->work = NULL;
+        *out = work;
+    }
+    mica__lowering_discard(lowering);
+    return status;
+}
+
+/* ---- barriers ---- */
+
+static void close_group(mica__lowering *lowering)
+{
+    uint32_t n = lowering->group_size;
+    if (n > 0)
+        lowering->stats.group_sizes[n > 8 ? 7 : n - 1]++;
+    lowering->group_size = 0;
+}
+
+static void emit_barrier(mica__lowering *lowering)
+{
+    close_group(lowering);
+    lowering->device->table->barrier(lowering->encoding);
+    mica__tracker_reset(&lowering->tracker);
+    lowering->stats.barriers++;
+    MICA__COUNT(lowering->device, barriers, 1);
+}
+
+mica_status mica__lowering_barrier(mica__lowering *lowering)
+{
+    if (lowering->group_size > 0)
+        emit_barrier(lowering);
+    return MICA_OK;
+}
+
+mica_status mica__lowering_barrier_between(mica__lowering *lowering, const mica__range *ranges, uint32_t count,
+                                           bool *out_emitted)
+{
+    *out_emitted = mica__tracker_conflicts(&lowering->tracker, ranges, count);
+    if (*out_emitted)
+        emit_barrier(lowering);
+    return MICA_OK;
+}
+
+mica_status mica__lowering_track(mica__lowering *lowering, const mica__range *ranges, uint32_t count)
+{
+    uint32_t owner = lowering->stats.dispatches > 0 ? (uint32_t)lowering->stats.dispatches - 1 : 0;
+    return mica__tracker_record(&lowering->tracker, ranges, count, owner);
+}
+
+void mica__lowering_set_manual(mica__lowering *lowering, bool manual)
+{
+    lowering->manual = manual;
+}
+
+/* Orders one dispatch by its ranges: a barrier, or a list of dependencies where the device takes them and the caller has
+ * a place for them. */
+static mica_status order_dispatch(mica__lowering *lowering, const mica__range *ranges, uint32_t count,
+                                  uint32_t *dependencies, uint32_t *out_count)
+{
+    uint64_t start = lowering->timed ? mica__clock_ns() : 0;
+    mica_device *device = lowering->device;
+    *out_count = 0;
+    if (!lowering->manual && device->info.edges && dependencies != NULL) {
+        *out_count = mica__tracker_dependencies(&lowering->tracker, ranges, count, dependencies, MAX_DEPENDENCIES);
+        if (*out_count > MAX_DEPENDENCIES) {
+            *out_count = 0;
+            emit_barrier(lowering);
+        }
+    } else if (!lowering->manual && (lowering->serial || mica__tracker_conflicts(&lowering->tracker, ranges, count))) {
+        if (lowering->group_size > 0)
+            emit_barrier(lowering);
+    } else if (lowering->group_size > 0) {
+        lowering->stats.barriers_elided++;
+        MICA__COUNT(device, barriers_elided, 1);
+    }
+    mica_status status =
+        mica__tracker_record(&lowering->tracker, ranges, count, (uint32_t)lowering->stats.dispatches);
+    if (lowering->timed)
+        lowering->stats.tracker_ns += mica__clock_ns() - start;
+    return status;
+}
+
+/* ---- scratch ---- */
+
+/* A place for `bytes`, 64-byte aligned, as storage and offset. */
+static mica_status take_scratch(mica__lowering *lowering, uint64_t bytes, mica__storage **out, uint64_t *out_offset)
+{
+    mica__work *work = lowering->work;
+    bytes = (bytes + 63) & ~(uint64_t)63;
+    if (lowering->round_used + bytes > SCRATCH_ROUND && lowering->round_used > 0) {
+        lowering->round_used = 0;
+        lowering->chunk = 0;
+        lowering->chunk_used = 0;
+    }
+    while (lowering->chunk < work->scratch_count &&
+           lowering->chunk_used + bytes > work->scratch[lowering->chunk]->bytes) {
+        lowering->chunk++;
+        lowering->chunk_used = 0;
+    }
+    if (lowering->chunk == work->scratch_count) {
+        uint64_t size = SCRATCH_FIRST_CHUNK << (work->scratch_count < 4 ? work->scratch_count : 4);
+        mica_status status = mica__work_add_scratch(work, bytes > size ? bytes : size);
+        if (status != MICA_OK)
+            return status;
+        lowering->chunk_used = 0;
+    }
+    *out = work->scratch[lowering->chunk];
+    *out_offset = lowering->chunk_used;
+    lowering->chunk_used += bytes;
+    lowering->round_used += bytes;
+    return MICA_OK;
+}
+
+/* ---- dispatches ---- */
+
+typedef struct bindings {
+    mica__binding binding[MICA__PLAN_BINDINGS];
+    mica__range range[MICA__PLAN_BINDINGS];
+    uint32_t count;
+} bindings;
+
+static void bind_operand(bindings *b, const mica__operand *operand, uint32_t access)
+{
+    mica__operand marked = *operand;
+    marked.access = (uint8_t)access;
+    b->binding[b->count] = (mica__binding){operand->memory, operand->offset, operand->length, access};
+    mica__range_of(&marked, &b->range[b->count]);
+    b->count++;
+}
+
+static void bind_scratch(bindings *b, const mica__storage *scratch, uint64_t offset, const mica__plan_binding *part)
+{
+    b->binding[b->count] = (mica__binding){scratch->memory, offset + part->offset, part->length, part->access};
+    b->range[b->count] = (mica__range){scratch, offset + part->offset, offset + part->offset + part->length, 0, 0,
+                                       part->access, 0};
+    b->count++;
+}
+
+static void count_dispatch(mica__lowering *lowering)
+{
+    lowering->group_size++;
+    lowering->stats.dispatches++;
+    MICA__COUNT(lowering->device, dispatches, 1);
+}
+
+static mica_status send(mica__lowering *lowering, mica__dispatch *dispatch, bindings *b, const mica__record *record)
+{
+    uint32_t dependencies[MAX_DEPENDENCIES];
+    mica_status status = order_dispatch(lowering, b->range, b->count, dependencies, &dispatch->dependency_count);
+    if (status != MICA_OK)
+        return status;
+    dispatch->dependencies = dependencies;
+    dispatch->bindings = b->binding;
+    dispatch->binding_count = b->count;
+    dispatch->op = record->op;
+    dispatch->label = record->label;
+    lowering->device->table->dispatch(lowering->encoding, dispatch);
+    count_dispatch(lowering);
+    return MICA_OK;
+}
+
+/* One solid run of bytes. */
+static bool is_solid(const mica__operand *operand)
+{
+    mica__range range;
+    mica__range_of(operand, &range);
+    uint64_t bytes = mica_dtype_block_bytes((mica_dtype)operand->dtype), elements = 1;
+    for (uint32_t d = 0; d < operand->ndim; d++)
+        elements *= operand->shape[d];
+    bytes *= elements / mica_dtype_block_elements((mica_dtype)operand->dtype);
+    return operand->layout == MICA_LAYOUT_CANONICAL && range.stride == 0 && bytes == operand->length;
+}
+
+/* The same bytes in the same order: the backend's own copy, no kernel. */
+static bool is_plain_copy(const mica__record *record)
+{
+    if (record->op != MICA_OP_COPY)
+        return false;
+    const mica__operand *x = &record->operand[MICA__COPY_X], *y = &record->operand[MICA__COPY_Y];
+    bool same_order = x->ndim == y->ndim;
+    for (uint32_t d = 0; d < x->ndim && same_order; d++)
+        same_order = x->shape[d] == 1 || x->stride[d] == y->stride[d];
+    return same_order && x->dtype == y->dtype && x->length == y->length && is_solid(x) && is_solid(y);
+}
+
+static mica_status add_plain_copy(mica__lowering *lowering, const mica__record *record)
+{
+    uint32_t unused = 0;
+    const mica__operand *part[2] = {&record->operand[MICA__COPY_X], &record->operand[MICA__COPY_Y]};
+    bindings b = {.count = 0};
+    mica_status status = MICA_OK;
+    for (uint32_t i = 0; i < 2 && status == MICA_OK; i++) {
+        bind_operand(&b, part[i], part[i]->access);
+        status = mica__work_note(lowering->work, (uint32_t)lowering->stats.dispatches, i, part[i]);
+    }
+    if (status == MICA_OK)
+        status = order_dispatch(lowering, b.range, b.count, NULL, &unused); /* copies carry no dependencies */
+    if (status != MICA_OK)
+        return status;
+    lowering->device->table->copy(lowering->encoding, &b.binding[0], &b.binding[1]);
+    count_dispatch(lowering);
+    MICA__COUNT(lowering->device, bytes_copied, part[0]->length);
+    return MICA_OK;
+}
+
+static mica_status send_planned(mica__lowering *lowering, const mica__record *record, const mica__plan_dispatch *step,
+                                const mica__storage *scratch, uint64_t scratch_offset)
+{
+    mica_device *device = lowering->device;
+    bindings b = {.count = 0};
+    uint32_t index = (uint32_t)lowering->stats.dispatches;
+    mica__dispatch dispatch = {.grain = step->grain, .local_bytes = step->local_bytes};
+    mica_status status = mica__registry_builtin(device, step->kernel, &dispatch.kernel);
+    for (uint32_t i = 0; i < step->binding_count && status == MICA_OK; i++) {
+        const mica__plan_binding *part = &step->binding[i];
+        if (part->source == MICA__SCRATCH) {
+            bind_scratch(&b, scratch, scratch_offset, part);
+        } else {
+            bind_operand(&b, &record->operand[part->source], part->access);
+            status = mica__work_note(lowering->work, index, i, &record->operand[part->source]);
+        }
+    }
+    if (status != MICA_OK)
+        return status;
+    memcpy(dispatch.groups, step->groups, sizeof dispatch.groups);
+    memcpy(dispatch.local, step->local, sizeof dispatch.local);
+    dispatch.params = lowering->plan.params + step->params_offset;
+    dispatch.params_size = step->params_size;
+    return send(lowering, &dispatch, &b, record);
+}
+
+static mica_status add_planned(mica__lowering *lowering, const mica__record *record)
+{
+    mica__storage *scratch = NULL;
+    uint64_t offset = 0;
+    mica_status status = mica__registry_plan(lowering->device, record, &lowering->plan);
+    if (status == MICA_OK && lowering->plan.scratch_bytes > 0)
+        status = take_scratch(lowering, lowering->plan.scratch_bytes, &scratch, &offset);
+    for (uint32_t i = 0; i < lowering->plan.dispatch_count && status == MICA_OK; i++)
+        status = send_planned(lowering, record, &lowering->plan.dispatch[i], scratch, offset);
+    return status;
+}
+
+static mica_status add_custom(mica__lowering *lowering, const mica__record *record)
+{
+    const mica__custom *custom = record->params;
+    bindings b = {.count = 0};
+    mica_status status = mica__work_hold_kernel(lowering->work, custom->kernel);
+    for (uint32_t i = 0; i < record->operand_count && status == MICA_OK; i++) {
+        bind_operand(&b, &record->operand[i], record->operand[i].access);
+        status = mica__work_note(lowering->work, (uint32_t)lowering->stats.dispatches, i, &record->operand[i]);
+    }
+    if (status != MICA_OK)
+        return status;
+    mica__dispatch dispatch = {.kernel = custom->kernel->kernel, .grain = 1};
+    memcpy(dispatch.groups, custom->groups, sizeof dispatch.groups);
+    memcpy(dispatch.local, custom->local, sizeof dispatch.local);
+    dispatch.params = custom + 1;
+    dispatch.params_size = custom->params_size;
+    return send(lowering, &dispatch, &b, record);
+}
+
+mica_status mica__lowering_add(mica__lowering *lowering, const mica__record *record, mica__lowered *out)
+{
+    mica_status status = MICA_OK;
+    mica__lowered place = {(uint32_t)lowering->stats.dispatches, 0, 0};
+    if (record->barrier_before)
+        mica__lowering_barrier(lowering);
+    for (uint32_t i = 0; i < record->operand_count && status == MICA_OK; i++)
+        status = mica__work_hold(lowering->work, record->operand[i].storage);
+    if (status != MICA_OK)
+        return status;
+    if (record->op == MICA_OP_CUSTOM)
+        status = add_custom(lowering, record);
+    else
+        status = is_plain_copy(record) ? add_plain_copy(lowering, record) : add_planned(lowering, record);
+    if (status != MICA_OK)
+        return status;
+    lowering->stats.records++;
+    MICA__COUNT(lowering->device, records, 1);
+    place.dispatch_count = (uint32_t)lowering->stats.dispatches - place.first_dispatch;
+    place.group = (uint32_t)lowering->stats.barriers;
+    if (out != NULL)
+        *out = place;
+    if (mica__env_debug(MICA__DEBUG_TRACE))
+        mica__log(MICA_LOG_DEBUG, "record %s \"%s\": %u dispatches, group %u", mica_op_name((mica_op)record->op),
+                  record->label, place.dispatch_count, place.group);
+    return MICA_OK;
+}
+
+void mica__lowering_stats(const mica__lowering *lowering, mica_encoder_stats *out)
+{
+    *out = lowering->stats;
+    uint32_t n = lowering->group_size; /* the group that is still open counts */
+    if (n > 0)
+        out->group_sizes[n > 8 ? 7 : n - 1]++;
+    out->tracker_checks = lowering->tracker.checks;
+    out->scratch_bytes = mica__work_scratch(lowering->work);
+}

@@ -1,0 +1,118 @@
+/*
+ * objects.h - what stands behind the public handles of device.h.
+ *
+ * Counted objects: device <- buffer -> storage. Storage owns one backend allocation and its ledger entry; a buffer is
+ * a view of storage and keeps the device too. Storage itself keeps no device: whoever releases it last (a buffer, an
+ * encoder, a recording, the device's own list of work in flight) has the device alive. Nothing here knows an op.
+ */
+#ifndef MICA_DEVICE_OBJECTS_H
+#define MICA_DEVICE_OBJECTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "backend/backend.h"
+#include "mica/device.h"
+
+typedef struct mica__registry mica__registry;
+typedef struct mica__work mica__work;
+
+/* A submission not yet known to be done. */
+typedef struct mica__inflight {
+    mica_queue *queue; /* NULL: queue 0; counted */
+    uint64_t value;
+    mica__work *work;  /* one-shot work is owned, reusable work borrowed */
+    mica_fence *fence; /* counted; may be NULL */
+} mica__inflight;
+
+#define MICA__INFLIGHT_MAX 48 /* below the 64 results a backend keeps */
+
+struct mica_device {
+    _Atomic uint32_t references;
+    const mica__backend *backend;
+    const mica__backend_table *table;
+    mica__device *impl;
+    mica__device_info info;
+    mica__registry *registry;
+    mica_pool *scratch; /* kernels' scratch; the one pool that holds no device reference */
+
+    pthread_mutex_t lock; /* guards the ledger, residency, in-flight list and profile below */
+    uint64_t budget, owned, owned_peak, mapped, buffer_count;
+    uint64_t resident, residency_commits, residency_pending;
+    mica__inflight inflight[MICA__INFLIGHT_MAX];
+    uint32_t inflight_count, inflight_reserved;
+    mica_profile_entry *profile; /* of the last mica_profile_end */
+    uint64_t profile_count;
+    _Atomic uint32_t profiling;
+    _Atomic uint64_t counters[sizeof(mica_counters) / sizeof(uint64_t)];
+};
+
+typedef struct mica__storage {
+    _Atomic uint32_t references;
+    mica_device *device; /* not counted */
+    mica__memory *memory;
+    uint64_t bytes;
+    mica_import_release release;
+    void *release_context, *import_pointer;
+    uint8_t imported, read_only;
+    uint8_t evicted; /* taken out of the residency set by hand; under the device's lock */
+} mica__storage;
+
+/* How a weight's bytes are arranged beyond its shape; all zero is canonical. */
+typedef struct mica__packing {
+    mica_layout layout;
+    uint32_t group_size; /* affine weights, else 0 */
+} mica__packing;
+
+struct mica_buffer {
+    _Atomic uint32_t references;
+    mica__storage *storage;
+    uint64_t offset, length;
+    uint64_t shape[MICA_MAX_DIMS], stride[MICA_MAX_DIMS];
+    mica_dtype dtype;
+    mica__packing packing;
+    uint32_t ndim;
+    uint8_t temporary, read_only;
+    mica_buffer *scales, *biases; /* affine weights in canonical layout */
+};
+
+struct mica_queue {
+    _Atomic uint32_t references;
+    mica_device *device;
+    mica__queue *impl;
+};
+
+/* Counter `field` of the device and of the process grows by n. */
+#define MICA__COUNT(device, field, n) \
+    mica__counters_add((device), offsetof(mica_counters, field) / sizeof(uint64_t), (n))
+void mica__counters_add(mica_device *device, size_t index, uint64_t n);
+
+/* Storage of `bytes` under the ledger, zeroed if asked. One reference. */
+mica_status mica__storage_create(mica_device *device, uint64_t bytes, bool zero, mica__storage **out);
+mica_status mica__storage_import(mica_device *device, void *pointer, uint64_t bytes, bool read_only, mica__storage **out);
+mica__storage *mica__storage_retain(mica__storage *storage);
+void mica__storage_release(mica__storage *storage);
+/* A contiguous buffer over existing storage (reference taken). `packing` NULL: canonical. */
+mica_status mica__buffer_over(mica__storage *storage, const mica_buffer_desc *desc, const mica__packing *packing,
+                              mica_buffer **out);
+/* The same over fresh storage. */
+mica_status mica__buffer_new(mica_device *device, const mica_buffer_desc *desc, const mica__packing *packing,
+                             mica_buffer **out);
+/* Checks dtype, dims and products; bytes of the contiguous form in `out_bytes`, strides if not NULL. */
+mica_status mica__desc_check(const mica_buffer_desc *desc, const mica__packing *packing, uint64_t *out_stride,
+                             uint64_t *out_bytes);
+bool mica__buffer_contiguous(const mica_buffer *buffer);
+/* The operand that stands for the buffer in a record. Borrowed: no references are taken. */
+void mica__operand_from(const mica_buffer *buffer, uint32_t access, mica__operand *out);
+
+/* Storage of at least `bytes` from the pool, recycled once nobody else holds it. One reference for the caller. */
+mica_status mica__pool_take(mica_pool *pool, uint64_t bytes, mica__storage **out);
+mica_status mica__pool_open(mica_device *device, bool keep_device, mica_pool **out);
+
+/* Changes to the residency set; flushed before a submission. */
+void mica__residency_change(mica_device *device, int64_t delta);
+void mica__residency_flush(mica_device *device);
+/* Waits for all submissions on the device; the first error among those not yet waited for. */
+mica_status mica__device_wait_idle(mica_device *device);
+
+#endif

@@ -1,0 +1,368 @@
+/* registry.c - kernels by name, compiled on first use, kept. Thread-safe. */
+#include "device/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "device/custom.h"
+
+#define KEY_BYTES 512
+
+/* A kernel registered by the user. */
+typedef struct named_kernel {
+    char *name, *source;
+    mica_host_kernel host;
+} named_kernel;
+
+/* A built-in kernel that a plan has named; looked up by the address of its name. */
+typedef struct builtin_kernel {
+    const char *name;
+    mica__kernel *kernel;
+} builtin_kernel;
+
+#define BUILTIN_SLOTS 256 /* power of two, well above the number of built-in kernels */
+
+struct mica__registry {
+    mica_device *device;
+    pthread_mutex_t lock;
+    named_kernel *named;
+    uint32_t named_count, named_capacity;
+    mica_kernel **compiled;
+    uint32_t compiled_count, compiled_capacity;
+    builtin_kernel builtin[BUILTIN_SLOTS];
+    uint32_t builtin_count;
+    const mica__kernel_row *rows;
+    uint32_t row_count;
+    uint64_t compilations, lookups;
+};
+
+static void kernel_destroy(mica_kernel *kernel)
+{
+    if (kernel->program != NULL)
+        kernel->device->table->program_destroy(kernel->device->impl, kernel->program);
+    mica__free(kernel->key);
+    mica__free(kernel);
+}
+
+mica_status mica__registry_create(mica_device *device, mica__registry **out)
+{
+    mica__registry *registry = mica__calloc(1, sizeof *registry);
+    if (registry == NULL || pthread_mutex_init(&registry->lock, NULL) != 0) {
+        mica__free(registry);
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for the kernel registry");
+    }
+    registry->device = device;
+    registry->rows = device->backend->rows(&registry->row_count);
+    *out = registry;
+    return MICA_OK;
+}
+
+void mica__registry_destroy(mica__registry *registry)
+{
+    if (registry == NULL)
+        return;
+    for (uint32_t i = 0; i < registry->compiled_count; i++)
+        kernel_destroy(registry->compiled[i]);
+    for (uint32_t i = 0; i < registry->named_count; i++) {
+        mica__free(registry->named[i].name);
+        mica__free(registry->named[i].source);
+    }
+    mica__free(registry->compiled);
+    mica__free(registry->named);
+    pthread_mutex_destroy(&registry->lock);
+    mica__free(registry);
+}
+
+/* ---- rows ---- */
+
+static mica_status no_row(mica_device *device, const mica__record *record)
+{
+    char types[160] = "";
+    for (uint32_t i = 0; i < record->operand_count; i++) {
+        const mica__operand *o = &record->operand[i];
+        if (o->memory != NULL)
+            snprintf(types + strlen(types), sizeof types - strlen(types), "%s%s", types[0] ? " " : "",
+                     mica_dtype_name((mica_dtype)o->dtype));
+    }
+    return mica__fail(MICA_ERR_UNSUPPORTED, "%s: no kernel of device %s serves the types %s",
+                      mica_op_name((mica_op)record->op), device->info.properties.id, types);
+}
+
+mica_status mica__registry_plan(mica_device *device, const mica__record *record, mica__plan *plan)
+{
+    const mica__registry *registry = device->registry;
+    for (uint32_t i = 0; i < registry->row_count; i++) {
+        const mica__kernel_row *row = &registry->rows[i];
+        if (row->op != record->op || (row->serves != NULL && !row->serves(record, &device->info)))
+            continue;
+        plan->dispatch_count = 0;
+        plan->params_used = 0;
+        plan->scratch_bytes = 0;
+        return row->plan(record, &device->info, plan);
+    }
+    return no_row(device, record);
+}
+
+/* ---- built-in kernels ---- */
+
+mica_status mica__registry_builtin(mica_device *device, const char *name, mica__kernel **out)
+{
+    mica__registry *registry = device->registry;
+    mica_status status = MICA_OK;
+    pthread_mutex_lock(&registry->lock);
+    uint32_t slot = (uint32_t)(((uintptr_t)name >> 2) * 2654435761u) & (BUILTIN_SLOTS - 1);
+    while (registry->builtin[slot].name != NULL && registry->builtin[slot].name != name)
+        slot = (slot + 1) & (BUILTIN_SLOTS - 1);
+    registry->lookups++;
+    *out = registry->builtin[slot].kernel;
+    if (*out == NULL) {
+        status = device->table->kernel_get(device->impl, NULL, name, out);
+        if (status == MICA_OK && registry->builtin_count < BUILTIN_SLOTS / 2) {
+            registry->builtin[slot].name = name;
+            registry->builtin[slot].kernel = *out;
+            registry->builtin_count++;
+        }
+    }
+    pthread_mutex_unlock(&registry->lock);
+    return status;
+}
+
+/* ---- registered kernels ---- */
+
+static named_kernel *find_named(mica__registry *registry, const char *name)
+{
+    for (uint32_t i = 0; i < registry->named_count; i++)
+        if (strcmp(registry->named[i].name, name) == 0)
+            return &registry->named[i];
+    return NULL;
+}
+
+static bool key_names(const char *key, const char *name)
+{
+    size_t n = strlen(name);
+    return strncmp(key, name, n) == 0 && (key[n] == '\0' || key[n] == '|');
+}
+
+/* Handles given out keep their kernel; the registry's own references go. Lock held. */
+static void forget_compiled(mica__registry *registry, const char *name)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < registry->compiled_count; i++) {
+        mica_kernel *kernel = registry->compiled[i];
+        if (!key_names(kernel->key, name))
+            registry->compiled[kept++] = kernel;
+        else if (atomic_fetch_sub(&kernel->references, 1) == 1)
+            kernel_destroy(kernel);
+    }
+    registry->compiled_count = kept;
+}
+
+static mica_status set_named(mica__registry *registry, const mica_kernel_desc *desc)
+{
+    named_kernel *entry = find_named(registry, desc->name);
+    char *source = desc->source != NULL ? mica__strdup(desc->source) : NULL;
+    char *name = entry == NULL ? mica__strdup(desc->name) : NULL;
+    if ((desc->source != NULL && source == NULL) || (entry == NULL && name == NULL))
+        goto no_memory;
+    if (entry == NULL && registry->named_count == registry->named_capacity) {
+        uint32_t capacity = registry->named_capacity * 2 + 8;
+        named_kernel *grown = mica__realloc(registry->named, capacity * sizeof *grown);
+        if (grown == NULL)
+            goto no_memory;
+        registry->named = grown;
+        registry->named_capacity = capacity;
+    }
+    if (entry == NULL) {
+        entry = &registry->named[registry->named_count++];
+        memset(entry, 0, sizeof *entry);
+        entry->name = name;
+    }
+    mica__free(entry->source);
+    entry->source = source;
+    entry->host = desc->host;
+    forget_compiled(registry, desc->name);
+    return MICA_OK;
+no_memory:
+    mica__free(source);
+    mica__free(name);
+    return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory to register kernel %.60s", desc->name);
+}
+
+mica_status mica_kernel_register(mica_device *device, const mica_kernel_desc *desc)
+{
+    if (device == NULL || desc == NULL || desc->name == NULL || desc->name[0] == '\0')
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "kernel_register: %s is NULL or empty",
+                          device == NULL ? "device" : desc == NULL ? "desc" : "desc.name");
+    if (strlen(desc->name) > 100 || strchr(desc->name, '|') != NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "kernel_register: desc.name is over 100 bytes or has a '|'");
+    bool usable = device->info.threads > 0 ? desc->host != NULL : desc->source != NULL || desc->host != NULL;
+    if (!usable)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "kernel_register: desc of %s has nothing that device %s can run",
+                          desc->name, device->info.properties.id);
+    pthread_mutex_lock(&device->registry->lock);
+    mica_status status = set_named(device->registry, desc);
+    pthread_mutex_unlock(&device->registry->lock);
+    return status;
+}
+
+static int compare_constants(const void *a, const void *b)
+{
+    return strcmp(((const mica_constant *)a)->name, ((const mica_constant *)b)->name);
+}
+
+/* "name|a=1|b=2", names sorted, so that the order given does not matter. */
+static mica_status make_key(const char *name, const mica_constant *constants, uint32_t count, char *key)
+{
+    mica_constant sorted[16];
+    if (count > 16)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "kernel_get: constant_count is %u, at most 16", count);
+    for (uint32_t i = 0; i < count; i++)
+        if (constants[i].name == NULL || constants[i].name[0] == '\0' || strlen(constants[i].name) > 40)
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "kernel_get: constants[%u].name is NULL, empty or too long", i);
+    if (count > 0)
+        memcpy(sorted, constants, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, compare_constants);
+    int at = snprintf(key, KEY_BYTES, "%s", name);
+    for (uint32_t i = 0; i < count && at < KEY_BYTES; i++)
+        at += snprintf(key + at, (size_t)(KEY_BYTES - at), "|%s=%lld", sorted[i].name, (long long)sorted[i].value);
+    if (at >= KEY_BYTES)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "kernel_get: constants: the key is too long");
+    return MICA_OK;
+}
+
+/* Compiles and caches. Lock held: a kernel is compiled once however many ask. */
+static mica_status compile(mica__registry *registry, const named_kernel *named, const char *key, mica_kernel **out)
+{
+    mica_device *device = registry->device;
+    if (registry->compiled_count == registry->compiled_capacity) {
+        uint32_t capacity = registry->compiled_capacity * 2 + 16;
+        mica_kernel **grown = mica__realloc(registry->compiled, capacity * sizeof *grown);
+        if (grown == NULL)
+            return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for kernel %s", named->name);
+        registry->compiled = grown;
+        registry->compiled_capacity = capacity;
+    }
+    mica_kernel *kernel = mica__calloc(1, sizeof *kernel);
+    char *text = mica__strdup(key);
+    if (kernel == NULL || text == NULL) {
+        mica__free(kernel);
+        mica__free(text);
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for kernel %s", named->name);
+    }
+    kernel->key = text;
+    kernel->device = device;
+    atomic_init(&kernel->references, 1);
+    mica_kernel_desc desc = {named->name, named->host, named->source};
+    const char *constants = strchr(key, '|');
+    mica_status status =
+        device->table->program_create(device->impl, &desc, constants != NULL ? constants + 1 : NULL, &kernel->program);
+    if (status == MICA_OK)
+        status = device->table->kernel_get(device->impl, kernel->program, named->name, &kernel->kernel);
+    if (status != MICA_OK) {
+        kernel_destroy(kernel);
+        return status;
+    }
+    registry->compilations++;
+    MICA__COUNT(device, kernels_compiled, 1);
+    registry->compiled[registry->compiled_count++] = kernel;
+    *out = kernel;
+    return MICA_OK;
+}
+
+static mica_status get_locked(mica__registry *registry, const char *name, const char *key, mica_kernel **out)
+{
+    registry->lookups++;
+    for (uint32_t i = 0; i < registry->compiled_count; i++) {
+        if (strcmp(registry->compiled[i]->key, key) == 0) {
+            *out = registry->compiled[i];
+            return MICA_OK;
+        }
+    }
+    const named_kernel *named = find_named(registry, name);
+    if (named == NULL)
+        return mica__fail(MICA_ERR_KERNEL_NOT_FOUND, "kernel_get: name \"%.80s\" is not registered", name);
+    return compile(registry, named, key, out);
+}
+
+mica_status mica_kernel_get(mica_device *device, const char *name, const mica_constant *constants,
+                            uint32_t constant_count, mica_kernel **out_kernel)
+{
+    char key[KEY_BYTES];
+    if (out_kernel == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "kernel_get: out_kernel is NULL");
+    *out_kernel = NULL;
+    if (device == NULL || name == NULL || (constants == NULL && constant_count > 0))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "kernel_get: %s is NULL",
+                          device == NULL ? "device" : name == NULL ? "name" : "constants");
+    mica_status status = make_key(name, constants, constant_count, key);
+    if (status != MICA_OK)
+        return status;
+    mica_kernel *kernel = NULL;
+    pthread_mutex_lock(&device->registry->lock);
+    status = get_locked(device->registry, name, key, &kernel);
+    if (status == MICA_OK)
+        atomic_fetch_add(&kernel->references, 1);
+    pthread_mutex_unlock(&device->registry->lock);
+    if (status == MICA_OK) {
+        mica_device_retain(device); /* each handle keeps the device */
+        *out_kernel = kernel;
+    }
+    return status;
+}
+
+void mica_kernel_release(mica_kernel *kernel)
+{
+    if (kernel == NULL)
+        return;
+    mica_device *device = kernel->device;
+    if (atomic_fetch_sub(&kernel->references, 1) == 1)
+        kernel_destroy(kernel);
+    mica_device_release(device);
+}
+
+const char *mica_kernel_key(const mica_kernel *kernel)
+{
+    return kernel == NULL ? "" : kernel->key;
+}
+
+int mica_kernel_is_cached(mica_device *device, const char *name)
+{
+    int found = 0;
+    if (device == NULL || name == NULL)
+        return 0;
+    pthread_mutex_lock(&device->registry->lock);
+    for (uint32_t i = 0; i < device->registry->compiled_count && !found; i++)
+        found = strcmp(device->registry->compiled[i]->key, name) == 0;
+    pthread_mutex_unlock(&device->registry->lock);
+    return found;
+}
+
+mica_status mica_device_get_registry(const mica_device *device, mica_registry_stats *out)
+{
+    if (device == NULL || out == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_get_registry: %s is NULL", device == NULL ? "device" : "out");
+    mica__registry *registry = device->registry;
+    pthread_mutex_lock(&registry->lock);
+    out->registered = registry->named_count;
+    out->rows = registry->row_count;
+    out->cached = registry->compiled_count + registry->builtin_count;
+    out->compilations = registry->compilations;
+    out->lookups = registry->lookups;
+    pthread_mutex_unlock(&registry->lock);
+    return MICA_OK;
+}
+
+/* Records and work keep a kernel without keeping the device, which they stand on anyway. */
+void mica__custom_hold(mica__custom *custom)
+{
+    atomic_fetch_add(&custom->kernel->references, 1);
+}
+
+void mica__custom_drop(mica__custom *custom)
+{
+    if (atomic_fetch_sub(&custom->kernel->references, 1) == 1)
+        kernel_destroy(custom->kernel);
+}

@@ -1,0 +1,257 @@
+/* view.c - views: other windows on the same storage. Offsets compose, bounds are the parent's bytes. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/status.h"
+#include "device/objects.h"
+
+/* Bytes from the first to past the last byte of a strided window; false on overflow. */
+static bool hull_bytes(mica_dtype dtype, uint32_t ndim, const uint64_t *shape, const uint64_t *stride, uint64_t *out)
+{
+    uint64_t elements = mica_dtype_block_elements(dtype), hull = mica_dtype_block_bytes(dtype);
+    for (uint32_t d = 0; d < ndim; d++) {
+        uint64_t n = d == ndim - 1 ? shape[d] / elements : shape[d], reach = 0;
+        if (!mica__mul_u64(n - 1, stride[d], &reach) || !mica__add_u64(hull, reach, &hull))
+            return false;
+    }
+    *out = hull;
+    return true;
+}
+
+/* A copy of the handle over the same storage, with no aux buffers. */
+static mica_status clone_handle(const mica_buffer *buffer, mica_buffer **out)
+{
+    mica_buffer *view = mica__calloc(1, sizeof *view);
+    if (view == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for a view");
+    atomic_init(&view->references, 1);
+    view->storage = mica__storage_retain(buffer->storage);
+    mica_device_retain(buffer->storage->device);
+    view->offset = buffer->offset;
+    view->length = buffer->length;
+    memcpy(view->shape, buffer->shape, sizeof view->shape);
+    memcpy(view->stride, buffer->stride, sizeof view->stride);
+    view->dtype = buffer->dtype;
+    view->packing = buffer->packing;
+    view->ndim = buffer->ndim;
+    view->temporary = buffer->temporary;
+    view->read_only = buffer->read_only;
+    *out = view;
+    return MICA_OK;
+}
+
+static mica_status check_view(const char *call, const mica_buffer *buffer, mica_buffer **out)
+{
+    if (out == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: out_view is NULL", call);
+    *out = NULL;
+    if (buffer == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: buffer is NULL", call);
+    return MICA_OK;
+}
+
+/* Block rows must stay whole: the last dimension of a block type is contiguous and so are its strides' units. */
+static mica_status check_strides(const mica_buffer_desc *desc, const uint64_t *stride)
+{
+    uint32_t last = desc->ndim - 1;
+    if (mica_dtype_block_elements(desc->dtype) > 1 && stride[last] != mica_dtype_block_bytes(desc->dtype))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "stride[%u] is %llu, but %s blocks must follow each other", last,
+                          (unsigned long long)stride[last], mica_dtype_name(desc->dtype));
+    return MICA_OK;
+}
+
+mica_status mica_buffer_view(mica_buffer *buffer, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
+                             const uint64_t *stride, uint64_t byte_offset, mica_buffer **out_view)
+{
+    mica_buffer_desc desc = {dtype, ndim, {0}, 0};
+    uint64_t steps[MICA_MAX_DIMS] = {0}, bytes = 0, end = 0;
+    mica_status status = check_view("buffer_view", buffer, out_view);
+    if (status != MICA_OK)
+        return status;
+    if (shape == NULL || ndim < 1 || ndim > MICA_MAX_DIMS)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_view: %s", shape == NULL ? "shape is NULL" : "ndim is wrong");
+    if (buffer->packing.layout != MICA_LAYOUT_CANONICAL || buffer->scales != NULL)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "buffer_view: buffer is packed or affine; slice it instead");
+    memcpy(desc.shape, shape, ndim * sizeof *shape);
+    status = mica__desc_check(&desc, NULL, steps, &bytes);
+    if (status == MICA_OK && stride != NULL) {
+        memcpy(steps, stride, ndim * sizeof *stride);
+        status = check_strides(&desc, steps);
+        if (status == MICA_OK && !hull_bytes(dtype, ndim, shape, steps, &bytes))
+            status = mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_view: stride: the extent overflows");
+    }
+    if (status != MICA_OK)
+        return status;
+    if (!mica__add_u64(byte_offset, bytes, &end) || end > buffer->length)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "buffer_view: shape and stride span %llu bytes, at byte_offset %llu past the buffer's %llu",
+                          (unsigned long long)bytes, (unsigned long long)byte_offset,
+                          (unsigned long long)buffer->length);
+    mica_buffer *view = NULL;
+    status = clone_handle(buffer, &view);
+    if (status != MICA_OK)
+        return status;
+    view->offset = buffer->offset + byte_offset;
+    view->length = bytes;
+    view->dtype = dtype;
+    view->ndim = ndim;
+    memcpy(view->shape, desc.shape, sizeof view->shape);
+    memcpy(view->stride, steps, sizeof view->stride);
+    *out_view = view;
+    return MICA_OK;
+}
+
+/* The unit a slice of `dim` must keep whole: blocks along the last dimension, groups of eight packed rows. */
+static uint64_t slice_unit(const mica_buffer *buffer, uint32_t dim)
+{
+    if (dim == buffer->ndim - 1)
+        return mica_dtype_block_elements(buffer->dtype);
+    return buffer->packing.layout == MICA_LAYOUT_ROWS8 && dim == buffer->ndim - 2 ? 8 : 1;
+}
+
+/* Scales and biases follow the slice of an affine weight. */
+static mica_status slice_aux(const mica_buffer *buffer, uint32_t dim, uint64_t start, uint64_t count, mica_buffer *view)
+{
+    if (buffer->scales == NULL)
+        return MICA_OK;
+    if (dim == buffer->ndim - 1)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "buffer_slice: dim: an affine weight is not sliced along its groups");
+    mica_status status = mica_buffer_slice(buffer->scales, dim, start, count, &view->scales);
+    if (status == MICA_OK)
+        status = mica_buffer_slice(buffer->biases, dim, start, count, &view->biases);
+    return status;
+}
+
+mica_status mica_buffer_slice(mica_buffer *buffer, uint32_t dim, uint64_t start, uint64_t count, mica_buffer **out_view)
+{
+    mica_status status = check_view("buffer_slice", buffer, out_view);
+    if (status != MICA_OK)
+        return status;
+    if (dim >= buffer->ndim)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_slice: dim %u of %u", dim, buffer->ndim);
+    uint64_t size = buffer->shape[dim], unit = slice_unit(buffer, dim);
+    if (count == 0 || start > size || count > size - start)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_slice: start %llu with count %llu of %llu",
+                          (unsigned long long)start, (unsigned long long)count, (unsigned long long)size);
+    if (start % unit != 0 || (count % unit != 0 && (start + count != size || dim == buffer->ndim - 1)))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_slice: start or count is no multiple of %llu",
+                          (unsigned long long)unit);
+    if (buffer->packing.layout != MICA_LAYOUT_CANONICAL && dim == buffer->ndim - 1)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "buffer_slice: dim: a packed weight is sliced by rows only");
+    mica_buffer *view = NULL;
+    status = clone_handle(buffer, &view);
+    if (status != MICA_OK)
+        return status;
+    view->offset += dim == buffer->ndim - 1 ? start / unit * buffer->stride[dim] : start * buffer->stride[dim];
+    view->shape[dim] = count;
+    status = slice_aux(buffer, dim, start, count, view);
+    if (status != MICA_OK) {
+        mica_buffer_release(view);
+        return status;
+    }
+    if (buffer->packing.layout == MICA_LAYOUT_CANONICAL) {
+        hull_bytes(view->dtype, view->ndim, view->shape, view->stride, &view->length);
+    } else { /* whole groups; the hull ends with the last group of the last batch */
+        uint64_t groups = (view->shape[view->ndim - 2] + 7) / 8;
+        view->length = groups * 8 * view->stride[view->ndim - 2];
+        for (uint32_t d = 0; d + 2 < view->ndim; d++)
+            view->length += (view->shape[d] - 1) * view->stride[d];
+    }
+    *out_view = view;
+    return MICA_OK;
+}
+
+mica_status mica_buffer_reshape(mica_buffer *buffer, uint32_t ndim, const uint64_t *shape, mica_buffer **out_view)
+{
+    mica_status status = check_view("buffer_reshape", buffer, out_view);
+    if (status != MICA_OK)
+        return status;
+    if (!mica__buffer_contiguous(buffer))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_reshape: buffer is not contiguous");
+    if (shape == NULL || ndim < 1 || ndim > MICA_MAX_DIMS)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_reshape: %s", shape == NULL ? "shape is NULL" : "ndim is wrong");
+    uint64_t have = 1, want = 1;
+    for (uint32_t d = 0; d < buffer->ndim; d++)
+        have *= buffer->shape[d];
+    for (uint32_t d = 0; d < ndim; d++)
+        if (!mica__mul_u64(want, shape[d], &want))
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_reshape: shape: the number of elements overflows");
+    if (have != want)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_reshape: shape has %llu elements, buffer %llu",
+                          (unsigned long long)want, (unsigned long long)have);
+    return mica_buffer_view(buffer, buffer->dtype, ndim, shape, NULL, 0, out_view);
+}
+
+mica_status mica_buffer_permute(mica_buffer *buffer, const uint32_t *order, mica_buffer **out_view)
+{
+    mica_status status = check_view("buffer_permute", buffer, out_view);
+    if (status != MICA_OK)
+        return status;
+    if (order == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_permute: order is NULL");
+    if (buffer->packing.layout != MICA_LAYOUT_CANONICAL || buffer->scales != NULL)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "buffer_permute: buffer is packed or affine");
+    uint64_t shape[MICA_MAX_DIMS], stride[MICA_MAX_DIMS];
+    uint32_t seen = 0;
+    for (uint32_t d = 0; d < buffer->ndim; d++) {
+        if (order[d] >= buffer->ndim || (seen & (1u << order[d])) != 0)
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_permute: order[%u] is %u: no permutation", d, order[d]);
+        seen |= 1u << order[d];
+        shape[d] = buffer->shape[order[d]];
+        stride[d] = buffer->stride[order[d]];
+    }
+    return mica_buffer_view(buffer, buffer->dtype, buffer->ndim, shape, stride, 0, out_view);
+}
+
+static bool is_affine(mica_dtype dtype)
+{
+    return dtype >= MICA_DTYPE_AFFINE2 && dtype <= MICA_DTYPE_AFFINE8;
+}
+
+/* scales or biases: [.., N, groups] beside data [.., N, K]. */
+static mica_status check_affine_aux(const char *name, const mica_buffer *data, const mica_buffer *aux, uint64_t groups)
+{
+    if (aux == NULL || aux->storage->device != data->storage->device)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_affine: %s is %s", name,
+                          aux == NULL ? "NULL" : "on another device");
+    if (aux->dtype != MICA_DTYPE_BF16 && aux->dtype != MICA_DTYPE_F16 && aux->dtype != MICA_DTYPE_F32)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_affine: %s is %s, not bf16, f16 or f32", name,
+                          mica_dtype_name(aux->dtype));
+    bool same = aux->ndim == data->ndim && mica__buffer_contiguous(aux) && aux->shape[aux->ndim - 1] == groups;
+    for (uint32_t d = 0; same && d + 1 < data->ndim; d++)
+        same = aux->shape[d] == data->shape[d];
+    if (!same)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "buffer_affine: %s must be contiguous, shaped as data with %llu groups a row", name,
+                          (unsigned long long)groups);
+    return MICA_OK;
+}
+
+mica_status mica_buffer_affine(mica_buffer *data, mica_buffer *scales, mica_buffer *biases, uint32_t group_size,
+                               mica_buffer **out_buffer)
+{
+    if (out_buffer == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_affine: out_buffer is NULL");
+    *out_buffer = NULL;
+    if (data == NULL || !is_affine(data->dtype) || data->ndim < 2 || !mica__buffer_contiguous(data))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_affine: data must be a contiguous affine buffer of 2 dims or more");
+    if (group_size == 0)
+        return mica__fail(MICA_ERR_QUANT_CONFIG, "buffer_affine: group_size is 0");
+    uint64_t k = data->shape[data->ndim - 1], groups = k / group_size + (k % group_size != 0);
+    mica_status status = check_affine_aux("scales", data, scales, groups);
+    if (status == MICA_OK)
+        status = check_affine_aux("biases", data, biases, groups);
+    if (status == MICA_OK && scales->dtype != biases->dtype)
+        status = mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_affine: scales and biases differ in dtype");
+    mica_buffer *view = NULL;
+    if (status == MICA_OK)
+        status = clone_handle(data, &view);
+    if (status != MICA_OK)
+        return status;
+    view->packing.group_size = group_size;
+    view->scales = mica_buffer_retain(scales);
+    view->biases = mica_buffer_retain(biases);
+    *out_buffer = view;
+    return MICA_OK;
+}

@@ -1,0 +1,178 @@
+/* work.c - commands with all they hold on to; submitting, waiting, rebinding. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "device/custom.h"
+#include "device/inflight.h"
+#include "device/registry.h"
+#include "device/work_object.h"
+
+/* Grows an array of `size`-byte items so that one more fits. */
+static mica_status reserve(void **items, uint32_t count, uint32_t *capacity, size_t size)
+{
+    if (count < *capacity)
+        return MICA_OK;
+    uint32_t wanted = *capacity * 2 + 16;
+    void *grown = mica__realloc(*items, wanted * size);
+    if (grown == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory to encode");
+    *items = grown;
+    *capacity = wanted;
+    return MICA_OK;
+}
+
+mica_status mica__work_create(mica_device *device, bool reusable, mica__work **out)
+{
+    mica__work *work = mica__calloc(1, sizeof *work);
+    *out = work;
+    if (work == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory to encode");
+    work->device = device;
+    work->reusable = reusable;
+    return MICA_OK;
+}
+
+mica_status mica__work_hold(mica__work *work, mica__storage *storage)
+{
+    if (storage == NULL)
+        return MICA_OK;
+    uint32_t recent = work->held_count < 8 ? work->held_count : 8;
+    for (uint32_t i = 1; i <= recent; i++)
+        if (work->held[work->held_count - i] == storage)
+            return MICA_OK;
+    mica_status status = reserve((void **)&work->held, work->held_count, &work->held_capacity, sizeof *work->held);
+    if (status == MICA_OK)
+        work->held[work->held_count++] = mica__storage_retain(storage);
+    return status;
+}
+
+mica_status mica__work_hold_kernel(mica__work *work, mica_kernel *kernel)
+{
+    for (uint32_t i = 0; i < work->kernel_count; i++)
+        if (work->kernel[i] == kernel)
+            return MICA_OK;
+    mica_status status =
+        reserve((void **)&work->kernel, work->kernel_count, &work->kernel_capacity, sizeof *work->kernel);
+    if (status != MICA_OK)
+        return status;
+    mica__custom_hold(&(mica__custom){.kernel = kernel});
+    work->kernel[work->kernel_count++] = kernel;
+    return MICA_OK;
+}
+
+mica_status mica__work_add_scratch(mica__work *work, uint64_t bytes)
+{
+    mica_status status =
+        reserve((void **)&work->scratch, work->scratch_count, &work->scratch_capacity, sizeof *work->scratch);
+    if (status == MICA_OK)
+        status = mica__pool_take(work->device->scratch, bytes, &work->scratch[work->scratch_count]);
+    if (status == MICA_OK)
+        work->scratch_count++;
+    return status;
+}
+
+mica_status mica__work_note(mica__work *work, uint32_t dispatch, uint32_t binding, const mica__operand *operand)
+{
+    if (!work->reusable || operand->memory == NULL)
+        return MICA_OK;
+    mica_status status = reserve((void **)&work->note, work->note_count, &work->note_capacity, sizeof *work->note);
+    if (status == MICA_OK)
+        work->note[work->note_count++] = (mica__binding_note){dispatch, binding, *operand};
+    return status;
+}
+
+uint64_t mica__work_scratch(const mica__work *work)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < work->scratch_count; i++)
+        bytes += work->scratch[i]->bytes;
+    return bytes;
+}
+
+void mica__work_release(mica__work *work)
+{
+    if (work == NULL)
+        return;
+    if (work->reusable)
+        mica__work_wait(work, NULL, NULL);
+    if (work->commands != NULL)
+        work->device->table->commands_destroy(work->device->impl, work->commands);
+    for (uint32_t i = 0; i < work->held_count; i++)
+        mica__storage_release(work->held[i]);
+    for (uint32_t i = 0; i < work->scratch_count; i++)
+        mica__storage_release(work->scratch[i]);
+    for (uint32_t i = 0; i < work->kernel_count; i++)
+        mica__custom_drop(&(mica__custom){.kernel = work->kernel[i]});
+    mica__queue_unref(work->queue);
+    mica__free(work->held);
+    mica__free(work->scratch);
+    mica__free(work->kernel);
+    mica__free(work->note);
+    mica__free(work);
+}
+
+mica_status mica__work_submit(mica__work *work, mica_queue *queue, mica_fence **out_fence)
+{
+    mica_device *device = work->device;
+    bool reusable = work->reusable;
+    mica__residency_flush(device);
+    mica_status status = mica__inflight_submit(device, work, queue, out_fence);
+    if (status == MICA_OK && reusable)
+        MICA__COUNT(device, replays, 1);
+    return status;
+}
+
+mica_status mica__work_wait(mica__work *work, uint64_t *out_begin_ns, uint64_t *out_end_ns)
+{
+    mica__completion done = {MICA_OK, 0, 0, 0};
+    mica_status status = mica__inflight_work(work, &done);
+    if (status != MICA_OK)
+        return status;
+    if (out_begin_ns != NULL)
+        *out_begin_ns = done.begin_ns;
+    if (out_end_ns != NULL)
+        *out_end_ns = done.end_ns;
+    return mica__completion_status(&done);
+}
+
+static bool same_view(const mica__operand *a, const mica__operand *b)
+{
+    return a->storage == b->storage && a->offset == b->offset && a->length == b->length && a->dtype == b->dtype &&
+           a->layout == b->layout && a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, a->ndim * sizeof a->shape[0]) == 0 &&
+           memcmp(a->stride, b->stride, a->ndim * sizeof a->stride[0]) == 0;
+}
+
+mica_status mica__work_rebind(mica__work *work, const mica__operand *from, const mica__operand *to, uint32_t *out_uses)
+{
+    *out_uses = 0;
+    (void)mica__work_wait(work, NULL, NULL); /* how it ended is for its fence to say */
+    mica_status status = mica__work_hold(work, to->storage);
+    for (uint32_t i = 0; i < work->note_count && status == MICA_OK; i++) {
+        mica__binding_note *note = &work->note[i];
+        if (!same_view(&note->operand, from))
+            continue;
+        mica__binding binding = {to->memory, to->offset, to->length, note->operand.access};
+        status = work->device->table->commands_update(work->commands, note->dispatch, note->binding, &binding);
+        if (status != MICA_OK)
+            break;
+        note->operand.memory = to->memory;
+        note->operand.storage = to->storage;
+        note->operand.offset = to->offset;
+        (*out_uses)++;
+    }
+    return status;
+}
+
+mica_status mica__record_check(mica_device *device, const mica__record *record)
+{
+    if (record->op == MICA_OP_CUSTOM)
+        return MICA_OK;
+    mica__plan *plan = mica__alloc(sizeof *plan);
+    if (plan == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory to plan");
+    mica_status status = mica__registry_plan(device, record, plan);
+    mica__free(plan);
+    return status;
+}

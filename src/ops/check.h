@@ -1,0 +1,75 @@
+/*
+ * check.h - what every op asks of its operands. Knows shapes and types, no kernel and no backend.
+ *
+ * An op builds an mica__op, describes its operands one by one, and adds it. The first complaint is kept; adding
+ * reports it. So an op reads as a list of facts.
+ */
+#ifndef MICA_OPS_CHECK_H
+#define MICA_OPS_CHECK_H
+
+#include "base/status.h"
+#include "device/encoder.h"
+#include "mica/ops.h"
+
+typedef struct mica__op_builder {
+    mica_encoder *encoder;
+    const char *name; /* of the op, for sentences */
+    mica_status status;
+    const mica_buffer *buffer[MICA__MAX_OPERANDS];
+    const char *argument[MICA__MAX_OPERANDS]; /* name of the argument in each slot */
+    bool in_place[MICA__MAX_OPERANDS];        /* an output may be this very view */
+    mica__operand operand[MICA__MAX_OPERANDS];
+    mica__record record;
+} mica__op_builder;
+
+/* Which types an operand may have. */
+typedef enum mica__kind {
+    MICA__KIND_ANY,
+    MICA__KIND_ACTIVATION, /* f32 f16 bf16 */
+    MICA__KIND_F32,
+    MICA__KIND_INDEX,  /* u32 i32 */
+    MICA__KIND_WEIGHT, /* what matmul and embedding take */
+    MICA__KIND_NUMBER  /* activation or index */
+} mica__kind;
+
+void mica__op_begin(mica__op_builder *op, mica_encoder *encoder, mica_op id, uint32_t slots, void *params,
+                    uint32_t params_size);
+/* Puts a buffer into a slot: not NULL, on the encoder's device, of that kind, with ndim in [min_dims, max_dims]. */
+void mica__op_read(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer, mica__kind kind,
+                   uint32_t min_dims, uint32_t max_dims);
+/* The same for an operand that may be NULL. */
+void mica__op_read_optional(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer,
+                            mica__kind kind, uint32_t min_dims, uint32_t max_dims);
+/* An output: also refuses read-only buffers and repeated dimensions (stride 0). */
+void mica__op_write(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer,
+                    mica__kind kind, uint32_t min_dims, uint32_t max_dims);
+/* An output that is read too (a cache, a counter). */
+void mica__op_update(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer,
+                     mica__kind kind, uint32_t min_dims, uint32_t max_dims);
+/* A weight and, for affine ones, its scales and biases in the two slots behind it. */
+void mica__op_weight(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer,
+                     uint32_t min_dims, uint32_t max_dims);
+/* Dimension `dim` of the operand (negative: from the end) must be `size`; `why` says what it must match. */
+void mica__op_dim(mica__op_builder *op, uint32_t slot, int dim, uint64_t size, const char *why);
+/* Same shape as another operand. */
+void mica__op_same_shape(mica__op_builder *op, uint32_t slot, uint32_t other);
+/* The last dimension must be contiguous. Absent operands pass. */
+void mica__op_rows(mica__op_builder *op, uint32_t slot);
+void mica__op_contiguous(mica__op_builder *op, uint32_t slot);
+/* Lets the operand repeat to the shape of `other`: dimensions aligned at the last, missing ones and size 1 repeat. */
+void mica__op_broadcast(mica__op_builder *op, uint32_t slot, uint32_t other);
+/* Allows the output to be the very view of this input. */
+void mica__op_in_place(mica__op_builder *op, uint32_t slot);
+/* Keeps a complaint unless there is one already. */
+void mica__op_require(mica__op_builder *op, bool holds, const char *format, ...) MICA__PRINTF(3, 4);
+/* Checks that no output overlaps another operand, then adds the record. */
+mica_status mica__op_add(mica__op_builder *op);
+
+/* Size of dimension `dim` (negative: from the end) of an operand; 0 once something was refused. */
+uint64_t mica__op_size(const mica__op_builder *op, uint32_t slot, int dim);
+static inline bool mica__op_ok(const mica__op_builder *op)
+{
+    return op->status == MICA_OK;
+}
+
+#endif

@@ -1,0 +1,177 @@
+/*
+ * backend.h - THE contract between the device room and the backends.
+ *
+ * A backend is a bootstrap that can be asked cheaply (mica__backend) and a table of functions for an open
+ * device (mica__backend_table). It sees memory, kernels and dispatches; it knows no op, no buffer handle, no
+ * hazard. Its kernel rows turn op records into dispatches. Entries marked "may be absent" may be NULL: the
+ * device room then answers "unsupported". New entries go to the end, and `version` grows.
+ *
+ * Threads: every function may be called from any thread at once, except that one encoder is used by one
+ * thread at a time. Errors: mica_status with the thread's sentence set; dispatch, copy, fill, barrier and
+ * label return nothing, latch the first error, and encoder_end reports it.
+ */
+#ifndef MICA_BACKEND_BACKEND_H
+#define MICA_BACKEND_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mica/device.h"
+#include "backend/record.h"
+
+#define MICA__BACKEND_VERSION 1u
+
+typedef struct mica__device mica__device;     /* an open device */
+typedef struct mica__program mica__program;   /* compiled text, or the built-in functions of the cpu */
+typedef struct mica__kernel mica__kernel;     /* one entry of a program */
+typedef struct mica__encoding mica__encoding; /* commands being written */
+typedef struct mica__commands mica__commands; /* commands ready to submit */
+typedef struct mica__queue mica__queue;       /* NULL: queue 0 */
+
+/* Every backend's allocation begins with this. */
+struct mica__memory {
+    void *native; /* host pointer (cpu, null), CUdeviceptr, cl_mem, MTLBuffer */
+    uint64_t bytes;
+};
+
+/* What a plan may know about the device. Filled once by `info`. */
+typedef struct mica__device_info {
+    mica_device_properties properties;
+    uint32_t threads;         /* cpu: team size */
+    uint32_t isa;             /* cpu: index of the instruction set variant */
+    uint32_t max_group;       /* work-items per group */
+    uint32_t local_bytes;     /* of a group */
+    uint32_t params_bytes;    /* largest parameter block */
+    uint32_t edges;           /* 1: dispatch wants its dependencies, not barriers */
+    uint64_t cache_bytes;     /* per core or per device: what a tile should fit */
+    void *native;             /* the driver's own device or context; NULL on the cpu */
+    int32_t dlpack_device;    /* DLPack's number for this kind of device */
+} mica__device_info;
+
+/* ---- planning ---- */
+
+#define MICA__PLAN_DISPATCHES 4
+#define MICA__PLAN_BINDINGS 24
+#define MICA__PLAN_PARAM_BYTES 12288
+#define MICA__SCRATCH 0xffffu /* binding source: the record's scratch */
+
+typedef struct mica__plan_binding {
+    uint16_t source; /* operand slot or MICA__SCRATCH */
+    uint16_t access;
+    uint64_t offset, length; /* scratch: range in it; operand: unused (whole view) */
+} mica__plan_binding;
+
+typedef struct mica__plan_dispatch {
+    const char *kernel;    /* name; static */
+    const char *constants; /* specialisation "A=1;B=2", or NULL; static or in the plan's params */
+    uint32_t groups[3], local[3];
+    uint32_t grain;       /* cpu: groups that one claim takes */
+    uint32_t local_bytes; /* cpu: bytes of per-thread memory the kernel wants; GPUs: dynamic local memory */
+    uint32_t binding_count;
+    mica__plan_binding binding[MICA__PLAN_BINDINGS];
+    uint32_t params_offset, params_size; /* in mica__plan.params, 16-byte aligned */
+} mica__plan_dispatch;
+
+typedef struct mica__plan {
+    uint32_t dispatch_count;
+    uint32_t params_used;
+    uint64_t scratch_bytes; /* one range for the whole record, 64-byte aligned */
+    mica__plan_dispatch dispatch[MICA__PLAN_DISPATCHES];
+    _Alignas(16) unsigned char params[MICA__PLAN_PARAM_BYTES];
+} mica__plan;
+
+/* A kernel row: which records it serves and how. The registry tries the rows of an op in order; the first whose
+ * `serves` (NULL = all) says yes plans it. Refusal in `plan` is a status. */
+typedef struct mica__kernel_row {
+    uint16_t op; /* mica_op */
+    const char *name;
+    bool (*serves)(const mica__record *record, const mica__device_info *info);
+    mica_status (*plan)(const mica__record *record, const mica__device_info *info, mica__plan *plan);
+} mica__kernel_row;
+
+/* ---- what a backend sees ---- */
+
+typedef struct mica__binding {
+    mica__memory *memory;
+    uint64_t offset, length;
+    uint32_t access;
+} mica__binding;
+
+typedef struct mica__dispatch {
+    mica__kernel *kernel;
+    uint32_t groups[3], local[3];
+    uint32_t grain, local_bytes;
+    const mica__binding *bindings;
+    uint32_t binding_count;
+    const void *params; /* copied by the backend */
+    uint32_t params_size;
+    const uint32_t *dependencies; /* indices of earlier dispatches of this encoding; only if info.edges */
+    uint32_t dependency_count;
+    uint16_t op;       /* for profiles */
+    const char *label; /* copied */
+} mica__dispatch;
+
+#define MICA__ENCODE_REUSABLE 1u /* commands that are submitted many times */
+
+typedef struct mica__completion {
+    mica_status status;          /* of the submission */
+    uint32_t fault;              /* 0, or 1 + mica_op of the first record with an index out of range */
+    uint64_t begin_ns, end_ns;   /* device clock */
+} mica__completion;
+
+typedef struct mica__backend_table {
+    uint32_t version;
+    void (*close)(mica__device *);                                             /* waits for idle, frees all */
+    void (*info)(mica__device *, mica__device_info *out);
+    void (*memory)(mica__device *, uint64_t *out_free, uint64_t *out_total);
+    mica_status (*buffer_create)(mica__device *, uint64_t bytes, mica__memory **out); /* not zeroed */
+    mica_status (*buffer_import)(mica__device *, void *pointer, uint64_t bytes, mica__memory **out); /* may be absent */
+    void (*buffer_destroy)(mica__device *, mica__memory *);                    /* nothing uses it any more */
+    mica_status (*buffer_map)(mica__device *, mica__memory *, void **out);     /* may be absent */
+    void (*buffer_unmap)(mica__device *, mica__memory *);                      /* may be absent */
+    mica_status (*upload)(mica__device *, mica__memory *, uint64_t offset, const void *, uint64_t bytes);
+    mica_status (*download)(mica__device *, mica__memory *, uint64_t offset, void *, uint64_t bytes);
+    mica_status (*program_create)(mica__device *, const mica_kernel_desc *, const char *constants, mica__program **out);
+    mica_status (*program_binary)(mica__program *, void **out, uint64_t *out_bytes); /* may be absent */
+    void (*program_destroy)(mica__device *, mica__program *);
+    mica_status (*kernel_get)(mica__device *, mica__program *, const char *name, mica__kernel **out); /* program NULL: built in */
+    mica_status (*encoder_begin)(mica__device *, uint32_t flags, mica__encoding **out);
+    void (*dispatch)(mica__encoding *, const mica__dispatch *);
+    void (*copy)(mica__encoding *, const mica__binding *from, const mica__binding *to); /* equal lengths */
+    void (*fill)(mica__encoding *, const mica__binding *, uint32_t pattern);
+    void (*barrier)(mica__encoding *);
+    void (*label)(mica__encoding *, const char *text); /* NULL pops; may be absent */
+    mica_status (*encoder_end)(mica__encoding *, bool discard, mica__commands **out); /* the encoding is gone */
+    /* One-shot commands are consumed, also on failure. `out_value` grows by one per submission of the queue. */
+    mica_status (*submit)(mica__device *, mica__queue *, mica__commands *, uint64_t *out_value);
+    void (*commands_destroy)(mica__device *, mica__commands *); /* not in flight */
+    /* TIMEOUT if not done by then; 0 polls. Else MICA_OK with `out` filled. */
+    mica_status (*wait)(mica__device *, mica__queue *, uint64_t value, uint64_t timeout_ns, mica__completion *out);
+    mica_status (*queue_create)(mica__device *, mica__queue **out);            /* may be absent */
+    void (*queue_destroy)(mica__device *, mica__queue *);                      /* may be absent */
+    mica_status (*commands_update)(mica__commands *, uint32_t dispatch, uint32_t binding, const mica__binding *);
+    mica_status (*timestamps)(mica__device *, bool enable, mica_profile_entry *out, uint64_t capacity, uint64_t *out_count);
+    mica_status (*cancel)(mica__device *, mica__queue *, uint64_t value);      /* may be absent */
+} mica__backend_table;
+
+/* Kept results: `wait` answers for any value already handed out by `submit`, however old, with the status of that
+ * submission if it is among the last 64 of its queue and MICA_OK otherwise. */
+
+typedef struct mica__backend {
+    uint32_t version;
+    const char *name;
+    /* How many devices there are; 0 with a sentence in `reason` when the library or hardware is missing. */
+    uint32_t (*probe)(char *reason, size_t reason_bytes);
+    mica_status (*describe)(uint32_t index, char *name, size_t name_bytes);
+    mica_status (*open)(uint32_t index, const mica_device_options *, mica__device **out,
+                        const mica__backend_table **out_table);
+    const mica__kernel_row *(*rows)(uint32_t *out_count);
+    /* The layout matmul reads fastest for this weight: CANONICAL if no other. */
+    mica_layout (*weight_layout)(const mica__operand *weight, const mica__device_info *);
+} mica__backend;
+
+extern const mica__backend mica__backend_cpu;
+extern const mica__backend mica__backend_null;
+
+#endif

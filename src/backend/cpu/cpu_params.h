@@ -1,0 +1,61 @@
+/*
+ * cpu_params.h - parameter blocks that elementwise and row plans hand to their kernels.
+ */
+#ifndef MICA_CPU_PARAMS_H
+#define MICA_CPU_PARAMS_H
+
+#include <stdint.h>
+
+#include "backend/record.h"
+
+/* Elementwise kernels: unit u is elements [u, u + 1) * MICA__CPU_UNIT_ELEMENTS in the order of the collapsed views. */
+#define MICA__CPU_UNIT_ELEMENTS 1024
+
+typedef struct mica__cpu_elementwise {
+    uint64_t elements;
+    uint32_t bits; /* fill: the element; advance: what is added */
+    float value;   /* softcap: the cap */
+} mica__cpu_elementwise;
+
+/* copy: as above, or, if `tiled`, unit u is tile u of MICA__CPU_TILE by MICA__CPU_TILE elements of the last two
+ * dimensions, of which x is contiguous in the first and y in the second. */
+#define MICA__CPU_TILE 32
+
+typedef struct mica__cpu_copy {
+    uint64_t elements;
+    uint32_t element_bytes, tiled;
+} mica__cpu_copy;
+
+/* Row kernels: unit u is rows [u, u + 1) * rows_per_unit, of `rows`. */
+typedef struct mica__cpu_row_range {
+    uint64_t rows, rows_per_unit;
+} mica__cpu_row_range;
+
+typedef struct mica__cpu_row_params {
+    mica__cpu_row_range range;
+    float value; /* rms_norm: eps; softmax: scale */
+} mica__cpu_row_params;
+
+typedef struct mica__cpu_rope {
+    mica__cpu_row_range range;
+    mica__rope_record record;
+} mica__cpu_rope;
+
+typedef struct mica__cpu_kv_write {
+    mica__cpu_row_range range;
+    mica_kv_params kv;
+} mica__cpu_kv_write;
+
+/* The rows of units [first, last). */
+static inline uint64_t mica__cpu_rows_begin(const mica__cpu_row_range *range, uint32_t first)
+{
+    return first * range->rows_per_unit;
+}
+
+static inline uint64_t mica__cpu_rows_end(const mica__cpu_row_range *range, uint32_t last)
+{
+    const uint64_t end = last * range->rows_per_unit;
+    return end < range->rows ? end : range->rows;
+}
+
+#endif

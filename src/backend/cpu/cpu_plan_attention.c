@@ -1,0 +1,131 @@
+/*
+ * cpu_plan_attention.c - the plan of attention: tiles of tokens by kv heads, and over keys where these are too few.
+ *
+ * Lengths and positions are read when the work runs, so the units depend on shapes alone.
+ */
+#include "backend/cpu/cpu_plan.h"
+
+#include <math.h>
+
+#include "base/status.h"
+#include "backend/cpu/kernels/attention.h"
+
+#define TILE_ROWS 64                 /* query rows of a unit: enough to share each key among */
+#define TILE_FLOATS (32u << 10)      /* that a tile's rows may take in the second cache */
+#define SPLIT_CHUNKS 2               /* a split is worth it from this many chunks each */
+#define SCRATCH_BYTES (64ull << 20)  /* most that partial results may take */
+
+static mica_status check(const mica__record *record)
+{
+    const uint32_t indices = 1u << MICA__ATTENTION_POSITIONS | 1u << MICA__ATTENTION_LENGTHS |
+                             1u << MICA__ATTENTION_SEQUENCES | 1u << MICA__ATTENTION_PAGES;
+    for (uint32_t slot = 0; slot < MICA__ATTENTION_SLOTS; slot++) {
+        const mica__operand *operand = &record->operand[slot];
+        const uint16_t type = operand->dtype;
+        const bool index = type == MICA_DTYPE_U32 || type == MICA_DTYPE_I32;
+        const bool real = type == MICA_DTYPE_F32 || type == MICA_DTYPE_F16 || type == MICA_DTYPE_BF16;
+        if (operand->memory != NULL && !(indices >> slot & 1 ? index : real))
+            return mica__fail(MICA_ERR_UNSUPPORTED, "attention on the cpu: operand %u is %s; %s are served", slot,
+                              mica_dtype_name((mica_dtype)type), indices >> slot & 1 ? "u32 and i32" : "f32, f16 and bf16");
+    }
+    return MICA_OK;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t cut(uint64_t n, uint64_t size)
+{
+    return (n + size - 1) / size;
+}
+
+/* Keys that a sequence can hold. */
+static uint64_t capacity(const mica__record *record)
+{
+    const mica__operand *k = &record->operand[MICA__ATTENTION_K], *pages = &record->operand[MICA__ATTENTION_PAGES];
+    return pages->memory != NULL ? pages->shape[1] * k->shape[1] : k->shape[0];
+}
+
+/* Fills in the tiles. Too few for the threads: fewer tokens each, then splits over keys, then parts of the heads. */
+static void choose(const mica__record *record, const mica__device_info *info, mica__attention_plan *plan)
+{
+    const mica__operand *q = &record->operand[MICA__ATTENTION_Q], *k = &record->operand[MICA__ATTENTION_K];
+    const uint64_t tokens = q->shape[0], kv_heads = k->shape[k->ndim - 2], group = q->shape[1] / kv_heads;
+    const uint64_t part = mica__attention_partial_floats(record->operand[MICA__ATTENTION_Y].shape[2]);
+    const uint64_t row = mica__attention_row_floats(q->shape[2]) + 2 * part;
+    const uint64_t rows = smaller(larger(TILE_FLOATS / row, 4), TILE_ROWS), wanted = 2 * (uint64_t)info->threads;
+    uint64_t heads = smaller(group, rows), tile = smaller(larger(rows / heads, 1), MICA__ATTENTION_MAX_TOKENS);
+    uint64_t splits = 1;
+    tile = smaller(tile, tokens);
+    while (tile > 1 && cut(tokens, tile) * kv_heads * cut(group, heads) < wanted)
+        tile = tile / 2;
+    plan->chunks = cut(capacity(record), MICA__ATTENTION_CHUNK) + 1; /* a ring's keys may begin inside a chunk */
+    uint64_t units = cut(tokens, tile) * kv_heads * cut(group, heads);
+    const uint64_t kept = tokens * q->shape[1] * plan->chunks * part * sizeof(float);
+    if (units < wanted && kept <= SCRATCH_BYTES)
+        splits = larger(smaller(cut(wanted, units), plan->chunks / SPLIT_CHUNKS), 1);
+    units *= splits;
+    if (units < wanted)
+        heads = larger(heads / cut(wanted, units), 1);
+    plan->tile_tokens = (uint32_t)tile;
+    plan->part_heads = (uint32_t)heads;
+    plan->head_parts = (uint32_t)cut(group, heads);
+    plan->splits = (uint32_t)splits;
+}
+
+static mica_status add_dispatch(const mica__record *record, const mica__attention_plan *attention, uint64_t units,
+                                uint64_t local_floats, double unit_ns, mica__plan *plan)
+{
+    const uint64_t local = local_floats * sizeof(float);
+    if (units > UINT32_MAX || local > UINT32_MAX)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "attention on the cpu: q has %llu tokens of %llu heads; too many",
+                          (unsigned long long)record->operand[MICA__ATTENTION_Q].shape[0],
+                          (unsigned long long)record->operand[MICA__ATTENTION_Q].shape[1]);
+    const mica__operand *q = &record->operand[MICA__ATTENTION_Q], *y = &record->operand[MICA__ATTENTION_Y];
+    const bool split = attention->mode == MICA__ATTENTION_SPLIT;
+    mica__plan_dispatch *dispatch = mica__cpu_plan_next(plan, "attention", units);
+    for (uint32_t slot = 0; slot < MICA__ATTENTION_SLOTS; slot++)
+        mica__cpu_plan_operand(plan, record, slot, split ? MICA_ACCESS_READ : 0);
+    if (attention->mode != MICA__ATTENTION_WHOLE)
+        mica__cpu_plan_scratch(plan, 0,
+                               q->shape[0] * q->shape[1] * attention->chunks *
+                                   mica__attention_partial_floats(y->shape[2]) * sizeof(float),
+                               split ? MICA_ACCESS_WRITE : MICA_ACCESS_READ);
+    mica__cpu_plan_params(plan, attention, sizeof *attention);
+    dispatch->local_bytes = (uint32_t)local;
+    mica__cpu_plan_grain(dispatch, unit_ns);
+    return MICA_OK;
+}
+
+mica_status mica__cpu_plan_attention(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    const mica__operand *q = &record->operand[MICA__ATTENTION_Q], *k = &record->operand[MICA__ATTENTION_K];
+    mica__attention_plan attention = {.attention = *(const mica_attention_params *)record->params};
+    mica_status status = check(record);
+    if (status != MICA_OK)
+        return status;
+    const uint64_t dim = q->shape[2], v_dim = record->operand[MICA__ATTENTION_Y].shape[2];
+    if (attention.attention.scale == 0)
+        attention.attention.scale = (float)(1 / sqrt((double)dim));
+    choose(record, info, &attention);
+    attention.mode = attention.splits > 1 ? MICA__ATTENTION_SPLIT : MICA__ATTENTION_WHOLE;
+    const uint64_t rows = (uint64_t)attention.tile_tokens * attention.part_heads;
+    const uint64_t units = cut(q->shape[0], attention.tile_tokens) * k->shape[k->ndim - 2] * attention.head_parts;
+    /* How many keys there will be is not known here: half of what the cache can hold. */
+    const double keys = (double)capacity(record) / 2 / attention.splits;
+    const double unit_ns = 200 + (double)(rows * (dim + v_dim)) * keys / 25;
+    status = add_dispatch(record, &attention, units * attention.splits, mica__attention_local_floats(rows, dim, v_dim),
+                          unit_ns, plan);
+    if (status != MICA_OK || attention.mode == MICA__ATTENTION_WHOLE)
+        return status;
+    attention.mode = MICA__ATTENTION_COMBINE;
+    return add_dispatch(record, &attention, q->shape[0] * q->shape[1], mica__attention_partial_floats(v_dim),
+                        20 + (double)(attention.chunks * v_dim) / 8, plan);
+}

@@ -1,0 +1,220 @@
+/*
+ * cpu_plan_elementwise.c - plans of the ops whose elements do not see one another.
+ *
+ * Views are brought to y's shape and collapsed here, once, so that a kernel mostly sees one long row.
+ */
+#include "backend/cpu/cpu_plan.h"
+
+#include <math.h>
+
+#include "base/half.h"
+#include "base/status.h"
+#include "backend/cpu/cpu_params.h"
+
+static mica_status check_floats(const mica__record *record)
+{
+    for (uint32_t slot = 0; slot < record->operand_count; slot++)
+        if (!mica__cpu_is_float(record->operand[slot].dtype))
+            return mica__fail(MICA_ERR_UNSUPPORTED,
+                              "%s on the cpu: operand %u is %s; f32, f16 and bf16 are served",
+                              mica_op_name((mica_op)record->op), slot,
+                              mica_dtype_name((mica_dtype)record->operand[slot].dtype));
+    return MICA_OK;
+}
+
+static uint64_t elements_of(const mica__cpu_view *view)
+{
+    uint64_t elements = 1;
+    for (uint32_t d = 0; d < view->ndim; d++)
+        elements *= view->shape[d];
+    return elements;
+}
+
+/* Brings the `count` views of the dispatch, of which y is the last, to one shape and collapses them. Gives the
+ * number of elements. */
+static uint64_t flatten(mica__plan *plan, uint32_t count)
+{
+    mica__cpu_view *view = mica__cpu_plan_views(plan);
+    for (uint32_t v = 0; v + 1 < count; v++)
+        mica__cpu_view_expand(&view[v], &view[count - 1]);
+    mica__cpu_view_collapse(view, count, 0);
+    return elements_of(&view[count - 1]);
+}
+
+static void set_units(mica__plan *plan, uint64_t units, double unit_ns)
+{
+    mica__plan_dispatch *dispatch = &plan->dispatch[plan->dispatch_count - 1];
+    dispatch->groups[0] = (uint32_t)units;
+    mica__cpu_plan_grain(dispatch, unit_ns);
+}
+
+static uint64_t units_of(uint64_t elements)
+{
+    return (elements + MICA__CPU_UNIT_ELEMENTS - 1) / MICA__CPU_UNIT_ELEMENTS;
+}
+
+/* Ends the dispatch over the `count` views added. */
+static void finish(mica__plan *plan, uint32_t count, mica__cpu_elementwise params, double element_ns)
+{
+    params.elements = flatten(plan, count);
+    mica__cpu_plan_params(plan, &params, sizeof params);
+    set_units(plan, units_of(params.elements), element_ns * MICA__CPU_UNIT_ELEMENTS);
+}
+
+/* Types packed in blocks, and packed layouts, are copied as the bytes they are. */
+static void as_bytes(mica__cpu_view *view)
+{
+    view->dtype = MICA_DTYPE_U8;
+    view->ndim = 1;
+    view->shape[0] = view->length;
+    view->stride[0] = 1;
+}
+
+/* Whether x runs along another dimension than y, the last one; moves that dimension beside it. */
+static bool transposed(mica__cpu_view *view, uint64_t x_bytes, uint64_t y_bytes)
+{
+    const uint32_t last = view->ndim - 1u;
+    if (view[0].stride[last] == x_bytes || view[1].stride[last] != y_bytes || view->shape[last] < 4)
+        return false;
+    for (uint32_t d = 0; d < last; d++)
+        if (view[0].stride[d] == x_bytes && view->shape[d] >= 4) {
+            mica__cpu_view_swap(view, 2, d, last - 1);
+            return true;
+        }
+    return false;
+}
+
+static uint64_t tiles_of(const mica__cpu_view *view)
+{
+    const uint64_t high = view->shape[view->ndim - 2], wide = view->shape[view->ndim - 1];
+    const uint64_t tiles =
+        ((high + MICA__CPU_TILE - 1) / MICA__CPU_TILE) * ((wide + MICA__CPU_TILE - 1) / MICA__CPU_TILE);
+    return elements_of(view) / (high * wide) * tiles;
+}
+
+mica_status mica__cpu_plan_copy(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    const mica__operand *x = &record->operand[MICA__COPY_X], *y = &record->operand[MICA__COPY_Y];
+    if (x->layout != y->layout)
+        return mica__cpu_plan_pack(record, info, plan);
+    if (x->dtype != y->dtype && !(mica__cpu_is_float(x->dtype) && mica__cpu_is_float(y->dtype)))
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "copy on the cpu: x is %s and y is %s; f32, f16 and bf16 convert",
+                          mica_dtype_name((mica_dtype)x->dtype), mica_dtype_name((mica_dtype)y->dtype));
+    mica__cpu_plan_next(plan, "copy", 0);
+    mica__cpu_plan_operand(plan, record, MICA__COPY_X, 0);
+    mica__cpu_plan_operand(plan, record, MICA__COPY_Y, 0);
+    mica__cpu_view *view = mica__cpu_plan_views(plan);
+    mica__cpu_copy params = {0};
+    params.element_bytes = mica_dtype_block_bytes((mica_dtype)x->dtype);
+    if (y->layout != MICA_LAYOUT_CANONICAL || mica_dtype_block_elements((mica_dtype)y->dtype) != 1) {
+        as_bytes(&view[0]);
+        as_bytes(&view[1]);
+        params.element_bytes = 1;
+    }
+    params.elements = flatten(plan, 2);
+    params.tiled = transposed(view, params.element_bytes, mica_dtype_block_bytes((mica_dtype)y->dtype));
+    mica__cpu_plan_params(plan, &params, sizeof params);
+    if (params.tiled)
+        set_units(plan, tiles_of(view), 1.0 * MICA__CPU_TILE * MICA__CPU_TILE);
+    else
+        set_units(plan, units_of(params.elements), 0.1 * params.element_bytes * MICA__CPU_UNIT_ELEMENTS);
+    return MICA_OK;
+}
+
+/* The f32 that rounds on to a smaller type as `value` itself would: a value between two f32 takes the one whose
+ * last bit is 1. */
+static float round_to_odd(double value)
+{
+    float near = (float)value;
+    if (isnan(value) || isinf(value) || (double)near == value)
+        return near;
+    if (isinf(near) || fabs((double)near) > fabs(value))
+        near = nextafterf(near, 0.0f);
+    return mica__f32_from_bits(mica__f32_bits(near) | 1);
+}
+
+/* `value` within [least, greatest], its fraction dropped; NaN is 0. */
+static int64_t to_integer(double value, int64_t least, int64_t greatest)
+{
+    if (isnan(value))
+        return 0;
+    if (value <= (double)least)
+        return least;
+    return value >= (double)greatest ? greatest : (int64_t)value;
+}
+
+static uint32_t fill_bits(double value, uint16_t dtype)
+{
+    switch (dtype) {
+    case MICA_DTYPE_F32: return mica__f32_bits((float)value);
+    case MICA_DTYPE_F16: return mica__f32_to_f16(round_to_odd(value));
+    case MICA_DTYPE_BF16: return mica__f32_to_bf16(round_to_odd(value));
+    case MICA_DTYPE_I32: return (uint32_t)to_integer(value, INT32_MIN, INT32_MAX);
+    default: return (uint32_t)to_integer(value, 0, UINT32_MAX);
+    }
+}
+
+mica_status mica__cpu_plan_fill(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    (void)info;
+    const mica__fill_params *fill = record->params;
+    const uint16_t dtype = record->operand[MICA__FILL_Y].dtype;
+    if (!mica__cpu_is_float(dtype) && dtype != MICA_DTYPE_I32 && dtype != MICA_DTYPE_U32)
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "fill on the cpu: y is %s; f32, f16, bf16, i32 and u32 are served",
+                          mica_dtype_name((mica_dtype)dtype));
+    mica__cpu_plan_next(plan, "fill", 0);
+    mica__cpu_plan_operand(plan, record, MICA__FILL_Y, 0);
+    mica__cpu_elementwise params = {0};
+    params.bits = fill_bits(fill->value, dtype);
+    finish(plan, 1, params, 0.1);
+    return MICA_OK;
+}
+
+mica_status mica__cpu_plan_advance(const mica__record *record, const mica__device_info *info,
+                                   mica__plan *plan)
+{
+    (void)info;
+    const mica__advance_params *advance = record->params;
+    const uint16_t dtype = record->operand[MICA__ADVANCE_COUNTERS].dtype;
+    if (dtype != MICA_DTYPE_I32 && dtype != MICA_DTYPE_U32)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "advance on the cpu: counters are %s; i32 and u32 are served",
+                          mica_dtype_name((mica_dtype)dtype));
+    mica__cpu_plan_next(plan, "advance", 0);
+    mica__cpu_plan_operand(plan, record, MICA__ADVANCE_COUNTERS, 0);
+    mica__cpu_elementwise params = {0};
+    params.bits = (uint32_t)advance->delta;
+    finish(plan, 1, params, 0.2);
+    return MICA_OK;
+}
+
+mica_status mica__cpu_plan_binary(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    (void)info;
+    const mica_status status = check_floats(record);
+    if (status != MICA_OK)
+        return status;
+    const char *kernel = record->op == MICA_OP_ADD ? "add" : record->op == MICA_OP_MUL ? "mul" : "silu_mul";
+    mica__cpu_plan_next(plan, kernel, 0);
+    for (uint32_t slot = 0; slot < MICA__BINARY_SLOTS; slot++)
+        mica__cpu_plan_operand(plan, record, slot, 0);
+    finish(plan, MICA__BINARY_SLOTS, (mica__cpu_elementwise){0}, record->op == MICA_OP_SILU_MUL ? 0.6 : 0.3);
+    return MICA_OK;
+}
+
+mica_status mica__cpu_plan_unary(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    (void)info;
+    const mica_status status = check_floats(record);
+    if (status != MICA_OK)
+        return status;
+    const mica__scalar_params *scalar = record->params;
+    mica__cpu_plan_next(plan, record->op == MICA_OP_GELU ? "gelu" : "softcap", 0);
+    mica__cpu_plan_operand(plan, record, MICA__UNARY_X, 0);
+    mica__cpu_plan_operand(plan, record, MICA__UNARY_Y, 0);
+    mica__cpu_elementwise params = {0};
+    params.value = record->op == MICA_OP_GELU ? 0.0f : scalar->value;
+    finish(plan, MICA__UNARY_SLOTS, params, 0.6);
+    return MICA_OK;
+}

@@ -1,0 +1,170 @@
+/*
+ * attention_tile.h - the arithmetic of attention on a few rows: scores of keys, sums of values.
+ *
+ * A score has one vector of partial sums over the head's values, as in gemm.h. An element of the values' sum adds
+ * its keys one by one in rising order. Keys and values are rows at pointers of their own, of any type: pages and
+ * rings end before this. Tiles differ in how many rows share a load, never in the order of additions.
+ */
+#ifndef MICA_CPU_ATTENTION_TILE_H
+#define MICA_CPU_ATTENTION_TILE_H
+
+#include "backend/cpu/kernels/attention.h"
+#include "backend/cpu/kernels/gemm.h"
+
+#define TILE_KEYS 4 /* scored together: what gemm_sum4 adds at once */
+#if MICA__ISA_LEVEL == 3
+#define TILE_ROWS  4 /* query rows that share a key */
+#define VALUE_SUMS 16
+#else
+#define TILE_ROWS  2
+#define VALUE_SUMS 8
+#endif
+#define PREFETCH_KEYS 16 /* this many keys ahead */
+
+/* Rows of one type at pointers: the keys or values of a chunk, by place in it. */
+typedef struct key_rows {
+    const unsigned char *row[MICA__ATTENTION_CHUNK];
+    uint16_t dtype;
+    uint64_t dim;
+} key_rows;
+
+static inline void prefetch_row(const key_rows *keys, uint64_t key)
+{
+    const uint64_t bytes = keys->dim * row_element_bytes(keys->dtype);
+    for (uint64_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(keys->row[key] + i, 0, 3);
+}
+
+/* Scores of TILE_KEYS keys from `key` on for `rows` rows of q: score[i * MICA__ATTENTION_CHUNK + key]. */
+GEMM_INLINE void score_tile(const float *q, uint64_t q_stride, const key_rows *keys, uint64_t key, uint16_t dtype, int rows,
+                            float *score)
+{
+    const unsigned char *const *k = keys->row + key;
+    const uint64_t dim = keys->dim;
+    vf sum[TILE_ROWS * TILE_KEYS];
+    GEMM_UNROLL
+    for (int i = 0; i < rows * TILE_KEYS; i++)
+        sum[i] = vf_zero();
+    uint64_t at = 0;
+    for (; at + VW <= dim; at += VW) {
+        vf a[TILE_ROWS];
+        for (int i = 0; i < rows; i++)
+            a[i] = vf_load(q + (uint64_t)i * q_stride + at);
+        for (int j = 0; j < TILE_KEYS; j++) {
+            const vf b = gemm_load(k[j], dtype, at);
+            for (int i = 0; i < rows; i++)
+                sum[i * TILE_KEYS + j] = vf_fma(a[i], b, sum[i * TILE_KEYS + j]);
+        }
+    }
+    if (at < dim)
+        for (int j = 0; j < TILE_KEYS; j++) {
+            const vf b = row_load_n(k[j] + at * row_element_bytes(dtype), dtype, dim - at);
+            for (int i = 0; i < rows; i++)
+                sum[i * TILE_KEYS + j] =
+                    vf_fma(vf_load_n(q + (uint64_t)i * q_stride + at, dim - at), b, sum[i * TILE_KEYS + j]);
+        }
+    for (int i = 0; i < rows; i++)
+        gemm_sum4(sum + i * TILE_KEYS, score + i * MICA__ATTENTION_CHUNK + key);
+}
+
+GEMM_INLINE void score_type(const float *q, uint64_t q_stride, const key_rows *keys, uint64_t first, uint64_t last,
+                            uint16_t dtype, int rows, float *score)
+{
+    for (uint64_t key = first; key < last; key += TILE_KEYS) {
+        for (uint64_t i = key + PREFETCH_KEYS; i < key + PREFETCH_KEYS + TILE_KEYS && i < last; i++)
+            prefetch_row(keys, i);
+        score_tile(q, q_stride, keys, key, dtype, rows, score);
+    }
+}
+
+GEMM_INLINE void score_rows(const float *q, uint64_t q_stride, const key_rows *keys, uint64_t first, uint64_t last,
+                            int rows, float *score)
+{
+    switch (keys->dtype) {
+    case MICA_DTYPE_F32: score_type(q, q_stride, keys, first, last, MICA_DTYPE_F32, rows, score); return;
+    case MICA_DTYPE_F16: score_type(q, q_stride, keys, first, last, MICA_DTYPE_F16, rows, score); return;
+    default: score_type(q, q_stride, keys, first, last, MICA_DTYPE_BF16, rows, score); return;
+    }
+}
+
+/* Scores of keys [first, last), both multiples of TILE_KEYS, for 1 to TILE_ROWS rows. */
+static inline void score_keys(const float *q, uint64_t q_stride, const key_rows *keys, uint64_t first, uint64_t last,
+                              uint64_t rows, float *score)
+{
+    switch (rows) {
+    case 1: score_rows(q, q_stride, keys, first, last, 1, score); return;
+    case 2: score_rows(q, q_stride, keys, first, last, 2, score); return;
+#if TILE_ROWS > 2
+    case 3: score_rows(q, q_stride, keys, first, last, 3, score); return;
+    case 4: score_rows(q, q_stride, keys, first, last, 4, score); return;
+#endif
+    default: return;
+    }
+}
+
+/* Adds the values of keys [first, last) times their weights to `rows` sums, over `vectors` vectors from value `at`
+ * on. `lanes` < VW: one vector, that many lanes of it. */
+GEMM_INLINE void value_tile(const float *weight, const key_rows *values, uint64_t first, uint64_t last, uint16_t dtype,
+                            uint64_t at, int rows, int vectors, uint64_t lanes, float *sum, uint64_t sum_stride)
+{
+    vf o[VALUE_SUMS];
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < vectors; j++)
+            o[i * vectors + j] = vf_load(sum + (uint64_t)i * sum_stride + at + (uint64_t)j * VW);
+    for (uint64_t key = first; key < last; key++) {
+        const unsigned char *row = values->row[key];
+        vf v[8];
+        for (int j = 0; j < vectors; j++)
+            v[j] = lanes < VW ? row_load_n(row + at * row_element_bytes(dtype), dtype, lanes)
+                              : gemm_load(row, dtype, at + (uint64_t)j * VW);
+        for (int i = 0; i < rows; i++) {
+            const vf w = vf_set1(weight[(uint64_t)i * MICA__ATTENTION_CHUNK + key]);
+            for (int j = 0; j < vectors; j++)
+                o[i * vectors + j] = vf_fma(w, v[j], o[i * vectors + j]);
+        }
+    }
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < vectors; j++)
+            vf_store(sum + (uint64_t)i * sum_stride + at + (uint64_t)j * VW, o[i * vectors + j]);
+}
+
+GEMM_INLINE void value_type(const float *weight, const key_rows *values, uint64_t first, uint64_t last, uint16_t dtype,
+                            int rows, float *sum, uint64_t sum_stride)
+{
+    const uint64_t dim = values->dim;
+    uint64_t at = 0;
+    if (rows * 8 <= VALUE_SUMS)
+        for (; at + 8 * VW <= dim; at += 8 * VW)
+            value_tile(weight, values, first, last, dtype, at, rows, 8, VW, sum, sum_stride);
+    if (rows * 4 <= VALUE_SUMS)
+        for (; at + 4 * VW <= dim; at += 4 * VW)
+            value_tile(weight, values, first, last, dtype, at, rows, 4, VW, sum, sum_stride);
+    for (; at + 2 * VW <= dim; at += 2 * VW)
+        value_tile(weight, values, first, last, dtype, at, rows, 2, VW, sum, sum_stride);
+    for (; at < dim; at += VW)
+        value_tile(weight, values, first, last, dtype, at, rows, 1, dim - at < VW ? dim - at : VW, sum, sum_stride);
+}
+
+GEMM_INLINE void value_rows(const float *weight, const key_rows *values, uint64_t first, uint64_t last, int rows, float *sum,
+                            uint64_t sum_stride)
+{
+    switch (values->dtype) {
+    case MICA_DTYPE_F32: value_type(weight, values, first, last, MICA_DTYPE_F32, rows, sum, sum_stride); return;
+    case MICA_DTYPE_F16: value_type(weight, values, first, last, MICA_DTYPE_F16, rows, sum, sum_stride); return;
+    default: value_type(weight, values, first, last, MICA_DTYPE_BF16, rows, sum, sum_stride); return;
+    }
+}
+
+/* sum[i] += weight[i][key] * value[key] over keys [first, last), for 1, 2 or 4 rows. */
+static inline void add_values(const float *weight, const key_rows *values, uint64_t first, uint64_t last, uint64_t rows,
+                              float *sum, uint64_t sum_stride)
+{
+    switch (rows) {
+    case 1: value_rows(weight, values, first, last, 1, sum, sum_stride); return;
+    case 2: value_rows(weight, values, first, last, 2, sum, sum_stride); return;
+    case 4: value_rows(weight, values, first, last, 4, sum, sum_stride); return;
+    default: return;
+    }
+}
+
+#endif

@@ -1,0 +1,147 @@
+/* quant_rows.c - sixteen rows of a quantised weight against activations; see quant_rows.h. */
+#include "backend/cpu/kernels/quant_rows.h"
+
+#include "backend/cpu/kernels/quant_dot.h"
+
+typedef void (*tile_fn)(const quant_tile *tile);
+
+/* One compiled tile per type and number of columns. */
+#define TILE(dtype, columns)                                  \
+    static void tile_##dtype##_##columns(const quant_tile *t) \
+    {                                                         \
+        quant_tile_run(t, MICA_DTYPE_##dtype, columns);       \
+    }
+#if QUANT_COLUMNS == 8
+#define TILES(dtype) TILE(dtype, 1) TILE(dtype, 2) TILE(dtype, 4) TILE(dtype, 8)
+#define TILE_ROW(dtype) {tile_##dtype##_1, tile_##dtype##_2, tile_##dtype##_4, tile_##dtype##_8}
+#define TILE_WIDTHS 4
+#else
+#define TILES(dtype) TILE(dtype, 1) TILE(dtype, 2) TILE(dtype, 4)
+#define TILE_ROW(dtype) {tile_##dtype##_1, tile_##dtype##_2, tile_##dtype##_4}
+#define TILE_WIDTHS 3
+#endif
+
+TILES(Q4_0)
+TILES(Q8_0)
+TILES(Q4_K)
+TILES(Q6_K)
+TILES(AFFINE4)
+TILES(AFFINE6)
+TILES(AFFINE8)
+
+/* Width i serves 1 << i columns. */
+static const tile_fn tiles[MICA_DTYPE_COUNT][TILE_WIDTHS] = {
+    [MICA_DTYPE_Q4_0] = TILE_ROW(Q4_0),       [MICA_DTYPE_Q8_0] = TILE_ROW(Q8_0),
+    [MICA_DTYPE_Q4_K] = TILE_ROW(Q4_K),       [MICA_DTYPE_Q6_K] = TILE_ROW(Q6_K),
+    [MICA_DTYPE_AFFINE4] = TILE_ROW(AFFINE4), [MICA_DTYPE_AFFINE6] = TILE_ROW(AFFINE6),
+    [MICA_DTYPE_AFFINE8] = TILE_ROW(AFFINE8),
+};
+
+/* The two panels of a chunk: in place when packed, else written to `work`. The second is the first again where the
+ * matrix ends. */
+static void chunk_panels(const mica__quant_weight *w, const mica__packed_form *form, uint64_t row, uint64_t k_first,
+                         uint64_t k_count, unsigned char *work, const unsigned char *out[2])
+{
+    const uint64_t bytes = mica__packed_block_bytes(form, k_first);
+    for (uint64_t i = 0; i < 2; i++) {
+        const uint64_t first = row + i * MICA__PACKED_ROWS, left = w->n > first ? w->n - first : 0;
+        if (left == 0) {
+            out[i] = out[0];
+        } else if (w->layout == MICA_LAYOUT_ROWS8) {
+            out[i] = w->source.data + first * w->source.row_stride + form->head_bytes + bytes;
+        } else {
+            unsigned char *panel = work + i * mica__packed_block_bytes(form, mica__quant_chunk(form));
+            const uint32_t rows = left < MICA__PACKED_ROWS ? (uint32_t)left : MICA__PACKED_ROWS;
+            mica__packed_write(&w->source, form, first, rows, k_first, k_count, panel);
+            out[i] = panel;
+        }
+    }
+}
+
+/* All columns of a chunk for the VW rows of the tile's panels, the widest tiles first. */
+static void chunk_columns(quant_tile *tile, const tile_fn *widths, const void *const *x, uint64_t run, uint64_t columns,
+                          float *out)
+{
+    int width = TILE_WIDTHS - 1;
+    for (uint64_t c = 0; c < columns; c += 1u << width) {
+        while ((1u << width) > columns - c)
+            width--;
+        for (uint64_t i = 0; i < 1u << width; i++)
+            tile->x[i] = (const mica__q8_block *)x[c + i] + run;
+        tile->acc = out + c * MICA__QUANT_ROWS;
+        widths[width](tile);
+    }
+}
+
+void MICA__ISA(quant_rows_q8)(const mica__quant_weight *weight, uint64_t row, const void *const *x, uint64_t columns,
+                              void *work, float *out)
+{
+    const mica__packed_source *source = &weight->source;
+    mica__packed_form form;
+    quant_tile tile = {0};
+    memset(out, 0, columns * MICA__QUANT_ROWS * sizeof *out);
+    if (!mica__packed_form_of(source->dtype, source->group_size, &form))
+        return;
+    tile.group_runs = form.block_values / 32;
+    tile.scale_dtype = weight->layout == MICA_LAYOUT_ROWS8 && form.head_bytes != 0
+                           ? mica__packed_scale_dtype(source->data + row * source->row_stride)
+                           : source->scale_dtype;
+    const uint64_t chunk = mica__quant_chunk(&form);
+    for (uint64_t k = 0; k < source->k; k += chunk) {
+        const uint64_t count = source->k - k < chunk ? source->k - k : chunk;
+        const unsigned char *panel[2];
+        chunk_panels(weight, &form, row, k, count, work, panel);
+        tile.runs = (count + 31) / 32;
+        for (uint64_t lane = 0; lane < MICA__QUANT_ROWS; lane += VW) {
+            for (uint64_t i = 0; i < QUANT_PANELS; i++)
+                tile.panels.at[i] = panel[lane / MICA__PACKED_ROWS + i];
+            chunk_columns(&tile, tiles[source->dtype], x, k / 32, columns, out + lane);
+        }
+    }
+}
+
+static void decode_row(const mica__quant_weight *w, uint64_t row, float *dst)
+{
+    const mica__packed_source *s = &w->source;
+    if (w->layout == MICA_LAYOUT_ROWS8) {
+        const uint64_t in_group = row % MICA__PACKED_ROWS;
+        mica__packed_decode_row(s->dtype, s->data + (row - in_group) * s->row_stride, (uint32_t)in_group, s->k,
+                                s->group_size, dst);
+    } else if (mica__affine_known(s->dtype)) {
+        mica__affine_decode_row(s->dtype, s->data + row * s->row_stride, s->scales + row * s->scale_stride,
+                                s->biases + row * s->bias_stride, s->scale_dtype, s->group_size, dst, s->k);
+    } else {
+        mica__quant_decode_row(s->dtype, s->data + row * s->row_stride, dst, s->k);
+    }
+}
+
+/* Lane l adds the products at l, l + VW, ... in order; then the fixed tree of vf_sum. `count` columns at a time keep
+ * the multiplier busy. */
+QUANT_INLINE void dot_columns(const float *w, uint64_t k, const void *const *x, const int count, float *out)
+{
+    vf acc[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
+    uint64_t i = 0;
+    for (; i + VW <= k; i += VW)
+        for (int c = 0; c < count; c++)
+            acc[c] = vf_fma(vf_load((const float *)x[c] + i), vf_load(w + i), acc[c]);
+    for (int c = 0; c < count; c++) {
+        if (i < k)
+            acc[c] = vf_fma(vf_load_n((const float *)x[c] + i, k - i), vf_load_n(w + i, k - i), acc[c]);
+        out[c * MICA__QUANT_ROWS] = vf_sum(acc[c]);
+    }
+}
+
+void MICA__ISA(quant_rows_f32)(const mica__quant_weight *weight, uint64_t row, const void *const *x, uint64_t columns,
+                               void *work, float *out)
+{
+    const uint64_t k = weight->source.k;
+    float *w = work;
+    for (uint64_t r = 0; r < MICA__QUANT_ROWS && row + r < weight->n; r++) {
+        uint64_t c = 0;
+        decode_row(weight, row + r, w);
+        for (; c + 4 <= columns; c += 4)
+            dot_columns(w, k, x + c, 4, out + c * MICA__QUANT_ROWS + r);
+        for (; c < columns; c++)
+            dot_columns(w, k, x + c, 1, out + c * MICA__QUANT_ROWS + r);
+    }
+}

@@ -1,0 +1,77 @@
+/*
+ * packed.h - the ROWS8 layout: eight rows of a weight matrix interleaved, so that one 32-byte vector holds four
+ * consecutive values of each of eight rows and a dot product needs no horizontal sum.
+ *
+ * A matrix [N, K] is ceil(N / 8) groups of mica__packed_group_bytes each; rows past N are zero. A group is a head
+ * (affine types only), then blocks along K, then padding to 64 bytes. A block is the scales of eight rows and then
+ * parts of 32 values. In the buffer's view the stride of the row dimension is group bytes / 8, and the stride of a
+ * batch ceil(N / 8) * group bytes.
+ *
+ * Parts of 32 values, r the row in the group, i = 0..3; a code is the stored unsigned number:
+ *   4 bits, 128 bytes: byte 32 v + 4 r + i (v 0..3) has code 4 v + i in its low and code 16 + 4 v + i in its high nibble
+ *   6 bits, 192 bytes: the low four bits as above; then byte 128 + 32 u + 4 r + i (u 0..1) has at bits 2 h the upper
+ *                      two bits of code 4 (2 h + u) + i (h 0..3)
+ *   8 bits, 256 bytes: byte 32 c + 4 r + i (c 0..7) is code 4 c + i
+ *
+ * Blocks:
+ *   q4_0     32 values  h d[8]; a 4-bit part                                   w = (code - 8) d
+ *   q8_0     32 values  h d[8]; an 8-bit part of q + 128                       w = (code - 128) d
+ *   q4_k    256 values  h d[8]; h dmin[8]; u8 scales[12][8]; eight 4-bit parts  (byte j of the block's 12 is scales[j])
+ *   q6_k    256 values  h d[8]; i8 scales[16][8]; eight 6-bit parts            w = d scale (code - 32)
+ *   affine  one group   scale[8]; bias[8] as f16 or bf16; parts of 4, 6 or 8 bits, the last one filled with zero
+ *                       codes; the last group of a row may have fewer parts. Head: 64 bytes, u32 dtype of the scales.
+ * Affine groups that are no multiple of 32 values, or longer than 8192, have no packed form; nor have scales of f32
+ * (mica__packed_scales), which would make every other weight larger.
+ */
+#ifndef MICA_QUANT_PACKED_H
+#define MICA_QUANT_PACKED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mica/types.h"
+
+#define MICA__PACKED_ROWS 8u
+#define MICA__PACKED_HEAD 64u /* bytes before the first block of an affine group */
+#define MICA__PACKED_MAX_GROUP 8192u
+
+typedef struct mica__packed_form {
+    uint32_t block_values; /* along K */
+    uint32_t scale_bytes;  /* of a block, eight rows */
+    uint32_t part_bytes;
+    uint32_t head_bytes;
+} mica__packed_form;
+
+/* How a type is packed; false if it is not. group_size matters to affine types. */
+bool mica__packed_form_of(uint16_t dtype, uint32_t group_size, mica__packed_form *out);
+/* Whether affine scales of this type can be packed. */
+bool mica__packed_scales(uint16_t scale_dtype);
+/* Bytes of the blocks that hold k values of eight rows. */
+uint64_t mica__packed_block_bytes(const mica__packed_form *form, uint64_t k);
+/* Bytes of one group of eight rows, a multiple of 64; 0 if the type has no packed form. */
+uint64_t mica__packed_group_bytes(uint16_t dtype, uint64_t k, uint32_t group_size);
+
+/* A canonical matrix to be packed: row r at data + r * row_stride; scales and biases for affine types. */
+typedef struct mica__packed_source {
+    const unsigned char *data, *scales, *biases;
+    uint64_t row_stride, scale_stride, bias_stride; /* bytes */
+    uint64_t k;
+    uint32_t group_size;
+    uint16_t dtype, scale_dtype;
+} mica__packed_source;
+
+/* Writes the blocks of values [k_first, k_first + k_count) of rows [row, row + rows), rows <= 8; missing rows become
+ * zero. k_first is a multiple of the block; the range ends at a block's end or at k. No head is written. */
+void mica__packed_write(const mica__packed_source *source, const mica__packed_form *form, uint64_t row, uint32_t rows,
+                        uint64_t k_first, uint64_t k_count, unsigned char *dst);
+/* Writes a whole group with its head and padding. */
+void mica__packed_write_group(const mica__packed_source *source, const mica__packed_form *form, uint64_t row,
+                              uint32_t rows, unsigned char *dst);
+
+/* The scale type an affine group's head names. */
+uint16_t mica__packed_scale_dtype(const void *group);
+/* The first k values of row `row` (0..7) of a group, with the bits that the canonical row decodes to. */
+void mica__packed_decode_row(uint16_t dtype, const void *group, uint32_t row, uint64_t k, uint32_t group_size,
+                             float *dst);
+
+#endif

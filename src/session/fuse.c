@@ -1,0 +1,260 @@
+/*
+ * fuse.c - the engine that applies the fusion table.
+ *
+ * Patterns live in fusion_*.c and know ops; this file knows how records are replaced without changing a result.
+ */
+#include "mica/session.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "session/fusion.h"
+#include "session/passes.h"
+
+#define FUSION(function, name, meaning, exact) {name, meaning, exact},
+static const mica_fusion_info fusion_info[] = {
+#include "session/fusion.def"
+};
+#undef FUSION
+#define FUSION(function, name, meaning, exact) mica__fusion_##function,
+static const mica__fusion_apply fusion_apply[] = {
+#include "session/fusion.def"
+};
+#undef FUSION
+#define FUSION_COUNT (sizeof fusion_info / sizeof fusion_info[0])
+
+uint32_t mica_fusion_list(const mica_fusion_info **out_table)
+{
+    if (out_table != NULL)
+        *out_table = fusion_info;
+    return FUSION_COUNT;
+}
+
+/* ---- drafts ---- */
+
+void mica__draft_from(mica__draft *draft, const mica__fusion_pass *pass, uint32_t at)
+{
+    const mica__record *source = pass->list->record[at];
+    memset(draft, 0, sizeof *draft);
+    draft->record = *source;
+    draft->record.barrier_before = 0;
+    draft->record.operand = draft->operand;
+    draft->record.params = draft->params;
+    memcpy(draft->operand, source->operand, source->operand_count * sizeof *source->operand);
+    memcpy(draft->params, source->params, source->params_size);
+    mica__draft_join(draft, at);
+}
+
+void mica__draft_join(mica__draft *draft, uint32_t at)
+{
+    uint32_t i = draft->member_count++;
+    for (; i > 0 && draft->member[i - 1] > at; i--)
+        draft->member[i] = draft->member[i - 1];
+    draft->member[i] = at;
+}
+
+mica__record *mica__fusion_record(const mica__fusion_pass *pass, uint32_t at, mica_op op)
+{
+    mica__record *record = pass->list->record[at];
+    return record != NULL && record->op == op ? record : NULL;
+}
+
+bool mica__fusion_consumer(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, mica_op op, mica__use *out)
+{
+    const mica__operand *value = &pass->list->record[at]->operand[slot];
+    if (!mica__operand_present(value) || value->dtype != MICA_DTYPE_F32)
+        return false;
+    if (mica__flow_uses(&pass->flow, at, slot, out, 1) != 1)
+        return false;
+    const mica__record *reader = mica__fusion_record(pass, out->record, op);
+    if (reader == NULL || !mica__operand_same(&reader->operand[out->slot], value))
+        return false;
+    if (value->temporary)
+        return true;
+    for (uint32_t i = 0; i < reader->operand_count; i++)
+        if (reader->operand[i].access == MICA_ACCESS_WRITE && mica__operand_same(&reader->operand[i], value))
+            return true;
+    return false;
+}
+
+bool mica__fusion_rows_like(const mica__operand *operand, const mica__operand *like)
+{
+    if (!mica__operand_present(operand) || operand->ndim != like->ndim || operand->ndim == 0 ||
+        mica_dtype_block_elements((mica_dtype)operand->dtype) != 1)
+        return false;
+    for (uint32_t d = 0; d < like->ndim; d++)
+        if (operand->shape[d] != like->shape[d])
+            return false;
+    return operand->stride[operand->ndim - 1u] == mica_dtype_block_bytes((mica_dtype)operand->dtype);
+}
+
+/* ---- legality ---- */
+
+/* May output slot `out` be the very same view as input slot `in`? Row by row or element by element, the kernel has read
+ * what it overwrites. */
+static bool in_place(const mica__record *record, uint32_t out, uint32_t in)
+{
+    switch (record->op) {
+    case MICA_OP_RMS_NORM:
+        if (in == MICA__NORM_X || in == MICA__NORM_RESIDUAL)
+            return true;
+        return out == MICA__NORM_Y && (in == MICA__NORM_MUL || in == MICA__NORM_ADD);
+    case MICA_OP_ROPE: return out == MICA__ROPE_Y && in == MICA__ROPE_X;
+    case MICA_OP_MATMUL:
+        return out == MICA__MATMUL_SLOT(0, MICA__WEIGHT_Y) && in == MICA__MATMUL_RESIDUAL;
+    default: return false;
+    }
+}
+
+/* No output touches another operand, except in place. */
+static bool overlaps_legal(const mica__record *record)
+{
+    for (uint32_t out = 0; out < record->operand_count; out++) {
+        const mica__operand *y = &record->operand[out];
+        if (!(y->access & MICA_ACCESS_WRITE))
+            continue;
+        for (uint32_t in = 0; in < record->operand_count; in++) {
+            const mica__operand *x = &record->operand[in];
+            if (in == out || !mica__operands_overlap(x, y))
+                continue;
+            if ((x->access & MICA_ACCESS_WRITE) || !mica__operand_same(x, y) || !in_place(record, out, in))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The member at whose place the draft can run: the earliest one. */
+static bool find_place(const mica__fusion_pass *pass, const mica__draft *draft, uint32_t *out_target)
+{
+    for (uint32_t t = 0; t < draft->member_count; t++) {
+        if (mica__flow_can_gather(&pass->flow, draft->member, draft->member_count, t)) {
+            *out_target = t;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- replacing ---- */
+
+static void name_draft(const mica__fusion_pass *pass, mica__draft *draft)
+{
+    mica__record *record = &draft->record;
+    record->fused = pass->name;
+    record->label = "";
+    record->original_index = UINT32_MAX;
+    for (uint32_t i = 0; i < draft->member_count; i++) {
+        const mica__record *member = pass->list->record[draft->member[i]];
+        if (record->label[0] == '\0')
+            record->label = member->label;
+        if (member->original_index < record->original_index)
+            record->original_index = member->original_index;
+    }
+}
+
+/* A barrier asked for before the first member stays where it was. */
+static void keep_barrier(mica__record_list *list, uint32_t first)
+{
+    while (list->record[first] == NULL)
+        first++;
+    list->record[first]->barrier_before = 1;
+}
+
+static mica_status replace(mica__fusion_pass *pass, const mica__draft *draft, uint32_t target)
+{
+    mica__record_list *list = pass->list;
+    mica_status status = mica__record_list_add(&pass->made, &draft->record);
+    if (status != MICA_OK)
+        return status;
+    uint32_t place = draft->member[target];
+    mica__record *fused = pass->made.record[0], *old = list->record[place];
+    list->record[place] = fused;
+    status = mica__flow_refresh(&pass->flow, place);
+    if (status != MICA_OK) {
+        list->record[place] = old;
+        mica__record_free(fused);
+        pass->made.count = 0;
+        return status;
+    }
+    pass->made.count = 0;
+    bool barrier = draft->member[0] == place ? old->barrier_before : list->record[draft->member[0]]->barrier_before;
+    mica__record_free(old);
+    for (uint32_t i = 0; i < draft->member_count; i++) {
+        uint32_t at = draft->member[i];
+        if (at == place)
+            continue;
+        mica__record_free(list->record[at]);
+        list->record[at] = NULL;
+        (void)mica__flow_refresh(&pass->flow, at); /* an empty node needs no memory */
+    }
+    if (barrier)
+        keep_barrier(list, draft->member[0]);
+    return MICA_OK;
+}
+
+mica_status mica__fusion_offer(mica__fusion_pass *pass, mica__draft *draft, bool *out_applied)
+{
+    uint32_t target = 0;
+    if (!overlaps_legal(&draft->record) || !find_place(pass, draft, &target))
+        return MICA_OK;
+    name_draft(pass, draft);
+    if (pass->device != NULL) {
+        mica_status served = mica__record_check(pass->device, &draft->record);
+        if (served == MICA_ERR_OUT_OF_MEMORY)
+            return served;
+        if (served != MICA_OK)
+            return MICA_OK; /* no kernel for it here: the records stay apart */
+    }
+    mica_status status = replace(pass, draft, target);
+    *out_applied = status == MICA_OK;
+    return status;
+}
+
+/* ---- the pass ---- */
+
+static void close_holes(mica__record_list *list)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->record[i] != NULL)
+            list->record[kept++] = list->record[i];
+    list->count = kept;
+}
+
+static mica_status run_row(mica__fusion_pass *pass, size_t row, uint64_t *fusions)
+{
+    pass->name = fusion_info[row].name;
+    for (uint32_t i = 0; i < pass->list->count; i++) {
+        bool applied = true;
+        while (applied && pass->list->record[i] != NULL) {
+            applied = false;
+            mica_status status = fusion_apply[row](pass, i, &applied);
+            if (status != MICA_OK)
+                return status;
+            *fusions += applied;
+        }
+    }
+    return MICA_OK;
+}
+
+mica_status mica__fuse(mica_device *device, mica__record_list *list, uint64_t *out_fusions)
+{
+    mica__fusion_pass pass = {.device = device, .list = list};
+    uint64_t fusions = 0, before = 0;
+    *out_fusions = 0;
+    mica_status status = mica__flow_build(list, &pass.flow);
+    if (status != MICA_OK)
+        return status;
+    do {
+        before = fusions;
+        for (size_t row = 0; row < FUSION_COUNT && status == MICA_OK; row++)
+            status = run_row(&pass, row, &fusions);
+    } while (status == MICA_OK && fusions != before);
+    mica__flow_free(&pass.flow);
+    mica__record_list_free(&pass.made);
+    close_holes(list);
+    *out_fusions = fusions;
+    return status;
+}

@@ -1,0 +1,67 @@
+/*
+ * passes.c - from records to work, with the counts of a session.
+ */
+#include "session/passes.h"
+
+#include "base/status.h"
+#include "session/storages.h"
+
+mica_status mica__passes_check_flags(const char *call, uint32_t flags)
+{
+    if ((flags & ~MICA_FINISH_ALL) != 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: flags is 0x%x, known bits are 0x%x", call, flags,
+                          MICA_FINISH_ALL);
+    return MICA_OK;
+}
+
+mica_status mica__passes_run(mica_device *device, mica__record_list *list, uint32_t flags, mica_session_stats *stats)
+{
+    mica__storages storages;
+    mica_status status = MICA_OK;
+    stats->records_in = list->count;
+    if (flags & MICA_FINISH_FUSE)
+        status = mica__fuse(device, list, &stats->fusions);
+    if (status == MICA_OK && (flags & MICA_FINISH_REORDER))
+        status = mica__reorder(list, &stats->reordered);
+    stats->records_out = list->count;
+    if (status == MICA_OK)
+        status = mica__storages_build(list, &storages);
+    if (status != MICA_OK)
+        return status;
+    stats->temp_bytes = mica__storages_temp_bytes(&storages);
+    mica__storages_free(&storages);
+    return MICA_OK;
+}
+
+void mica__passes_count(mica_session_stats *stats, const mica_encoder_stats *part)
+{
+    stats->dispatches += part->dispatches;
+    stats->barriers += part->barriers;
+    stats->barriers_elided += part->barriers_elided;
+    stats->tracker_checks += part->tracker_checks;
+    stats->tracker_ns += part->tracker_ns;
+    stats->scratch_bytes += part->scratch_bytes;
+    for (int i = 0; i < 8; i++)
+        stats->group_sizes[i] += part->group_sizes[i];
+}
+
+mica_status mica__passes_lower(mica_device *device, const mica__record_list *list, uint32_t first, uint32_t end,
+                               bool reusable, mica__lowered *lowered, mica_session_stats *stats, mica__work **out)
+{
+    mica__lowering *lowering = NULL;
+    mica_encoder_stats part;
+    *out = NULL;
+    mica_status status = mica__lowering_begin(device, reusable, &lowering);
+    if (status != MICA_OK)
+        return status;
+    for (uint32_t i = first; i < end; i++) {
+        status = mica__lowering_add(lowering, list->record[i], lowered == NULL ? NULL : &lowered[i - first]);
+        if (status != MICA_OK) {
+            mica__lowering_discard(lowering);
+            return status;
+        }
+    }
+    mica__lowering_stats(lowering, &part);
+    mica__passes_count(stats, &part);
+    return mica__lowering_end(lowering, out);
+}

@@ -1,0 +1,85 @@
+/*
+ * reorder.c - list scheduling over true dependencies.
+ *
+ * A record's wave is one more than the last wave it must wait for, so there are as many waves as the longest chain has
+ * records: no order needs fewer barriers between records.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/status.h"
+#include "session/dataflow.h"
+#include "session/passes.h"
+
+/* Waves of records [first, end), counted from 0. Returns how many. */
+static uint32_t find_waves(const mica__flow *flow, uint32_t first, uint32_t end, uint32_t *wave)
+{
+    uint32_t waves = 0;
+    for (uint32_t i = first; i < end; i++) {
+        wave[i] = 0;
+        for (uint32_t j = first; j < i; j++)
+            if (wave[j] >= wave[i] && mica__flow_conflict(flow, j, i))
+                wave[i] = wave[j] + 1;
+        if (wave[i] >= waves)
+            waves = wave[i] + 1;
+    }
+    return waves;
+}
+
+/* Puts the records of [first, end) into `order` wave by wave: a counting sort, stable. `start` has room for waves + 1. */
+static void sort_waves(const uint32_t *wave, uint32_t first, uint32_t end, uint32_t waves, uint32_t *start,
+                       uint32_t *order)
+{
+    memset(start, 0, (waves + 1) * sizeof *start);
+    for (uint32_t i = first; i < end; i++)
+        start[wave[i] + 1]++;
+    for (uint32_t w = 0; w < waves; w++)
+        start[w + 1] += start[w];
+    for (uint32_t i = first; i < end; i++)
+        order[first + start[wave[i]]++] = i;
+}
+
+/* Moves the records of the segment; the barrier in front of it stays in front. `moved_to` is scratch. */
+static uint64_t apply(mica__record_list *list, const uint32_t *order, uint32_t first, uint32_t end,
+                      mica__record **moved_to)
+{
+    uint64_t moved = 0;
+    uint16_t barrier = list->record[first]->barrier_before;
+    list->record[first]->barrier_before = 0;
+    for (uint32_t i = first; i < end; i++) {
+        moved_to[i] = list->record[order[i]];
+        moved += order[i] != i;
+    }
+    memcpy(list->record + first, moved_to + first, (end - first) * sizeof *moved_to);
+    list->record[first]->barrier_before = barrier;
+    return moved;
+}
+
+mica_status mica__reorder(mica__record_list *list, uint64_t *out_moved)
+{
+    mica__flow flow;
+    uint32_t n = list->count;
+    *out_moved = 0;
+    if (n == 0)
+        return MICA_OK;
+    /* wave [n], order [n], start [n + 1] */
+    uint32_t *wave = mica__alloc((3 * (size_t)n + 1) * sizeof *wave);
+    mica__record **moved_to = mica__alloc(n * sizeof *moved_to);
+    mica_status status = wave == NULL || moved_to == NULL
+                             ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to schedule %u records", n)
+                             : mica__flow_build(list, &flow);
+    if (status == MICA_OK) {
+        uint32_t *order = wave + n, *start = order + n;
+        for (uint32_t first = 0, end = 0; first < n; first = end) {
+            for (end = first + 1; end < n && !list->record[end]->barrier_before;)
+                end++;
+            uint32_t waves = find_waves(&flow, first, end, wave);
+            sort_waves(wave, first, end, waves, start, order);
+            *out_moved += apply(list, order, first, end, moved_to);
+        }
+        mica__flow_free(&flow);
+    }
+    mica__free(wave);
+    mica__free(moved_to);
+    return status;
+}

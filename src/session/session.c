@@ -1,0 +1,286 @@
+/*
+ * session.c - one forward pass: where ops go, and how it ends.
+ *
+ * A direct session is an encoder with counts around it. A recording session captures records; ending it runs the
+ * passes and lowers them, to work that runs once or to a recording.
+ */
+#include "mica/session.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "session/passes.h"
+#include "session/recording.h"
+
+struct mica_session {
+    mica_device *device;   /* counted */
+    mica_encoder *encoder; /* NULL: spent */
+    bool recording;
+    mica_buffer **temp; /* a reference on each, until the session is spent: then the records or the work hold them */
+    uint32_t temp_count, temp_capacity;
+    uint64_t temp_bytes;
+    uint64_t begin_ns;
+};
+
+mica_status mica_session_begin(mica_device *device, mica_queue *queue, uint32_t flags, mica_session **out_session)
+{
+    if (out_session == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_begin: out_session is NULL");
+    *out_session = NULL;
+    if (device == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_begin: device is NULL");
+    if ((flags & ~MICA_SESSION_RECORD) != 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_begin: flags is 0x%x, known bits are 0x%x", flags,
+                          MICA_SESSION_RECORD);
+    mica_session *session = mica__calloc(1, sizeof *session);
+    if (session == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a session");
+    session->recording = (flags & MICA_SESSION_RECORD) != 0;
+    session->begin_ns = mica__clock_ns();
+    mica_status status = session->recording ? mica__encoder_begin_capture(device, queue, &session->encoder)
+                                            : mica_encoder_begin(device, queue, &session->encoder);
+    if (status != MICA_OK) {
+        mica__free(session);
+        return status;
+    }
+    session->device = mica_device_retain(device);
+    *out_session = session;
+    return MICA_OK;
+}
+
+/* Nothing more can be encoded. */
+static void spend(mica_session *session)
+{
+    for (uint32_t i = 0; i < session->temp_count; i++)
+        mica_buffer_release(session->temp[i]);
+    session->temp_count = 0;
+    mica_encoder_release(session->encoder);
+    session->encoder = NULL;
+}
+
+void mica_session_release(mica_session *session)
+{
+    if (session == NULL)
+        return;
+    mica_device *device = session->device;
+    spend(session);
+    mica__free(session->temp);
+    mica__free(session);
+    mica_device_release(device);
+}
+
+mica_encoder *mica_session_encoder(mica_session *session)
+{
+    return session == NULL ? NULL : session->encoder;
+}
+
+static mica_status check_open(const mica_session *session, const char *call)
+{
+    if (session == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: session is NULL", call);
+    if (session->encoder == NULL)
+        return mica__fail(MICA_ERR_STATE, "%s: session was finished already", call);
+    return MICA_OK;
+}
+
+/* ---- temporaries ---- */
+
+static mica_status reserve_temp(mica_session *session)
+{
+    if (session->temp_count < session->temp_capacity)
+        return MICA_OK;
+    uint32_t capacity = session->temp_capacity * 2 + 16;
+    mica_buffer **grown = mica__realloc(session->temp, capacity * sizeof *grown);
+    if (grown == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %u session temporaries", capacity);
+    session->temp = grown;
+    session->temp_capacity = capacity;
+    return MICA_OK;
+}
+
+mica_status mica_session_temp(mica_session *session, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
+                              mica_buffer **out_buffer)
+{
+    mica_buffer *buffer = NULL;
+    if (out_buffer == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_temp: out_buffer is NULL");
+    *out_buffer = NULL;
+    mica_status status = check_open(session, "session_temp");
+    if (status != MICA_OK)
+        return status;
+    if (shape == NULL || ndim > MICA_MAX_DIMS)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_temp: shape is NULL or ndim %u is over %d", ndim,
+                          MICA_MAX_DIMS);
+    mica_buffer_desc desc = {.dtype = dtype, .ndim = ndim, .flags = MICA_BUFFER_UNINITIALIZED};
+    memcpy(desc.shape, shape, ndim * sizeof *shape);
+    status = reserve_temp(session);
+    if (status == MICA_OK)
+        status = mica_buffer_create(session->device, &desc, &buffer);
+    if (status != MICA_OK)
+        return status;
+    buffer->temporary = 1;
+    session->temp[session->temp_count++] = mica_buffer_retain(buffer);
+    session->temp_bytes += buffer->length;
+    *out_buffer = buffer;
+    return MICA_OK;
+}
+
+/* ---- running ---- */
+
+/* What was submitted: `head` only with OVERLAP. */
+typedef struct flight {
+    mica_fence *head, *tail;
+} flight;
+
+static mica_status commit_direct(mica_session *session, mica_session_stats *stats, flight *out)
+{
+    mica_encoder_stats part = {0};
+    mica_status status = mica_encoder_commit(session->encoder, &out->tail);
+    (void)mica_encoder_get_stats(session->encoder, &part);
+    mica__passes_count(stats, &part);
+    stats->records_in = stats->records_out = part.records;
+    stats->submissions = part.stages;
+    stats->temp_bytes = session->temp_bytes;
+    return status;
+}
+
+static mica_status submit_part(mica_session *session, const mica__record_list *list, uint32_t first, uint32_t end,
+                               mica_session_stats *stats, mica_fence **out_fence)
+{
+    mica__work *work = NULL;
+    mica_status status = mica__passes_lower(session->device, list, first, end, false, NULL, stats, &work);
+    if (status == MICA_OK)
+        status = mica__work_submit(work, mica__encoder_queue(session->encoder), out_fence);
+    stats->submissions += status == MICA_OK;
+    return status;
+}
+
+/* With OVERLAP a tenth of the records, 64 at least, goes ahead: enough to keep the device busy while the rest is
+ * lowered. */
+static uint32_t head_count(uint32_t count, uint32_t flags)
+{
+    uint32_t head = count / 10 > 64 ? count / 10 : 64;
+    return (flags & MICA_FINISH_OVERLAP) && head < count ? head : 0;
+}
+
+static mica_status commit_recorded(mica_session *session, uint32_t flags, mica_session_stats *stats, flight *out)
+{
+    mica__record_list list;
+    mica_status status = mica__encoder_take(session->encoder, &list);
+    if (status == MICA_OK)
+        status = mica__passes_run(session->device, &list, flags, stats);
+    uint32_t head = head_count(list.count, flags);
+    if (status == MICA_OK && head > 0)
+        status = submit_part(session, &list, 0, head, stats, &out->head);
+    stats->barriers_head = stats->barriers;
+    if (status == MICA_OK)
+        status = submit_part(session, &list, head, list.count, stats, &out->tail);
+    stats->barriers_tail = stats->barriers - stats->barriers_head;
+    mica__record_list_free(&list);
+    return status;
+}
+
+static mica_status commit(mica_session *session, uint32_t flags, mica_session_stats *stats, flight *out)
+{
+    mica_status status = session->recording ? commit_recorded(session, flags, stats, out)
+                                            : commit_direct(session, stats, out);
+    stats->encode_ns = mica__clock_ns() - session->begin_ns;
+    spend(session);
+    return status;
+}
+
+/* The first error in order of submission. */
+static mica_status wait_flight(const flight *f, mica_session_stats *stats)
+{
+    uint64_t begin = 0, end = 0, unused = 0, start = mica__clock_ns();
+    mica_status head = f->head == NULL ? MICA_OK : mica_fence_wait(f->head, MICA_WAIT_FOREVER);
+    mica_status tail = f->tail == NULL ? MICA_OK : mica_fence_wait(f->tail, MICA_WAIT_FOREVER);
+    stats->wait_ns = mica__clock_ns() - start;
+    if (f->tail != NULL && mica_fence_times(f->tail, &begin, &end) == MICA_OK) {
+        if (f->head != NULL)
+            (void)mica_fence_times(f->head, &begin, &unused);
+        stats->device_ns = end - begin;
+    }
+    return head != MICA_OK ? head : tail;
+}
+
+mica_status mica_session_finish(mica_session *session, uint32_t flags, mica_session_stats *out_stats)
+{
+    mica_session_stats stats = {0};
+    flight f = {NULL, NULL};
+    if (out_stats != NULL)
+        memset(out_stats, 0, sizeof *out_stats);
+    mica_status status = check_open(session, "session_finish");
+    if (status == MICA_OK)
+        status = mica__passes_check_flags("session_finish", flags);
+    if (status != MICA_OK)
+        return status;
+    status = commit(session, flags, &stats, &f);
+    mica_status waited = wait_flight(&f, &stats);
+    mica_fence_release(f.head);
+    mica_fence_release(f.tail);
+    if (out_stats != NULL)
+        *out_stats = stats;
+    return status != MICA_OK ? status : waited;
+}
+
+/* One submission: the caller gets one fence, and an error in a head of its own would be lost to whoever waits on it. */
+mica_status mica_session_commit(mica_session *session, uint32_t flags, mica_session_stats *out_stats,
+                                mica_fence **out_fence)
+{
+    mica_session_stats stats = {0};
+    flight f = {NULL, NULL};
+    if (out_stats != NULL)
+        memset(out_stats, 0, sizeof *out_stats);
+    if (out_fence != NULL)
+        *out_fence = NULL;
+    mica_status status = check_open(session, "session_commit");
+    if (status == MICA_OK)
+        status = mica__passes_check_flags("session_commit", flags);
+    if (status != MICA_OK)
+        return status;
+    status = commit(session, flags & ~MICA_FINISH_OVERLAP, &stats, &f);
+    if (out_stats != NULL)
+        *out_stats = stats;
+    if (status == MICA_OK && out_fence != NULL)
+        *out_fence = f.tail;
+    else
+        mica_fence_release(f.tail);
+    return status;
+}
+
+mica_status mica_session_record(mica_session *session, uint32_t flags, mica_session_stats *out_stats,
+                                mica_recording **out_recording)
+{
+    mica_session_stats stats = {0};
+    mica__record_list list;
+    if (out_recording == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_record: out_recording is NULL");
+    *out_recording = NULL;
+    if (out_stats != NULL)
+        memset(out_stats, 0, sizeof *out_stats);
+    mica_status status = check_open(session, "session_record");
+    if (status == MICA_OK)
+        status = mica__passes_check_flags("session_record", flags);
+    if (status == MICA_OK && !session->recording)
+        status = mica__fail(MICA_ERR_STATE, "session_record: session is a direct one; begin it with MICA_SESSION_RECORD");
+    if (status == MICA_OK)
+        status = mica__encoder_take(session->encoder, &list);
+    if (status != MICA_OK)
+        return status;
+    status = mica__passes_run(session->device, &list, flags, &stats);
+    if (status == MICA_OK)
+        status = mica__recording_create(session->device, mica__encoder_queue(session->encoder), &list, &stats,
+                                        out_recording);
+    else
+        mica__record_list_free(&list);
+    stats.encode_ns = mica__clock_ns() - session->begin_ns;
+    if (status == MICA_OK)
+        (*out_recording)->stats.encode_ns = stats.encode_ns;
+    spend(session);
+    if (out_stats != NULL)
+        *out_stats = stats;
+    return status;
+}

@@ -1,0 +1,113 @@
+/*
+ * conform.h - the conformance suite: one table of ops, and what runs it.
+ *
+ * A row of the table makes random cases of an op, knows its oracle, its tolerance with the reason, and what the
+ * case costs (for the timing rows of the benchmarks). The runner puts a case on a device and runs it in each mode.
+ */
+#ifndef CONFORM_H
+#define CONFORM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mica/mica.h"
+#include "support/random.h"
+#include "support/tensor.h"
+
+#define CONFORM_OPERANDS 10
+#define CONFORM_TEXT 1024
+
+typedef struct conform_row conform_row;
+
+typedef struct conform_operand {
+    test_tensor tensor;
+    bool present, written;
+    bool shared; /* in place: the tensor of operand `same_as` */
+    uint32_t same_as;
+} conform_operand;
+
+typedef union conform_params {
+    double number;
+    float real;
+    int32_t delta;
+    mica_rope_params rope;
+    mica_kv_params kv;
+    mica_attention_params attention;
+    mica_matmul_params matmul;
+} conform_params;
+
+/* One case: operands on the host, what must come out, and the buffers while it is on a device. */
+typedef struct conform_case {
+    const conform_row *row;
+    bool typical; /* asked for: the shape that benchmarks time, no oddities */
+    conform_operand operand[CONFORM_OPERANDS];
+    uint32_t operand_count, output;
+    conform_params params;
+    uint32_t weight_slot, group_size; /* weight_slot UINT32_MAX: no weight */
+    bool packed;
+    mica_status wanted;       /* MICA_OK or MICA_ERR_FAULT */
+    uint32_t bits_of;         /* the output must be that operand bit for bit; UINT32_MAX: compare numbers */
+    double *expected, *error; /* of the output; oracle A */
+    double *expected_b, *error_b; /* oracle B where it applies: meeting either is right */
+    double flops, bytes;
+    mica_buffer *weight; /* on the device: affine parts joined, packed if asked */
+} conform_case;
+
+struct conform_row {
+    const char *name;
+    mica_op op;
+    mica_dtype weight; /* the type that this row is about, or NONE */
+    void (*make)(conform_case *, test_random *);
+    mica_status (*encode)(const conform_case *, mica_encoder *);
+    void (*oracle)(conform_case *);
+    double factor; /* tolerance = factor * oracle's error + one store */
+    const char *reason;
+};
+
+typedef enum conform_mode {
+    CONFORM_DIRECT, /* one encoder, one submission */
+    CONFORM_REPLAY, /* recorded, replayed twice */
+    CONFORM_FUSED,  /* recorded with FUSE and REORDER, replayed twice */
+    CONFORM_MODES
+} conform_mode;
+
+extern const conform_row conform_table[];
+extern const uint32_t conform_table_count;
+
+/* The case that `seed` gives for this row. `typical`: the benchmark's shape. */
+void conform_case_make(conform_case *c, const conform_row *row, uint64_t seed, bool typical);
+void conform_case_free(conform_case *c);
+/* "add x f32 [3, 7] ..." */
+void conform_case_describe(const conform_case *c, char *text, size_t bytes);
+
+mica_status conform_case_upload(conform_case *c, mica_device *device);
+void conform_case_unload(conform_case *c);
+/* Runs an uploaded case and checks everything; false with a sentence in `why` (CONFORM_TEXT bytes) on failure. */
+bool conform_case_run(conform_case *c, mica_device *device, conform_mode mode, char *why);
+const char *conform_mode_name(conform_mode mode);
+
+/* For the rows. */
+conform_operand *conform_add(conform_case *c, test_random *random, const char *name, mica_dtype dtype,
+                             uint32_t ndim, const uint64_t *shape, test_layout layout);
+/* Adds the output; with `in_place` it is operand `same_as`. */
+void conform_add_output(conform_case *c, test_random *random, const char *name, mica_dtype dtype,
+                        uint32_t ndim, const uint64_t *shape, test_layout layout, bool in_place,
+                        uint32_t same_as);
+/* An optional operand that is not there. */
+void conform_add_absent(conform_case *c);
+/* A weight [.., rows, columns] of row->weight with its scales and biases (absent unless affine): three slots. */
+void conform_add_weight(conform_case *c, test_random *random, const char *name, uint32_t ndim,
+                        const uint64_t *shape);
+/* What the op gets for a slot: NULL when absent. */
+mica_buffer *conform_buffer(const conform_case *c, uint32_t slot);
+test_tensor *conform_tensor(conform_case *c, uint32_t slot);
+/* Dense values of a slot; NULL when absent. The caller frees. */
+double *conform_values(conform_case *c, uint32_t slot);
+mica_dtype conform_float(test_random *random);
+mica_dtype conform_index(test_random *random);
+/* A shape of `ndim` odd sizes with at most `most` elements. */
+void conform_shape(test_random *random, uint32_t ndim, uint64_t most, uint64_t *shape);
+/* Bytes that the elements of a slot take. */
+double conform_bytes(conform_case *c, uint32_t slot);
+
+#endif

@@ -1,0 +1,368 @@
+/*
+ * conform_attention.c - cases of kv_write and attention: flat, ring and paged caches, windows, masks, bad indices.
+ */
+#include "conform/conform_rows.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle/oracle_number.h"
+#include "oracle/oracle_ops.h"
+
+enum { KV_X, KV_POSITIONS, KV_SEQUENCES, KV_PAGES, KV_CACHE };
+enum { Q, K, V, POSITIONS, LENGTHS, SEQUENCES, PAGES, MASK, Y };
+
+typedef enum cache_kind { FLAT, RING, PAGED } cache_kind;
+
+/* How positions map to slots in a case. Unpaged: one page of `slots`. */
+typedef struct cache_plan {
+    cache_kind kind;
+    uint64_t heads, slots; /* slots: of a page when paged */
+    uint64_t pages, sequences, max_pages;
+} cache_plan;
+
+static mica_dtype draw_type(const conform_case *c, test_random *random)
+{
+    return c->typical ? MICA_DTYPE_F32 : conform_float(random);
+}
+
+/* Room for `positions` positions in each sequence. */
+static cache_plan draw_plan(const conform_case *c, test_random *random, uint64_t heads, uint64_t positions)
+{
+    static const uint64_t page_sizes[] = {1, 3, 8, 16, 32, 64};
+    cache_plan plan = {.kind = c->typical ? FLAT : (cache_kind)test_random_below(random, 3), .heads = heads};
+
+    plan.sequences = plan.pages = 1;
+    plan.slots = positions + test_random_below(random, 5);
+    if (plan.kind != PAGED)
+        return plan;
+    plan.slots = page_sizes[test_random_below(random, 6)];
+    plan.sequences = 1 + test_random_below(random, 3);
+    plan.max_pages = (positions + plan.slots - 1) / plan.slots + test_random_below(random, 2);
+    plan.pages = plan.sequences * plan.max_pages + test_random_below(random, 3);
+    return plan;
+}
+
+static void add_cache(conform_case *c, test_random *random, const char *name, const cache_plan *plan,
+                      uint64_t dim, bool output)
+{
+    uint64_t paged[4] = {plan->pages, plan->slots, plan->heads, dim},
+             flat[3] = {plan->slots, plan->heads, dim};
+    const uint64_t *shape = plan->kind == PAGED ? paged : flat;
+    uint32_t ndim = plan->kind == PAGED ? 4 : 3;
+    mica_dtype dtype = c->typical ? MICA_DTYPE_F16 : conform_float(random);
+
+    if (output)
+        conform_add_output(c, random, name, dtype, ndim, shape, TEST_ROWS, false, 0);
+    else
+        conform_add(c, random, name, dtype, ndim, shape, TEST_ROWS);
+    test_tensor_normal(conform_tensor(c, c->operand_count - 1), random, 1);
+}
+
+/* Every entry a page of its own, in shuffled order. */
+static void add_pages(conform_case *c, test_random *random, const cache_plan *plan)
+{
+    uint64_t shape[2] = {plan->sequences, plan->max_pages};
+    uint64_t *order = test_alloc(plan->pages, sizeof *order);
+    test_tensor *table;
+
+    if (plan->kind != PAGED) {
+        conform_add_absent(c);
+        free(order);
+        return;
+    }
+    conform_add(c, random, "pages", MICA_DTYPE_U32, 2, shape, TEST_CONTIGUOUS);
+    table = conform_tensor(c, c->operand_count - 1);
+    for (uint64_t i = 0; i < plan->pages; i++) {
+        uint64_t other = test_random_below(random, i + 1);
+
+        order[i] = order[other];
+        order[other] = i;
+    }
+    for (uint64_t i = 0; i < table->count; i++)
+        test_tensor_set(table, i, (double)order[i]);
+    free(order);
+}
+
+static oracle_cache view_cache(conform_case *c, uint32_t cache_slot, uint32_t pages_slot, const double *table,
+                               bool ring)
+{
+    const test_tensor *cache = conform_tensor(c, cache_slot), *pages = conform_tensor(c, pages_slot);
+    bool paged = c->operand[pages_slot].present;
+    oracle_cache out = {
+        .pages = 1, .page_slots = cache->shape[paged], .heads = cache->shape[1 + paged], .table = table};
+
+    out.ring = ring;
+    out.sequences = out.max_pages = 1;
+    if (paged) {
+        out.pages = cache->shape[0];
+        out.sequences = pages->shape[0];
+        out.max_pages = pages->shape[1];
+    }
+    return out;
+}
+
+/* Distinct positions within each sequence, or consecutive ones in a ring. */
+static void draw_positions(conform_case *c, test_random *random, const cache_plan *plan, uint64_t tokens)
+{
+    uint64_t room = plan->kind == PAGED ? plan->slots * plan->max_pages : plan->slots;
+    uint64_t base = plan->kind == RING ? test_random_below(random, 3 * plan->slots) : 0;
+    uint64_t *order = test_alloc(room, sizeof *order);
+
+    for (uint64_t i = 0; i < room; i++) {
+        uint64_t other = plan->kind == RING ? i : test_random_below(random, i + 1);
+
+        order[i] = order[other];
+        order[other] = base + i;
+    }
+    for (uint64_t t = 0; t < tokens; t++)
+        test_tensor_set(conform_tensor(c, KV_POSITIONS), t, (double)order[t]);
+    free(order);
+}
+
+static void break_write(conform_case *c, test_random *random, const cache_plan *plan, uint64_t tokens)
+{
+    uint64_t token = test_random_below(random, tokens), kind = test_random_below(random, 3);
+    test_tensor *positions = conform_tensor(c, KV_POSITIONS);
+    bool is_signed = positions->dtype == MICA_DTYPE_I32;
+
+    if (plan->kind == RING)
+        return;
+    c->wanted = MICA_ERR_FAULT;
+    if (kind == 0 && plan->kind == PAGED) {
+        test_tensor *pages = conform_tensor(c, KV_PAGES);
+        uint64_t sequence = c->operand[KV_SEQUENCES].present
+                                ? (uint64_t)test_tensor_get(conform_tensor(c, KV_SEQUENCES), token)
+                                : 0;
+        uint64_t page = (uint64_t)test_tensor_get(positions, token) / plan->slots;
+
+        test_tensor_set(pages, sequence * plan->max_pages + page, (double)plan->pages);
+    } else if (kind == 1 && c->operand[KV_SEQUENCES].present) {
+        test_tensor_set(conform_tensor(c, KV_SEQUENCES), token, (double)plan->sequences);
+    } else {
+        test_tensor_set(positions, token, is_signed ? -1 : 4294967295.0);
+    }
+}
+
+void conform_make_kv_write(conform_case *c, test_random *random)
+{
+    uint64_t shape[3] = {test_random_size(random, 33), test_random_size(random, 5),
+                         test_random_size(random, 140)};
+    cache_plan plan;
+
+    if (c->typical) {
+        shape[0] = 64;
+        shape[1] = 8;
+        shape[2] = 128;
+    }
+    plan = draw_plan(c, random, shape[1], shape[0] + 4);
+    c->params.kv.ring = plan.kind == RING;
+    conform_add(c, random, "x", draw_type(c, random), 3, shape, TEST_ROWS_REPEAT);
+    test_tensor_normal(conform_tensor(c, KV_X), random, 2);
+    conform_add(c, random, "positions", conform_index(random), 1, shape, TEST_CONTIGUOUS);
+    draw_positions(c, random, &plan, shape[0]);
+    if (plan.kind == PAGED && test_random_one_in(random, 2)) {
+        conform_add(c, random, "sequences", conform_index(random), 1, shape, TEST_CONTIGUOUS);
+        test_tensor_indices(conform_tensor(c, KV_SEQUENCES), random, plan.sequences);
+    } else {
+        conform_add_absent(c);
+    }
+    add_pages(c, random, &plan);
+    add_cache(c, random, "cache", &plan, shape[2], true);
+    if (!c->typical && test_random_one_in(random, 4))
+        break_write(c, random, &plan, shape[0]);
+    c->bytes = conform_bytes(c, KV_X) * 1.5;
+}
+
+mica_status conform_encode_kv_write(const conform_case *c, mica_encoder *encoder)
+{
+    return mica_kv_write(encoder, conform_buffer(c, KV_X), conform_buffer(c, KV_POSITIONS),
+                         conform_buffer(c, KV_SEQUENCES), conform_buffer(c, KV_PAGES), &c->params.kv,
+                         conform_buffer(c, KV_CACHE));
+}
+
+void conform_oracle_kv_write(conform_case *c)
+{
+    double *x = conform_values(c, KV_X), *positions = conform_values(c, KV_POSITIONS);
+    double *sequences = conform_values(c, KV_SEQUENCES), *table = conform_values(c, KV_PAGES);
+    double *before = conform_values(c, KV_CACHE);
+    uint64_t tokens = conform_tensor(c, KV_X)->shape[0], row = conform_tensor(c, KV_X)->count / tokens;
+    oracle_cache cache = view_cache(c, KV_CACHE, KV_PAGES, table, c->params.kv.ring);
+
+    for (uint64_t i = 0; i < conform_tensor(c, KV_CACHE)->count; i++) {
+        c->expected[i] = before[i];
+        c->error[i] = ORACLE_EXACT;
+    }
+    for (uint64_t t = 0; t < tokens; t++) {
+        int64_t slot =
+            oracle_cache_slot(&cache, sequences ? (int64_t)sequences[t] : 0, (int64_t)positions[t]);
+
+        if (slot >= 0)
+            memcpy(c->expected + (uint64_t)slot * row, x + t * row, row * sizeof *x);
+    }
+    free(x);
+    free(positions);
+    free(sequences);
+    free(table);
+    free(before);
+}
+
+/* Query positions and key counts. In a ring the queries are the newest positions and the window fits behind them. */
+static void draw_lengths(conform_case *c, test_random *random, const cache_plan *plan, uint64_t tokens)
+{
+    uint64_t room = plan->kind == PAGED ? plan->slots * plan->max_pages : plan->slots;
+    test_tensor *lengths = conform_tensor(c, LENGTHS), *positions = conform_tensor(c, POSITIONS);
+
+    for (uint64_t s = 0; s < plan->sequences; s++) {
+        uint64_t length = test_random_one_in(random, 9) ? 0 : 1 + test_random_below(random, room);
+
+        if (plan->kind == RING)
+            length = tokens + test_random_below(random, 3 * room);
+        test_tensor_set(lengths, s, (double)(c->typical ? room : length));
+    }
+    for (uint64_t t = 0; t < tokens; t++) {
+        uint64_t sequence =
+            c->operand[SEQUENCES].present ? (uint64_t)test_tensor_get(conform_tensor(c, SEQUENCES), t) : 0;
+        uint64_t length = (uint64_t)test_tensor_get(lengths, sequence);
+        uint64_t position =
+            plan->kind == RING || c->typical ? length - tokens + t : test_random_below(random, length + 2);
+
+        test_tensor_set(positions, t, (double)position);
+    }
+    if (plan->kind == RING)
+        c->params.attention.window = (uint32_t)(1 + test_random_below(random, room - tokens + 1));
+}
+
+static void draw_attention(conform_case *c, test_random *random)
+{
+    mica_attention_params *params = &c->params.attention;
+
+    if (c->typical)
+        return;
+    params->scale = test_random_one_in(random, 2) ? 0 : (float)test_random_uniform(random, 0.02, 0.5);
+    params->softcap = test_random_one_in(random, 4) ? 20.0f : 0;
+    if (test_random_one_in(random, 4))
+        params->bidirectional = 1;
+    else if (test_random_one_in(random, 2))
+        params->window = 1 + (uint32_t)test_random_below(random, 70);
+}
+
+static void add_mask(conform_case *c, test_random *random, uint64_t heads, uint64_t tokens, uint64_t most)
+{
+    uint64_t shape[3] = {heads, tokens, 1 + test_random_below(random, most)};
+    bool flat = test_random_one_in(random, 2);
+    test_tensor *mask;
+
+    if (c->typical || !test_random_one_in(random, 3)) {
+        conform_add_absent(c);
+        return;
+    }
+    conform_add(c, random, "mask", draw_type(c, random), flat ? 2 : 3, flat ? shape + 1 : shape,
+                TEST_ROWS_REPEAT);
+    mask = conform_tensor(c, MASK);
+    test_tensor_normal(mask, random, 1);
+    for (uint64_t i = 0; i < mask->count; i++) {
+        if (test_random_one_in(random, 3) || i / mask->shape[mask->ndim - 1] % 11 == 3)
+            test_tensor_set(mask, i, -(double)INFINITY);
+    }
+}
+
+static void break_attention(conform_case *c, test_random *random, const cache_plan *plan, uint64_t tokens)
+{
+    if (c->operand[SEQUENCES].present)
+        test_tensor_set(conform_tensor(c, SEQUENCES), test_random_below(random, tokens),
+                        (double)plan->sequences);
+    else if (plan->kind == PAGED)
+        test_tensor_set(conform_tensor(c, PAGES), 0, (double)plan->pages + 5);
+}
+
+void conform_make_attention(conform_case *c, test_random *random)
+{
+    uint64_t tokens = test_random_size(random, 9), kv_heads = test_random_size(random, 3);
+    uint64_t heads = kv_heads * (1 + test_random_below(random, 4)), dim = test_random_size(random, 140);
+    uint64_t v_dim = test_random_one_in(random, 3) ? test_random_size(random, 70) : dim;
+    uint64_t longest = tokens + (test_random_one_in(random, 3) ? 600 : test_random_size(random, 260));
+    cache_plan plan;
+
+    if (c->typical) {
+        tokens = 1;
+        kv_heads = 8;
+        heads = 32;
+        dim = v_dim = 128;
+        longest = 2048;
+    }
+    plan = draw_plan(c, random, kv_heads, longest);
+    draw_attention(c, random);
+    conform_add(c, random, "q", draw_type(c, random), 3, (uint64_t[]){tokens, heads, dim}, TEST_ROWS_REPEAT);
+    test_tensor_normal(conform_tensor(c, Q), random, 1);
+    add_cache(c, random, "k", &plan, dim, false);
+    add_cache(c, random, "v", &plan, v_dim, false);
+    conform_add(c, random, "positions", conform_index(random), 1, &tokens, TEST_CONTIGUOUS);
+    conform_add(c, random, "lengths", conform_index(random), 1, &plan.sequences, TEST_CONTIGUOUS);
+    if (plan.sequences > 1) {
+        conform_add(c, random, "sequences", conform_index(random), 1, &tokens, TEST_CONTIGUOUS);
+        test_tensor_indices(conform_tensor(c, SEQUENCES), random, plan.sequences);
+    } else {
+        conform_add_absent(c);
+    }
+    draw_lengths(c, random, &plan, tokens);
+    if (plan.kind == RING) {
+        c->params.attention.ring = 1;
+        c->params.attention.bidirectional = 0;
+    }
+    add_pages(c, random, &plan);
+    add_mask(c, random, heads, tokens, longest + 3);
+    conform_add_output(c, random, "y", draw_type(c, random), 3, (uint64_t[]){tokens, heads, v_dim}, TEST_ROWS,
+                       false, 0);
+    if (!c->typical && test_random_one_in(random, 5))
+        break_attention(c, random, &plan, tokens);
+    c->flops = 2.0 * (double)(tokens * heads * longest * (dim + v_dim));
+    c->bytes = conform_bytes(c, K) + conform_bytes(c, V);
+}
+
+mica_status conform_encode_attention(const conform_case *c, mica_encoder *encoder)
+{
+    mica_attention_operands operands = {
+        .q = conform_buffer(c, Q),
+        .k = conform_buffer(c, K),
+        .v = conform_buffer(c, V),
+        .positions = conform_buffer(c, POSITIONS),
+        .lengths = conform_buffer(c, LENGTHS),
+        .sequences = conform_buffer(c, SEQUENCES),
+        .pages = conform_buffer(c, PAGES),
+        .mask = conform_buffer(c, MASK),
+    };
+
+    return mica_attention(encoder, &operands, &c->params.attention, conform_buffer(c, Y));
+}
+
+void conform_oracle_attention(conform_case *c)
+{
+    const mica_attention_params *params = &c->params.attention;
+    const test_tensor *q = conform_tensor(c, Q), *mask = conform_tensor(c, MASK);
+    double *values[MASK + 1];
+    oracle_attention a = {.tokens = q->shape[0], .heads = q->shape[1], .dim = q->shape[2]};
+
+    for (uint32_t i = 0; i <= MASK; i++)
+        values[i] = conform_values(c, i);
+    a.v_dim = conform_tensor(c, Y)->shape[2];
+    a.cache = view_cache(c, K, PAGES, values[PAGES], params->ring);
+    a.q = values[Q];
+    a.k = values[K];
+    a.v = values[V];
+    a.positions = values[POSITIONS];
+    a.lengths = values[LENGTHS];
+    a.sequences = values[SEQUENCES];
+    a.mask = values[MASK];
+    a.mask_heads = values[MASK] && mask->ndim == 3 ? mask->shape[0] : 1;
+    a.mask_keys = values[MASK] ? mask->shape[mask->ndim - 1] : 0;
+    a.scale = params->scale == 0 ? 1 / sqrt((double)a.dim) : params->scale;
+    a.softcap = params->softcap;
+    a.window = params->window;
+    a.bidirectional = params->bidirectional;
+    if (!oracle_attention_run(&a, c->expected, c->error))
+        c->wanted = MICA_ERR_FAULT;
+    for (uint32_t i = 0; i <= MASK; i++)
+        free(values[i]);
+}

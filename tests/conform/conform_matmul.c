@@ -1,0 +1,260 @@
+/*
+ * conform_matmul.c - cases of matmul, matmul_experts and embedding over every weight type, both layouts.
+ */
+#include "conform/conform_rows.h"
+
+#include <stdlib.h>
+
+#include "oracle/oracle_number.h"
+#include "oracle/oracle_ops.h"
+
+enum { X, WEIGHT, SCALES, BIASES, Y };
+enum { EX_X, EX_WEIGHT, EX_SCALES, EX_BIASES, EX_IDS, EX_Y };
+enum { TABLE, TABLE_SCALES, TABLE_BIASES, IDS, ROWS_Y };
+
+/* One f16 rounding of an activation, in f32 roundings. */
+#define F16_ROUNDINGS 8192.0
+
+static mica_dtype draw_type(const conform_case *c, test_random *random)
+{
+    return c->typical ? MICA_DTYPE_F32 : conform_float(random);
+}
+
+/* An inner size that the weight type can have. */
+static uint64_t draw_columns(const conform_case *c, test_random *random)
+{
+    uint64_t block = oracle_block_values(c->row->weight);
+    uint64_t most = block >= 256 ? 3 : 400 / block;
+
+    if (block == 1)
+        return test_random_one_in(random, 4) ? 1 + test_random_below(random, 700)
+                                             : test_random_size(random, 260);
+    return block * (1 + test_random_below(random, most));
+}
+
+/* Rows of activations, output columns and inner size. One case in eight is large enough for every blocking edge. */
+static void draw_sizes(const conform_case *c, test_random *random, uint64_t *m, uint64_t *n, uint64_t *k)
+{
+    bool large = test_random_one_in(random, 8);
+
+    *m = test_random_one_in(random, 2) ? 1 + test_random_below(random, 9) : test_random_size(random, 130);
+    *n = test_random_size(random, large ? 300 : 70);
+    *k = draw_columns(c, random);
+    if (*m * *n * *k > (large ? 8000000u : 400000u))
+        *m = 1 + test_random_below(random, 7);
+    if (c->typical) {
+        *m = 1;
+        *n = *k = 4096;
+    }
+}
+
+static void draw_precision(conform_case *c, test_random *random)
+{
+    c->params.matmul.precision =
+        c->typical ? MICA_PRECISION_DEFAULT : (mica_precision)test_random_below(random, 4);
+}
+
+void conform_make_matmul(conform_case *c, test_random *random)
+{
+    uint64_t m, n, k, batch = 1, weights = 1;
+    uint32_t ndim = 2, weight_ndim = 2;
+
+    draw_sizes(c, random, &m, &n, &k);
+    draw_precision(c, random);
+    if (!c->typical && test_random_one_in(random, 3)) {
+        ndim = 3;
+        batch = 1 + test_random_below(random, 3);
+        m = 1 + m % 9;
+        if (test_random_one_in(random, 2)) {
+            weight_ndim = 3;
+            weights = batch;
+            batch *= 1 + test_random_below(random, 2);
+        }
+    }
+    conform_add(c, random, "x", draw_type(c, random), ndim,
+                ndim == 3 ? (uint64_t[]){batch, m, k} : (uint64_t[]){m, k, 0}, TEST_ROWS_REPEAT);
+    test_tensor_normal(conform_tensor(c, X), random, 1);
+    conform_add_weight(c, random, "weight", weight_ndim,
+                       weight_ndim == 3 ? (uint64_t[]){weights, n, k} : (uint64_t[]){n, k, 0});
+    conform_add_output(c, random, "y", draw_type(c, random), ndim,
+                       ndim == 3 ? (uint64_t[]){batch, m, n} : (uint64_t[]){m, n, 0}, TEST_ROWS, false, 0);
+    c->flops = 2.0 * (double)(batch * m * n * k);
+    c->bytes = conform_bytes(c, WEIGHT) + conform_bytes(c, SCALES) + conform_bytes(c, BIASES);
+}
+
+mica_status conform_encode_matmul(const conform_case *c, mica_encoder *encoder)
+{
+    const mica_matmul_params *params = c->params.matmul.precision ? &c->params.matmul : NULL;
+
+    return mica_matmul(encoder, conform_buffer(c, X), conform_buffer(c, WEIGHT), params,
+                       conform_buffer(c, Y));
+}
+
+/* The weight of a case as an oracle sees it. `parts` are the decoded scales and biases; the caller frees them. */
+static oracle_weight view_weight(conform_case *c, uint32_t slot, double **parts)
+{
+    const test_tensor *tensor = conform_tensor(c, slot);
+    oracle_weight weight = {.dtype = tensor->dtype, .data = tensor->image + tensor->offset};
+
+    parts[0] = conform_values(c, slot + 1);
+    parts[1] = conform_values(c, slot + 2);
+    weight.columns = tensor->shape[tensor->ndim - 1];
+    weight.rows = tensor->count / weight.columns;
+    weight.scales = parts[0];
+    weight.biases = parts[1];
+    weight.group_size = c->group_size;
+    return weight;
+}
+
+/* Oracle B is another right answer unless f32 was asked for or the weight is dense. */
+static void prepare_b(conform_case *c)
+{
+    uint64_t count = conform_tensor(c, c->output)->count;
+
+    if (!oracle_is_block(c->row->weight) || c->params.matmul.precision == MICA_PRECISION_F32 ||
+        c->params.matmul.precision == MICA_PRECISION_F16)
+        return;
+    c->expected_b = test_alloc(count, sizeof(double));
+    c->error_b = test_alloc(count, sizeof(double));
+}
+
+/* Output row `row` = x row times weight rows [first, first + n). */
+static void judge_row(conform_case *c, const oracle_weight *weight, uint64_t first, uint64_t n,
+                      const double *x, uint64_t row)
+{
+    double *error = c->error + row * n;
+
+    oracle_matmul_row(weight, first, n, x, false, c->expected + row * n, error);
+    if (c->expected_b)
+        oracle_matmul_row(weight, first, n, x, true, c->expected_b + row * n, c->error_b + row * n);
+    for (uint64_t i = 0; c->params.matmul.precision == MICA_PRECISION_F16 && i < n; i++)
+        error[i] *= oracle_is_block(c->row->weight) ? F16_ROUNDINGS : 1;
+}
+
+void conform_oracle_matmul(conform_case *c)
+{
+    const test_tensor *x = conform_tensor(c, X), *w = conform_tensor(c, WEIGHT), *y = conform_tensor(c, Y);
+    uint64_t n = y->shape[y->ndim - 1], m = y->shape[y->ndim - 2], k = x->shape[x->ndim - 1];
+    uint64_t batches = y->count / (m * n), weights = w->ndim == 3 ? w->shape[0] : 1;
+    double *values = conform_values(c, X), *parts[2];
+    oracle_weight weight = view_weight(c, WEIGHT, parts);
+
+    prepare_b(c);
+    for (uint64_t row = 0; row < batches * m; row++)
+        judge_row(c, &weight, row / m / (batches / weights) * n, n, values + row * k, row);
+    free(values);
+    free(parts[0]);
+    free(parts[1]);
+}
+
+void conform_make_matmul_experts(conform_case *c, test_random *random)
+{
+    uint64_t m, n, k, experts = 1 + test_random_below(random, 6), slots = 1 + test_random_below(random, 4);
+    bool shared = c->typical || test_random_one_in(random, 2);
+
+    draw_sizes(c, random, &m, &n, &k);
+    draw_precision(c, random);
+    if (c->typical) {
+        n = 768;
+        k = 2048;
+        experts = 32;
+        slots = 8;
+    }
+    conform_add(c, random, "x", draw_type(c, random), shared ? 2 : 3,
+                shared ? (uint64_t[]){m, k, 0} : (uint64_t[]){m, slots, k}, TEST_ROWS_REPEAT);
+    test_tensor_normal(conform_tensor(c, EX_X), random, 1);
+    conform_add_weight(c, random, "weight", 3, (uint64_t[]){experts, n, k});
+    conform_add(c, random, "ids", conform_index(random), 2, (uint64_t[]){m, slots}, TEST_CONTIGUOUS);
+    test_tensor_indices(conform_tensor(c, EX_IDS), random, experts);
+    if (!c->typical && test_random_one_in(random, 5)) {
+        test_tensor_set(conform_tensor(c, EX_IDS), test_random_below(random, m * slots), (double)experts);
+        c->wanted = MICA_ERR_FAULT;
+    }
+    conform_add_output(c, random, "y", draw_type(c, random), 3, (uint64_t[]){m, slots, n}, TEST_ROWS, false,
+                       0);
+    c->flops = 2.0 * (double)(m * slots * n * k);
+    c->bytes = conform_bytes(c, EX_WEIGHT) / (double)experts * (double)slots;
+}
+
+mica_status conform_encode_matmul_experts(const conform_case *c, mica_encoder *encoder)
+{
+    return mica_matmul_experts(encoder, conform_buffer(c, EX_X), conform_buffer(c, EX_WEIGHT),
+                               conform_buffer(c, EX_IDS), &c->params.matmul, conform_buffer(c, EX_Y));
+}
+
+void conform_oracle_matmul_experts(conform_case *c)
+{
+    const test_tensor *x = conform_tensor(c, EX_X), *w = conform_tensor(c, EX_WEIGHT);
+    uint64_t n = w->shape[1], k = w->shape[2], slots = conform_tensor(c, EX_IDS)->shape[1];
+    double *values = conform_values(c, EX_X), *ids = conform_values(c, EX_IDS), *parts[2];
+    oracle_weight weight = view_weight(c, EX_WEIGHT, parts);
+
+    prepare_b(c);
+    for (uint64_t row = 0; row < conform_tensor(c, EX_IDS)->count; row++) {
+        const double *from = values + (x->ndim == 2 ? row / slots : row) * k;
+
+        if (ids[row] < (double)w->shape[0]) {
+            judge_row(c, &weight, (uint64_t)ids[row] * n, n, from, row);
+            continue;
+        }
+        for (uint64_t i = 0; i < n; i++)
+            c->error[row * n + i] = ORACLE_EXACT;
+        for (uint64_t i = 0; c->error_b && i < n; i++)
+            c->error_b[row * n + i] = ORACLE_EXACT;
+    }
+    free(values);
+    free(ids);
+    free(parts[0]);
+    free(parts[1]);
+}
+
+void conform_make_embedding(conform_case *c, test_random *random)
+{
+    uint64_t rows = 1 + test_random_below(random, 70), tokens = test_random_size(random, 33);
+    uint64_t dim = draw_columns(c, random);
+
+    if (c->typical) {
+        rows = 4000;
+        tokens = 64;
+        dim = 2048;
+    }
+    conform_add_weight(c, random, "table", 2, (uint64_t[]){rows, dim});
+    conform_add(c, random, "ids", conform_index(random), 1, &tokens, TEST_CONTIGUOUS);
+    test_tensor_indices(conform_tensor(c, IDS), random, rows);
+    if (!c->typical && test_random_one_in(random, 5)) {
+        bool is_signed = conform_tensor(c, IDS)->dtype == MICA_DTYPE_I32;
+
+        test_tensor_set(conform_tensor(c, IDS), test_random_below(random, tokens),
+                        is_signed ? -1 : (double)rows);
+        c->wanted = MICA_ERR_FAULT;
+    }
+    conform_add_output(c, random, "y", draw_type(c, random), 2, (uint64_t[]){tokens, dim}, TEST_ROWS, false,
+                       0);
+    c->bytes = conform_bytes(c, TABLE) / (double)rows * (double)tokens + conform_bytes(c, ROWS_Y);
+}
+
+mica_status conform_encode_embedding(const conform_case *c, mica_encoder *encoder)
+{
+    return mica_embedding(encoder, conform_buffer(c, TABLE), conform_buffer(c, IDS),
+                          conform_buffer(c, ROWS_Y));
+}
+
+void conform_oracle_embedding(conform_case *c)
+{
+    double *ids = conform_values(c, IDS), *parts[2];
+    oracle_weight table = view_weight(c, TABLE, parts);
+
+    for (uint64_t t = 0; t < conform_tensor(c, IDS)->count; t++) {
+        double *y = c->expected + t * table.columns, *error = c->error + t * table.columns;
+
+        if (ids[t] >= 0 && ids[t] < (double)table.rows) {
+            oracle_embedding_row(&table, (size_t)ids[t], y, error);
+            continue;
+        }
+        for (uint64_t i = 0; i < table.columns; i++)
+            error[i] = ORACLE_EXACT;
+    }
+    free(ids);
+    free(parts[0]);
+    free(parts[1]);
+}

@@ -1,0 +1,117 @@
+/*
+ * conform_suite.c - the loops over devices, modes and seeds.
+ */
+#include "conform/conform_suite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const conform_isa_names[CONFORM_ISAS] = {"portable", "avx2", "avx512"};
+
+mica_status conform_suite_open(conform_suite *suite, const char *id)
+{
+    memset(suite, 0, sizeof *suite);
+    for (uint32_t isa = 0; isa < CONFORM_ISAS; isa++) {
+        for (uint32_t threads = 1; threads <= CONFORM_THREADS; threads++) {
+            mica_device_options options = {.size = sizeof options, .threads = threads};
+            mica_status status;
+
+            snprintf(options.isa, sizeof options.isa, "%s", conform_isa_names[isa]);
+            status = mica_device_open(id, &options, &suite->device[isa][threads - 1]);
+            if (status == MICA_ERR_UNSUPPORTED && isa > 0) {
+                printf("# %s skipped: %s\n", conform_isa_names[isa], mica_status_message());
+                break;
+            }
+            if (status != MICA_OK)
+                return status;
+        }
+    }
+    return MICA_OK;
+}
+
+void conform_suite_close(conform_suite *suite)
+{
+    for (uint32_t i = 0; i < CONFORM_ISAS * CONFORM_THREADS; i++)
+        mica_device_release(suite->device[i / CONFORM_THREADS][i % CONFORM_THREADS]);
+    memset(suite, 0, sizeof *suite);
+}
+
+static bool same_bits(conform_case *c, uint8_t **first, char *why)
+{
+    const test_tensor *output = conform_tensor(c, c->output);
+
+    if (!*first) {
+        *first = test_alloc(output->bytes, 1);
+        memcpy(*first, output->after, output->bytes);
+    }
+    if (memcmp(*first, output->after, output->bytes) == 0)
+        return true;
+    snprintf(why, CONFORM_TEXT, "other bits than the same instruction set gave on one thread, direct");
+    return false;
+}
+
+/* All modes on one device. */
+static bool run_modes(conform_case *c, mica_device *device, uint8_t **first, char *why, conform_mode *mode)
+{
+    bool fine = true;
+    mica_status status = conform_case_upload(c, device);
+
+    *mode = CONFORM_DIRECT;
+    if (status != MICA_OK) {
+        snprintf(why, CONFORM_TEXT, "upload: %s: %s", mica_status_name(status), mica_status_message());
+        fine = false;
+    }
+    for (uint32_t m = 0; fine && m < CONFORM_MODES; m++) {
+        *mode = (conform_mode)m;
+        fine = conform_case_run(c, device, *mode, why) && same_bits(c, first, why);
+    }
+    conform_case_unload(c);
+    return fine;
+}
+
+static void report(const conform_case *c, uint64_t seed, uint32_t isa, uint32_t threads, conform_mode mode,
+                   char *why)
+{
+    char what[CONFORM_TEXT], text[CONFORM_TEXT];
+
+    conform_case_describe(c, what, sizeof what);
+    snprintf(text, sizeof text, "%.500s\n  %s, %u threads, %s; seed %llu of '%s'\n  %.400s", why,
+             conform_isa_names[isa], threads + 1, conform_mode_name(mode), (unsigned long long)seed,
+             c->row->name, what);
+    memcpy(why, text, sizeof text);
+}
+
+bool conform_suite_case(const conform_suite *suite, const conform_row *row, uint64_t seed, char *why)
+{
+    conform_case c;
+    bool fine = true;
+
+    conform_case_make(&c, row, seed, false);
+    for (uint32_t isa = 0; fine && isa < CONFORM_ISAS; isa++) {
+        uint8_t *first = NULL;
+
+        for (uint32_t threads = 0; fine && threads < CONFORM_THREADS; threads++) {
+            conform_mode mode;
+
+            if (!suite->device[isa][threads])
+                continue;
+            fine = run_modes(&c, suite->device[isa][threads], &first, why, &mode);
+            if (!fine)
+                report(&c, seed, isa, threads, mode, why);
+        }
+        free(first);
+    }
+    conform_case_free(&c);
+    return fine;
+}
+
+bool conform_suite_row(const conform_suite *suite, const conform_row *row, uint64_t seed, uint32_t count,
+                       char *why)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (!conform_suite_case(suite, row, seed + i, why))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,30 @@
+/*
+ * conform_suite.h - one row of the table on every form of a computing device: each instruction set that the machine
+ * has, 1, 2 and 3 threads, direct and replayed.
+ */
+#ifndef CONFORM_SUITE_H
+#define CONFORM_SUITE_H
+
+#include "conform/conform.h"
+
+#define CONFORM_THREADS 3
+#define CONFORM_ISAS 3
+#define CONFORM_SEED 20260807u
+
+typedef struct conform_suite {
+    mica_device *device[CONFORM_ISAS][CONFORM_THREADS]; /* NULL: the machine lacks that instruction set */
+} conform_suite;
+
+extern const char *const conform_isa_names[CONFORM_ISAS];
+
+/* Opens `id` in every form. An instruction set that the machine lacks is skipped and named on stdout. */
+mica_status conform_suite_open(conform_suite *suite, const char *id);
+void conform_suite_close(conform_suite *suite);
+/* The case of `seed` on all devices in all modes; the output's bits must agree within an instruction set. False with a
+ * report in `why` (CONFORM_TEXT bytes). */
+bool conform_suite_case(const conform_suite *suite, const conform_row *row, uint64_t seed, char *why);
+/* `count` cases from `seed` on. */
+bool conform_suite_row(const conform_suite *suite, const conform_row *row, uint64_t seed, uint32_t count,
+                       char *why);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * conform_table.c - THE table: each op, its oracle, its tolerance and why that is the right one.
+ *
+ * A tolerance is `factor` roundings of f32 on the oracle's error measure (oracle_ops.h), plus the one rounding of the
+ * store. An op whose f32 result has one right value has factor 0 and is compared to the bit.
+ */
+#include "conform/conform_rows.h"
+
+#define ROW(text, id, op, weight, factor, reason)                                        \
+    {                                                                                    \
+        text, MICA_OP_##id, MICA_DTYPE_##weight, conform_make_##op, conform_encode_##op, \
+            conform_oracle_##op, factor, reason                                          \
+    }
+
+#define EXACT_STORE "one f32 rounding, then one store: known to the bit"
+#define DOT                                                                                                 \
+    "f32 sums of k terms in any fixed order: sqrt(k)/4 + 1 roundings of the absolute sum, times 4 for the " \
+    "tail"
+#define DECODE "a decoded value takes at most three f32 products and one sum"
+
+#define WEIGHT_ROWS(text, id, op, factor, reason)                                                         \
+    ROW(text " f32", id, op, F32, factor, reason), ROW(text " f16", id, op, F16, factor, reason),         \
+        ROW(text " bf16", id, op, BF16, factor, reason), ROW(text " q4_0", id, op, Q4_0, factor, reason), \
+        ROW(text " q8_0", id, op, Q8_0, factor, reason), ROW(text " q4_k", id, op, Q4_K, factor, reason), \
+        ROW(text " q6_k", id, op, Q6_K, factor, reason),                                                  \
+        ROW(text " affine4", id, op, AFFINE4, factor, reason),                                            \
+        ROW(text " affine6", id, op, AFFINE6, factor, reason),                                            \
+        ROW(text " affine8", id, op, AFFINE8, factor, reason)
+
+const conform_row conform_table[] = {
+    ROW("copy", COPY, copy, NONE, 0, "a conversion rounds once: known to the bit"),
+    ROW("fill", FILL, fill, NONE, 0, "a conversion rounds once: known to the bit"),
+    ROW("advance", ADVANCE, advance, NONE, 0, "whole numbers"),
+    ROW("add", ADD, add, NONE, 0, EXACT_STORE),
+    ROW("mul", MUL, mul, NONE, 0, EXACT_STORE),
+    ROW("silu_mul", SILU_MUL, silu_mul, NONE, 8, "exp within 2 roundings, a sum, a quotient and a product"),
+    ROW("gelu", GELU, gelu, NONE, 4, "tanh within 2 roundings of 1, its argument within 3"),
+    ROW("softcap", SOFTCAP, softcap, NONE, 8, "tanh within 2 roundings, a quotient and a product"),
+    ROW("rms_norm", RMS_NORM, rms_norm, NONE, 4, "root, quotient and products after a sum of squares"),
+    ROW("softmax", SOFTMAX, softmax, NONE, 4,
+        "the rounded argument moves exp by its own size; then a sum and a quotient"),
+    ROW("rope", ROPE, rope, NONE, 4, "the angle is rounded in f32 and moves the result by its own size"),
+    ROW("kv_write", KV_WRITE, kv_write, NONE, 0, "a conversion rounds once: known to the bit"),
+    ROW("attention", ATTENTION, attention, NONE, 4,
+        "scores as a sum of products, exp of them, a weighted sum"),
+    WEIGHT_ROWS("matmul", MATMUL, matmul, 4, DOT),
+    WEIGHT_ROWS("experts", MATMUL_EXPERTS, matmul_experts, 4, DOT),
+    WEIGHT_ROWS("embedding", EMBEDDING, embedding, 4, DECODE),
+    ROW("argmax", ARGMAX, argmax, NONE, 0, "whole numbers"),
+};
+
+const uint32_t conform_table_count = sizeof conform_table / sizeof *conform_table;

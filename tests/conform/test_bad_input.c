@@ -1,0 +1,451 @@
+/*
+ * test_bad_input.c - what a caller can get wrong outside the ops: each a status with a sentence that names the
+ * argument, and outputs that are NULL.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "mica/mica.h"
+
+/* The call is refused with `code`, and the sentence holds `word`. */
+#define REFUSED(code, word, call) refused(__LINE__, #call, code, word, call)
+
+static void refused(int line, const char *call, mica_status wanted, const char *word, mica_status got)
+{
+    if (got != wanted)
+        fail_msg("line %d: %s gave %s, not %s", line, call, mica_status_name(got), mica_status_name(wanted));
+    if (!strstr(mica_status_message(), word))
+        fail_msg("line %d: %s: no '%s' in: %s", line, call, word, mica_status_message());
+}
+
+static void must(mica_status status)
+{
+    if (status != MICA_OK)
+        fail_msg("%s: %s", mica_status_name(status), mica_status_message());
+}
+
+static int open_device(void **state)
+{
+    mica_device *device;
+
+    if (mica_device_open(*state, NULL, &device) != MICA_OK)
+        return -1;
+    *state = device;
+    return 0;
+}
+
+static int close_device(void **state)
+{
+    mica_device_release(*state);
+    return mica_host_bytes() == 0 ? 0 : -1;
+}
+
+static mica_buffer *make(mica_device *device, mica_dtype dtype, uint64_t rows, uint64_t columns)
+{
+    uint64_t shape[2] = {rows, columns};
+    mica_buffer *buffer;
+
+    must(mica_buffer_alloc(device, dtype, 2, shape, &buffer));
+    return buffer;
+}
+
+static void test_device_names(void **state)
+{
+    static const char *const wrong[] = {"",       "gpu",     "cpu:", "cpu:x", "cpu:7",
+                                        "null:9", "cuda:99", "cpux", "CPU"};
+    mica_device *device = (mica_device *)&device;
+    mica_device_options options = {.size = sizeof options, .isa = "mmx"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        REFUSED(MICA_ERR_DEVICE_NOT_FOUND, "id", mica_device_open(wrong[i], NULL, &device));
+        assert_null(device);
+    }
+    assert_non_null(strstr(mica_status_message(), "cpu")); /* what exists */
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "id", mica_device_open(NULL, NULL, &device));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "out_device", mica_device_open("cpu", NULL, NULL));
+    assert_int_not_equal(MICA_OK, mica_device_open("cpu", &options, &device));
+    assert_non_null(strstr(mica_status_message(), "isa"));
+    assert_null(device);
+    memset(options.isa, 'a', sizeof options.isa);
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "isa", mica_device_open("cpu", &options, &device));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "out_count", mica_device_list(NULL, 0, NULL));
+}
+
+static void test_buffer_sizes(void **state)
+{
+    mica_device *device = *state;
+    mica_buffer *buffer = (mica_buffer *)&device;
+    uint64_t zero[2] = {3, 0}, huge[2] = {1ull << 33, 1ull << 33}, wraps[3] = {1ull << 62, 4, 1},
+             odd[2] = {2, 33};
+    uint64_t many[7] = {1, 1, 1, 1, 1, 1, 1};
+
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "shape", mica_buffer_alloc(device, MICA_DTYPE_F32, 2, zero, &buffer));
+    assert_null(buffer);
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "shape", mica_buffer_alloc(device, MICA_DTYPE_F32, 2, huge, &buffer));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "shape", mica_buffer_alloc(device, MICA_DTYPE_F32, 3, wraps, &buffer));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "shape", mica_buffer_alloc(device, MICA_DTYPE_Q4_0, 2, odd, &buffer));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "ndim", mica_buffer_alloc(device, MICA_DTYPE_F32, 7, many, &buffer));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "ndim", mica_buffer_alloc(device, MICA_DTYPE_F32, 0, many, &buffer));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "dtype", mica_buffer_alloc(device, MICA_DTYPE_NONE, 1, many, &buffer));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "dtype",
+            mica_buffer_alloc(device, (mica_dtype)9999, 1, many, &buffer));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "shape", mica_buffer_alloc(device, MICA_DTYPE_F32, 1, NULL, &buffer));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "device", mica_buffer_alloc(NULL, MICA_DTYPE_F32, 1, many, &buffer));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "desc", mica_buffer_create(device, NULL, &buffer));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "out_buffer",
+            mica_buffer_alloc(device, MICA_DTYPE_F32, 1, many, NULL));
+    assert_null(buffer);
+}
+
+static void test_views(void **state)
+{
+    mica_device *device = *state;
+    mica_buffer *whole = make(device, MICA_DTYPE_F32, 4, 8), *blocks = make(device, MICA_DTYPE_Q4_0, 2, 64);
+    mica_buffer *view = NULL, *inner = NULL;
+    uint64_t row[2] = {1, 8}, whole_shape[2] = {4, 8}, five[2] = {5, 8}, zero[2] = {0, 8},
+             wide[2] = {4, 1ull << 40};
+    uint64_t wrap[2] = {1ull << 60, 1ull << 60}, gap[2] = {36, 20}, three = 33;
+    uint32_t twice[2] = {0, 0};
+
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "byte_offset",
+            mica_buffer_view(whole, MICA_DTYPE_F32, 2, five, NULL, 0, &view));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "byte_offset",
+            mica_buffer_view(whole, MICA_DTYPE_F32, 2, row, NULL, 100, &view));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "byte_offset",
+            mica_buffer_view(whole, MICA_DTYPE_F32, 2, row, NULL, UINT64_MAX - 3, &view));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "byte_offset",
+            mica_buffer_view(whole, MICA_DTYPE_F64, 2, whole_shape, NULL, 0, &view));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "byte_offset",
+            mica_buffer_view(whole, MICA_DTYPE_F32, 2, wide, NULL, 0, &view));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "shape",
+            mica_buffer_view(whole, MICA_DTYPE_F32, 2, zero, NULL, 0, &view));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "stride",
+            mica_buffer_view(whole, MICA_DTYPE_F32, 2, whole_shape, wrap, 0, &view));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "stride",
+            mica_buffer_view(blocks, MICA_DTYPE_Q4_0, 2, (uint64_t[]){2, 32}, gap, 0, &view));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "shape",
+            mica_buffer_view(blocks, MICA_DTYPE_Q4_0, 1, &three, NULL, 0, &view));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "buffer",
+            mica_buffer_view(NULL, MICA_DTYPE_F32, 2, row, NULL, 0, &view));
+    assert_null(view);
+    must(mica_buffer_slice(whole, 0, 1, 2, &view));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "byte_offset",
+            mica_buffer_view(view, MICA_DTYPE_F32, 2, row, NULL, 64, &inner));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "start", mica_buffer_slice(view, 0, 1, 2, &inner));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "count", mica_buffer_slice(view, 0, 0, 0, &inner));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "start", mica_buffer_slice(view, 0, UINT64_MAX, 2, &inner));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "dim", mica_buffer_slice(view, 2, 0, 1, &inner));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "start", mica_buffer_slice(blocks, 1, 16, 32, &inner));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "shape", mica_buffer_reshape(view, 2, whole_shape, &inner));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "shape", mica_buffer_reshape(view, 2, wrap, &inner));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "order", mica_buffer_permute(view, twice, &inner));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "order", mica_buffer_permute(view, NULL, &inner));
+    assert_null(inner);
+    mica_buffer_release(view);
+    mica_buffer_release(whole);
+    mica_buffer_release(blocks);
+}
+
+static void test_affine(void **state)
+{
+    mica_device *device = *state;
+    mica_buffer *data = make(device, MICA_DTYPE_AFFINE4, 4, 64),
+                *scales = make(device, MICA_DTYPE_BF16, 4, 2);
+    mica_buffer *few = make(device, MICA_DTYPE_BF16, 4, 1), *ints = make(device, MICA_DTYPE_I32, 4, 2), *out;
+
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "data", mica_buffer_affine(scales, scales, scales, 32, &out));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "data", mica_buffer_affine(NULL, scales, scales, 32, &out));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "scales", mica_buffer_affine(data, few, scales, 32, &out));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "scales", mica_buffer_affine(data, NULL, scales, 32, &out));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "biases", mica_buffer_affine(data, scales, few, 32, &out));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "biases", mica_buffer_affine(data, scales, ints, 32, &out));
+    REFUSED(MICA_ERR_QUANT_CONFIG, "group_size", mica_buffer_affine(data, scales, scales, 0, &out));
+    assert_null(out);
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "weight", mica_buffer_pack(NULL, &out));
+    mica_buffer_release(data);
+    mica_buffer_release(scales);
+    mica_buffer_release(few);
+    mica_buffer_release(ints);
+}
+
+static void test_host_access(void **state)
+{
+    mica_device *device = *state;
+    mica_buffer *buffer = make(device, MICA_DTYPE_F32, 4, 8), *turned;
+    uint32_t order[2] = {1, 0};
+    float value[4];
+    void *pointer = value;
+
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "bytes", mica_buffer_write(buffer, 120, value, 16));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "bytes", mica_buffer_read(buffer, UINT64_MAX, value, 16));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "buffer", mica_buffer_write(NULL, 0, value, 16));
+    assert_int_equal(MICA_ERR_INVALID_ARGUMENT, mica_buffer_write(buffer, 0, NULL, 16));
+    assert_int_equal(MICA_ERR_INVALID_ARGUMENT, mica_buffer_read(buffer, 0, NULL, 16));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "buffer", mica_buffer_map(NULL, MICA_ACCESS_READ, &pointer));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "access", mica_buffer_map(buffer, 0, &pointer));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "access", mica_buffer_map(buffer, 4, &pointer));
+    assert_null(pointer);
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "out_pointer", mica_buffer_map(buffer, MICA_ACCESS_READ, NULL));
+    must(mica_buffer_permute(buffer, order, &turned));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "contiguous", mica_buffer_read(turned, 0, value, 16));
+    mica_buffer_release(turned);
+    mica_buffer_release(buffer);
+}
+
+static void test_budget(void **state)
+{
+    mica_device_options options = {.size = sizeof options, .budget_bytes = 1 << 20};
+    uint64_t half = 1 << 19, much = 3 << 19;
+    mica_device_memory memory;
+    mica_device_properties properties;
+    mica_device *device;
+    mica_buffer *a, *b, *c = NULL;
+
+    must(mica_device_get_properties(*state, &properties));
+    must(mica_device_open(properties.backend, &options, &device));
+    must(mica_buffer_alloc(device, MICA_DTYPE_U8, 1, &half, &a));
+    REFUSED(MICA_ERR_BUDGET, "budget", mica_buffer_alloc(device, MICA_DTYPE_U8, 1, &much, &c));
+    assert_null(c);
+    must(mica_device_get_memory(device, &memory));
+    assert_true(memory.owned_bytes >= half && memory.owned_bytes <= options.budget_bytes);
+    REFUSED(MICA_ERR_BUDGET, "bytes", mica_device_set_budget(device, 1000));
+    must(mica_device_set_budget(device, 0));
+    must(mica_buffer_alloc(device, MICA_DTYPE_U8, 1, &much, &b));
+    mica_buffer_release(a);
+    mica_buffer_release(b);
+    mica_device_release(device);
+}
+
+static void nothing(const mica_host_binding *bindings, uint32_t count, const void *params, uint32_t first,
+                    uint32_t last)
+{
+    (void)bindings;
+    (void)count;
+    (void)params;
+    (void)first;
+    (void)last;
+}
+
+static void test_kernels(void **state)
+{
+    mica_device *device = *state;
+    mica_kernel_desc desc = {.name = "nothing", .host = nothing}, nameless = {.host = nothing},
+                     empty = {.name = "empty"};
+    mica_kernel *kernel = (mica_kernel *)&desc;
+    mica_encoder *encoder;
+    mica_dispatch_desc dispatch = {.groups = {1, 1, 1}};
+    mica_binding none = {NULL, MICA_ACCESS_READ};
+
+    REFUSED(MICA_ERR_KERNEL_NOT_FOUND, "no_such_kernel",
+            mica_kernel_get(device, "no_such_kernel", NULL, 0, &kernel));
+    assert_null(kernel);
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "name", mica_kernel_get(device, NULL, NULL, 0, &kernel));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "name", mica_kernel_register(device, &nameless));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "empty", mica_kernel_register(device, &empty));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "desc", mica_kernel_register(device, NULL));
+    must(mica_kernel_register(device, &desc));
+    must(mica_kernel_get(device, "nothing", NULL, 0, &kernel));
+    must(mica_encoder_begin(device, NULL, &encoder));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "desc", mica_encoder_dispatch(encoder, NULL));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "kernel", mica_encoder_dispatch(encoder, &dispatch));
+    dispatch.kernel = kernel;
+    dispatch.groups[1] = 0;
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "groups", mica_encoder_dispatch(encoder, &dispatch));
+    dispatch.groups[1] = 1;
+    dispatch.binding_count = 1;
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "bindings", mica_encoder_dispatch(encoder, &dispatch));
+    dispatch.bindings = &none;
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "binding", mica_encoder_dispatch(encoder, &dispatch));
+    mica_encoder_release(encoder);
+    mica_kernel_release(kernel);
+}
+
+/* Every call on a spent encoder or session says so and does nothing. */
+static void test_use_after_submit(void **state)
+{
+    mica_device *device = *state;
+    mica_buffer *x = make(device, MICA_DTYPE_F32, 2, 2), *y = make(device, MICA_DTYPE_F32, 2, 2), *temp;
+    mica_fence *fence;
+    mica_encoder *encoder;
+    mica_session *session;
+    mica_recording *recording;
+    uint64_t two = 2;
+
+    must(mica_encoder_begin(device, NULL, &encoder));
+    must(mica_copy(encoder, x, y));
+    must(mica_encoder_commit_and_wait(encoder));
+    REFUSED(MICA_ERR_STATE, "encoder", mica_copy(encoder, x, y));
+    REFUSED(MICA_ERR_STATE, "encoder", mica_encoder_barrier(encoder));
+    REFUSED(MICA_ERR_STATE, "encoder", mica_encoder_label_push(encoder, "late"));
+    REFUSED(MICA_ERR_STATE, "encoder", mica_encoder_commit(encoder, &fence));
+    assert_null(fence);
+    REFUSED(MICA_ERR_STATE, "encoder", mica_encoder_commit_stage(encoder, "late", &fence));
+    REFUSED(MICA_ERR_STATE, "encoder", mica_encoder_commit_and_wait(encoder));
+    mica_encoder_release(encoder);
+
+    must(mica_session_begin(device, NULL, MICA_SESSION_RECORD, &session));
+    must(mica_copy(mica_session_encoder(session), x, y));
+    must(mica_session_record(session, 0, NULL, &recording));
+    REFUSED(MICA_ERR_STATE, "session", mica_session_finish(session, 0, NULL));
+    REFUSED(MICA_ERR_STATE, "session", mica_session_temp(session, MICA_DTYPE_F32, 1, &two, &temp));
+    assert_null(temp);
+    mica_recording_release(recording);
+    REFUSED(MICA_ERR_STATE, "session", mica_session_record(session, 0, NULL, &recording));
+    assert_null(recording);
+    mica_session_release(session);
+
+    must(mica_session_begin(device, NULL, 0, &session));
+    REFUSED(MICA_ERR_STATE, "session", mica_session_record(session, 0, NULL, &recording));
+    mica_session_release(session);
+    mica_buffer_release(x);
+    mica_buffer_release(y);
+}
+
+/* A rebind must keep type, shape, strides and device, and may not make operands overlap that did not. */
+static void test_rebind(void **state)
+{
+    mica_device *device = *state;
+    mica_buffer *x = make(device, MICA_DTYPE_F32, 4, 8), *y = make(device, MICA_DTYPE_F32, 4, 8), *half;
+    mica_buffer *half_type = make(device, MICA_DTYPE_F16, 4, 8), *shape = make(device, MICA_DTYPE_F32, 8, 4);
+    mica_buffer *big = make(device, MICA_DTYPE_F32, 8, 8), *strided,
+                *fine = make(device, MICA_DTYPE_F32, 4, 8);
+    mica_session *session;
+    mica_recording *recording;
+    uint64_t four_by_eight[2] = {4, 8}, wide[2] = {64, 4};
+    uint32_t uses = 77;
+
+    must(mica_session_begin(device, NULL, MICA_SESSION_RECORD, &session));
+    must(mica_gelu(mica_session_encoder(session), x, y));
+    must(mica_session_record(session, 0, NULL, &recording));
+    mica_session_release(session);
+    must(mica_buffer_view(y, MICA_DTYPE_F32, 2, (uint64_t[]){2, 8}, NULL, 32, &half));
+    must(mica_buffer_view(big, MICA_DTYPE_F32, 2, four_by_eight, wide, 0, &strided));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "to", mica_recording_rebind(recording, x, y, &uses));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "to", mica_recording_rebind(recording, x, half, &uses));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "to", mica_recording_rebind(recording, x, half_type, &uses));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "to", mica_recording_rebind(recording, x, shape, &uses));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "to", mica_recording_rebind(recording, x, strided, &uses));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "to", mica_recording_rebind(recording, x, NULL, &uses));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "from", mica_recording_rebind(recording, NULL, fine, &uses));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "recording", mica_recording_rebind(NULL, x, fine, &uses));
+    must(mica_recording_rebind(recording, x, fine, &uses));
+    assert_int_equal(1, uses);
+    must(mica_recording_replay_and_wait(recording));
+    mica_recording_release(recording);
+    mica_buffer_release(half);
+    mica_buffer_release(strided);
+    mica_buffer_release(half_type);
+    mica_buffer_release(shape);
+    mica_buffer_release(big);
+    mica_buffer_release(fine);
+    mica_buffer_release(x);
+    mica_buffer_release(y);
+}
+
+static void test_null_handles(void **state)
+{
+    mica_device *device = *state;
+    mica_counters counters;
+    mica_encoder_stats stats;
+    mica_session *session;
+    mica_recording *recording;
+    mica_encoder *encoder;
+    mica_queue *queue;
+    mica_pool *pool;
+    mica_fence *fence;
+    uint64_t n;
+
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "device", mica_device_get_properties(NULL, NULL));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "device", mica_device_synchronize(NULL));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "device", mica_device_set_budget(NULL, 1));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "device", mica_encoder_begin(NULL, NULL, &encoder));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "out_encoder", mica_encoder_begin(device, NULL, NULL));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "encoder", mica_encoder_barrier(NULL));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "encoder", mica_encoder_commit(NULL, &fence));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "encoder", mica_encoder_commit_and_wait(NULL));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "encoder", mica_encoder_get_stats(NULL, &stats));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "fence", mica_fence_wait(NULL, 0));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "device", mica_session_begin(NULL, NULL, 0, &session));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "session", mica_session_finish(NULL, 0, NULL));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "session", mica_session_record(NULL, 0, NULL, &recording));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "recording", mica_recording_replay_and_wait(NULL));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "recording", mica_recording_clone(NULL, &recording));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "recording", mica_recording_print(NULL, NULL, 0, &n));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "device", mica_pool_create(NULL, &pool));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "pool", mica_pool_reset(NULL));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "device", mica_queue_create(NULL, &queue));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "device", mica_profile_begin(NULL));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "out", mica_counters_get(device, NULL));
+    must(mica_counters_get(NULL, &counters));
+    mica_device_release(NULL);
+    mica_buffer_release(NULL);
+    mica_pool_release(NULL);
+    mica_kernel_release(NULL);
+    mica_queue_release(NULL);
+    mica_encoder_release(NULL);
+    mica_fence_release(NULL);
+    mica_session_release(NULL);
+    mica_recording_release(NULL);
+    assert_null(mica_buffer_device(NULL));
+    assert_int_equal(0, mica_fence_value(NULL));
+}
+
+/* A read-only import may be read, not written. */
+static void test_read_only(void **state)
+{
+    static float memory[16] __attribute__((aligned(64)));
+    mica_device *device = *state;
+    mica_buffer_desc desc = {
+        .dtype = MICA_DTYPE_F32, .ndim = 1, .shape = {16}, .flags = MICA_BUFFER_READ_ONLY};
+    mica_buffer *import, *y = make(device, MICA_DTYPE_F32, 1, 16), *flat;
+    mica_encoder *encoder;
+    uint64_t shape = 16;
+    void *pointer;
+
+    must(mica_buffer_import(device, memory, sizeof memory, &desc, NULL, NULL, &import));
+    must(mica_buffer_reshape(y, 1, &shape, &flat));
+    must(mica_encoder_begin(device, NULL, &encoder));
+    must(mica_copy(encoder, import, flat));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "y", mica_copy(encoder, flat, import));
+    must(mica_encoder_commit_and_wait(encoder));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "buffer", mica_buffer_write(import, 0, memory, 4));
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "buffer", mica_buffer_map(import, MICA_ACCESS_WRITE, &pointer));
+    mica_buffer_release(flat);
+    desc.shape[0] = 17;
+    REFUSED(MICA_ERR_INVALID_ARGUMENT, "bytes",
+            mica_buffer_import(device, memory, sizeof memory, &desc, NULL, NULL, &flat));
+    mica_encoder_release(encoder);
+    mica_buffer_release(import);
+    mica_buffer_release(y);
+}
+
+#define ON(device, function)                                                                    \
+    {                                                                                           \
+#function " on " device, function, open_device, close_device, (void *)(uintptr_t)device \
+    }
+#define ON_BOTH(function) ON("null", function), ON("cpu", function)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_device_names),
+        ON_BOTH(test_buffer_sizes),
+        ON_BOTH(test_views),
+        ON_BOTH(test_affine),
+        ON_BOTH(test_host_access),
+        ON_BOTH(test_budget),
+        ON_BOTH(test_kernels),
+        ON_BOTH(test_use_after_submit),
+        ON_BOTH(test_rebind),
+        ON_BOTH(test_null_handles),
+        ON_BOTH(test_read_only),
+    };
+
+    return cmocka_run_group_tests_name("bad_input", tests, NULL, NULL);
+}

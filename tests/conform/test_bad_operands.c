@@ -1,0 +1,322 @@
+/*
+ * test_bad_operands.c - every op of the table with one operand made wrong: missing, of a wrong type, shape or stride,
+ * on another device, overlapping the output. Each is refused with a sentence that names the operand, and adds nothing.
+ */
+#include <ctype.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "conform/conform.h"
+#include "oracle/oracle_blocks.h"
+#include "oracle/oracle_number.h"
+
+#define MOST_ROWS 128
+
+static const char *const device_names[] = {"null", "cpu"};
+static mica_device *devices[2];
+
+static int open_devices(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        if (mica_device_open(device_names[i], NULL, &devices[i]) != MICA_OK)
+            return -1;
+    }
+    return 0;
+}
+
+static int close_devices(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        mica_device_release(devices[i]);
+    return mica_host_bytes() == 0 ? 0 : -1;
+}
+
+static void must(mica_status status)
+{
+    if (status != MICA_OK)
+        fail_msg("%s: %s", mica_status_name(status), mica_status_message());
+}
+
+/* Does the sentence hold `name` as a word of its own? */
+static bool names(const char *sentence, const char *name)
+{
+    size_t length = strlen(name);
+
+    for (const char *at = strstr(sentence, name); at; at = strstr(at + 1, name)) {
+        bool starts = at == sentence || !(isalnum((unsigned char)at[-1]) || at[-1] == '_');
+        bool ends = !(isalnum((unsigned char)at[length]) || at[length] == '_');
+
+        if (starts && ends)
+            return true;
+    }
+    return false;
+}
+
+/* Encodes the case as it stands: it must be refused, name the operand, and leave the encoder as it was. */
+static void refuse(const conform_case *c, mica_device *device, const char *name, const char *what)
+{
+    mica_encoder *encoder;
+    mica_encoder_stats stats;
+    mica_status status;
+
+    must(mica_encoder_begin(device, NULL, &encoder));
+    status = c->row->encode(c, encoder);
+    if (status != MICA_ERR_INVALID_ARGUMENT && status != MICA_ERR_UNSUPPORTED)
+        fail_msg("%s, %s %s: %s instead of a refusal", c->row->name, name, what, mica_status_name(status));
+    if (!names(mica_status_message(), name))
+        fail_msg("%s, %s %s: the sentence does not name it: %s", c->row->name, name, what,
+                 mica_status_message());
+    must(mica_encoder_get_stats(encoder, &stats));
+    assert_int_equal(0, stats.records);
+    mica_encoder_release(encoder);
+}
+
+/* Puts `bad` (given away) in the place of the operand, tries, and puts the right one back. */
+static void refuse_with(conform_case *c, mica_device *device, uint32_t slot, mica_buffer *bad,
+                        const char *what)
+{
+    mica_buffer **place = slot == c->weight_slot ? &c->weight : &c->operand[slot].tensor.view;
+    mica_buffer *right = *place;
+
+    *place = bad;
+    refuse(c, device, c->operand[slot].tensor.name, what);
+    *place = right;
+    mica_buffer_release(bad);
+}
+
+static mica_buffer *fresh(mica_device *device, mica_dtype dtype, uint32_t ndim, const uint64_t *shape)
+{
+    mica_buffer *buffer;
+
+    must(mica_buffer_alloc(device, dtype, ndim, shape, &buffer));
+    return buffer;
+}
+
+static bool is_optional(const conform_case *c, uint32_t slot)
+{
+    static const char *const optional[] = {"factors", "sequences", "pages", "mask"};
+
+    for (size_t i = 0; i < sizeof optional / sizeof *optional; i++) {
+        if (strcmp(c->operand[slot].tensor.name, optional[i]) == 0)
+            return true;
+    }
+    return c->row->op == MICA_OP_RMS_NORM && strcmp(c->operand[slot].tensor.name, "weight") == 0;
+}
+
+static void try_null(conform_case *c, mica_device *device, uint32_t slot)
+{
+    if (!is_optional(c, slot))
+        refuse_with(c, device, slot, NULL, "NULL");
+}
+
+static void try_dtype(conform_case *c, mica_device *device, uint32_t slot)
+{
+    const test_tensor *t = &c->operand[slot].tensor;
+
+    refuse_with(c, device, slot, fresh(device, MICA_DTYPE_F64, t->ndim, t->shape), "of type f64");
+    refuse_with(c, device, slot, fresh(device, MICA_DTYPE_BOOL, t->ndim, t->shape), "of type bool");
+}
+
+/* One more element, or block, in a dimension; and a dimension more than any op takes. */
+static void try_shape(conform_case *c, mica_device *device, uint32_t slot)
+{
+    const test_tensor *t = &c->operand[slot].tensor;
+    uint64_t shape[MICA_MAX_DIMS] = {1, 1, 1, 1, 1, 1};
+
+    if (c->row->op == MICA_OP_FILL || c->row->op == MICA_OP_ADVANCE || oracle_is_affine(t->dtype))
+        return;
+    memcpy(shape, t->shape, t->ndim * sizeof *shape);
+    shape[t->ndim - 1] += oracle_block_values(t->dtype);
+    /* A longer mask is right, a longer argmax row too, and so is a page table with room to spare. */
+    if (strcmp(t->name, "mask") == 0 || strcmp(t->name, "pages") == 0 ||
+        (c->row->op == MICA_OP_ARGMAX && slot == 0))
+        return;
+    refuse_with(c, device, slot, fresh(device, t->dtype, t->ndim, shape), "one longer");
+    /* A sum may have more dimensions than its terms. */
+    if (slot == c->output && (c->row->op == MICA_OP_ADD || c->row->op == MICA_OP_MUL))
+        return;
+    for (uint32_t i = 0; i < MICA_MAX_DIMS; i++)
+        shape[i] = i < MICA_MAX_DIMS - t->ndim ? 2 : t->shape[i - (MICA_MAX_DIMS - t->ndim)];
+    if (t->ndim < MICA_MAX_DIMS)
+        refuse_with(c, device, slot, fresh(device, t->dtype, MICA_MAX_DIMS, shape), "of six dimensions");
+}
+
+static bool takes_any_stride(const conform_case *c)
+{
+    switch (c->row->op) {
+    case MICA_OP_COPY:
+    case MICA_OP_FILL:
+    case MICA_OP_ADVANCE:
+    case MICA_OP_ADD:
+    case MICA_OP_MUL:
+    case MICA_OP_SILU_MUL:
+    case MICA_OP_GELU:
+    case MICA_OP_SOFTCAP: return true;
+    default: return false;
+    }
+}
+
+/* A last dimension with gaps where rows are asked for; an output that repeats anywhere. */
+static void try_stride(conform_case *c, mica_device *device, uint32_t slot)
+{
+    const test_tensor *t = &c->operand[slot].tensor;
+    uint64_t wide[MICA_MAX_DIMS], stride[MICA_MAX_DIMS], last = t->shape[t->ndim - 1],
+                                                         unit = oracle_block_bytes(t->dtype);
+    bool plain = t->dtype == MICA_DTYPE_F32 || t->dtype == MICA_DTYPE_F16 || t->dtype == MICA_DTYPE_BF16;
+    mica_buffer *whole, *view;
+
+    if (!plain || last < 2)
+        return;
+    memcpy(wide, t->shape, sizeof wide);
+    wide[t->ndim - 1] *= 2;
+    whole = fresh(device, t->dtype, t->ndim, wide);
+    stride[t->ndim - 1] = 2 * unit;
+    for (uint32_t i = t->ndim - 1; i > 0; i--)
+        stride[i - 1] = (i == t->ndim - 1 ? 2 * last * unit : stride[i] * t->shape[i]);
+    if (!takes_any_stride(c)) {
+        must(mica_buffer_view(whole, t->dtype, t->ndim, t->shape, stride, 0, &view));
+        refuse_with(c, device, slot, view, "with a gap between elements");
+    }
+    if (slot == c->output) {
+        stride[t->ndim - 1] = 0;
+        must(mica_buffer_view(whole, t->dtype, t->ndim, t->shape, stride, 0, &view));
+        refuse_with(c, device, slot, view, "that repeats");
+    }
+    mica_buffer_release(whole);
+}
+
+static void try_device(conform_case *c, mica_device *device, uint32_t slot)
+{
+    const test_tensor *t = &c->operand[slot].tensor;
+    mica_device *other = device == devices[0] ? devices[1] : devices[0];
+
+    if (!oracle_is_affine(t->dtype))
+        refuse_with(c, device, slot, fresh(other, t->dtype, t->ndim, t->shape), "on another device");
+}
+
+/* The output starts in the middle of an input: in place is the very same view or nothing. */
+static void try_overlap(conform_case *c, mica_device *device, uint32_t slot)
+{
+    const test_tensor *in = &c->operand[slot].tensor, *out = &c->operand[c->output].tensor;
+    uint64_t in_bytes = oracle_row_bytes(in->dtype, in->count),
+             out_bytes = oracle_row_bytes(out->dtype, out->count);
+    uint64_t total = in_bytes + out_bytes + 8, begin = in_bytes / 2 / 8 * 8;
+    mica_buffer *whole, *input, *right;
+
+    if (slot == c->output || slot == c->weight_slot || in->ndim == 0)
+        return;
+    whole = fresh(device, MICA_DTYPE_U8, 1, &total);
+    must(mica_buffer_view(whole, in->dtype, in->ndim, in->shape, NULL, 0, &input));
+    right = c->operand[slot].tensor.view;
+    c->operand[slot].tensor.view = input;
+    if (begin > 0) {
+        mica_buffer *output;
+
+        must(mica_buffer_view(whole, out->dtype, out->ndim, out->shape, NULL, begin, &output));
+        refuse_with(c, device, c->output, output, "over half of an input");
+    }
+    c->operand[slot].tensor.view = right;
+    mica_buffer_release(input);
+    mica_buffer_release(whole);
+}
+
+/* Scales and biases stand in the weight, and an output in place is an input. */
+static bool is_tried(const conform_case *c, uint32_t slot)
+{
+    const conform_operand *operand = &c->operand[slot];
+
+    return operand->present && !operand->shared && !c->operand[c->output].shared &&
+           strcmp(operand->tensor.name, "scales") != 0 && strcmp(operand->tensor.name, "biases") != 0;
+}
+
+static void test_row(void **state)
+{
+    static void (*const tries[])(conform_case *, mica_device *, uint32_t) = {
+        try_null, try_dtype, try_shape, try_stride, try_device, try_overlap};
+    const conform_row *row = *state;
+
+    for (uint32_t i = 0; i < 16; i++) {
+        mica_device *device = devices[i % 2];
+        conform_case c;
+
+        conform_case_make(&c, row, 1 + i / 2, false);
+        must(conform_case_upload(&c, device));
+        for (uint32_t slot = 0; slot < c.operand_count; slot++) {
+            for (size_t t = 0; is_tried(&c, slot) && t < sizeof tries / sizeof *tries; t++)
+                tries[t](&c, device, slot);
+        }
+        conform_case_free(&c);
+    }
+}
+
+/* Parameters out of their range are refused by name as well. */
+static void test_parameters(void **state)
+{
+    uint64_t shape[3] = {2, 2, 8}, tokens = 2, one = 1;
+
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        mica_buffer *x = fresh(devices[d], MICA_DTYPE_F32, 3, shape),
+                    *y = fresh(devices[d], MICA_DTYPE_F32, 3, shape);
+        mica_buffer *positions = fresh(devices[d], MICA_DTYPE_U32, 1, &tokens);
+        mica_buffer *weight = fresh(devices[d], MICA_DTYPE_F32, 2, (uint64_t[]){8, 8});
+        mica_buffer *lengths = fresh(devices[d], MICA_DTYPE_U32, 1, &one);
+        mica_rope_params odd = {.theta = 10000, .rotary_dims = 3}, wide = {.theta = 10000, .rotary_dims = 10};
+        mica_rope_params cold = {.theta = -1}, mode = {.theta = 10000, .mode = (mica_rope_mode)7};
+        mica_attention_params bad_scale = {.scale = 1.0f / 0.0f}, bad_cap = {.softcap = -1};
+        mica_attention_operands attention = {x, x, x, positions, lengths, NULL, NULL, NULL};
+        mica_matmul_params precision = {(mica_precision)9};
+        mica_encoder *e;
+
+        must(mica_encoder_begin(devices[d], NULL, &e));
+#define REFUSED(call, word)                                             \
+    do {                                                                \
+        assert_int_equal(MICA_ERR_INVALID_ARGUMENT, (call));            \
+        if (!names(mica_status_message(), word))                        \
+            fail_msg("%s: not named: %s", word, mica_status_message()); \
+    } while (0)
+        REFUSED(mica_softcap(e, x, 0, y), "cap");
+        REFUSED(mica_softcap(e, x, 0.0f / 0.0f, y), "cap");
+        REFUSED(mica_rms_norm(e, x, NULL, -1, y), "eps");
+        REFUSED(mica_softmax(e, x, 1.0f / 0.0f, y), "scale");
+        REFUSED(mica_rope(e, x, positions, NULL, &odd, y), "rotary_dims");
+        REFUSED(mica_rope(e, x, positions, NULL, &wide, y), "rotary_dims");
+        REFUSED(mica_rope(e, x, positions, NULL, &cold, y), "theta");
+        REFUSED(mica_rope(e, x, positions, NULL, &mode, y), "mode");
+        REFUSED(mica_rope(e, x, positions, NULL, NULL, y), "params");
+        REFUSED(mica_attention(e, NULL, NULL, y), "operands");
+        REFUSED(mica_attention(e, &attention, &bad_scale, y), "scale");
+        REFUSED(mica_attention(e, &attention, &bad_cap, y), "softcap");
+        REFUSED(mica_matmul(e, x, weight, &precision, y), "precision");
+        REFUSED(mica_fill(e, -1, positions), "value");
+        REFUSED(mica_add(NULL, x, x, y), "encoder");
+#undef REFUSED
+        mica_encoder_release(e);
+        mica_buffer_release(x);
+        mica_buffer_release(y);
+        mica_buffer_release(positions);
+        mica_buffer_release(weight);
+        mica_buffer_release(lengths);
+    }
+}
+
+int main(void)
+{
+    struct CMUnitTest tests[MOST_ROWS];
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < conform_table_count && count < MOST_ROWS - 1; i++) {
+        tests[count] =
+            (struct CMUnitTest)cmocka_unit_test_prestate(test_row, (void *)(uintptr_t)&conform_table[i]);
+        tests[count++].name = conform_table[i].name;
+    }
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(test_parameters);
+    return _cmocka_run_group_tests("bad_operands", tests, count, open_devices, close_devices);
+}

@@ -1,0 +1,265 @@
+/* Views: random chains of view, slice, reshape and permute against a model that only knows offsets and strides. */
+#include "device_test.h"
+
+#include "support/random.h"
+
+enum { BYTES = 6000 };
+
+/* What a view should be: the bytes it sees, by plain arithmetic. */
+typedef struct model {
+    uint32_t ndim;
+    uint64_t shape[MICA_MAX_DIMS], stride[MICA_MAX_DIMS], offset;
+} model;
+
+static uint64_t count_of(const model *m)
+{
+    uint64_t n = 1;
+    for (uint32_t d = 0; d < m->ndim; d++)
+        n *= m->shape[d];
+    return n;
+}
+
+/* Byte address of element `index` in dense order. */
+static uint64_t place_of(const model *m, uint64_t index)
+{
+    uint64_t at = m->offset;
+    for (uint32_t d = m->ndim; d-- > 0;) {
+        at += index % m->shape[d] * m->stride[d];
+        index /= m->shape[d];
+    }
+    return at;
+}
+
+static int is_dense(const model *m)
+{
+    uint64_t step = 2;
+    for (uint32_t d = m->ndim; d-- > 0;) {
+        if (m->shape[d] > 1 && m->stride[d] != step)
+            return 0;
+        step *= m->shape[d];
+    }
+    return 1;
+}
+
+static uint64_t hull_of(const model *m)
+{
+    uint64_t bytes = 2;
+    for (uint32_t d = 0; d < m->ndim; d++)
+        bytes += (m->shape[d] - 1) * m->stride[d];
+    return bytes;
+}
+
+static void check_equal(mica_buffer *view, const model *m, const uint16_t *image)
+{
+    mica_buffer_info info;
+    must(mica_buffer_get_info(view, &info));
+    assert_int_equal(info.ndim, m->ndim);
+    assert_int_equal(info.byte_offset, m->offset);
+    assert_int_equal(info.byte_length, hull_of(m));
+    assert_int_equal(info.element_count, count_of(m));
+    assert_int_equal(info.contiguous, is_dense(m));
+    assert_memory_equal(info.shape, m->shape, m->ndim * sizeof *m->shape);
+    for (uint32_t d = 0; d < m->ndim; d++)
+        assert_true(info.stride[d] == m->stride[d] || m->shape[d] == 1);
+    unsigned char *pointer = NULL;
+    must(mica_buffer_map(view, MICA_ACCESS_READ, (void **)&pointer));
+    for (uint64_t i = 0; i < count_of(m); i++) {
+        uint16_t seen;
+        memcpy(&seen, pointer + (place_of(m, i) - m->offset), 2);
+        assert_int_equal(seen, image[place_of(m, i) / 2]);
+    }
+    must(mica_buffer_unmap(view));
+    uint16_t *dense = malloc(count_of(m) * 2);
+    mica_status status = mica_buffer_read(view, 0, dense, count_of(m) * 2);
+    assert_int_equal(status, is_dense(m) ? MICA_OK : MICA_ERR_INVALID_ARGUMENT);
+    for (uint64_t i = 0; status == MICA_OK && i < count_of(m); i++)
+        assert_int_equal(dense[i], image[place_of(m, i) / 2]);
+    free(dense);
+}
+
+static mica_status step_slice(test_random *random, mica_buffer *from, model *m, mica_buffer **out)
+{
+    uint32_t dim = (uint32_t)test_random_below(random, m->ndim);
+    uint64_t start = test_random_below(random, m->shape[dim]);
+    uint64_t count = 1 + test_random_below(random, m->shape[dim] - start);
+    m->offset += start * m->stride[dim];
+    m->shape[dim] = count;
+    return mica_buffer_slice(from, dim, start, count, out);
+}
+
+static mica_status step_permute(test_random *random, mica_buffer *from, model *m, mica_buffer **out)
+{
+    uint32_t order[MICA_MAX_DIMS];
+    model old = *m;
+    for (uint32_t d = 0; d < m->ndim; d++)
+        order[d] = d;
+    for (uint32_t d = m->ndim; d-- > 1;) {
+        uint32_t other = (uint32_t)test_random_below(random, d + 1), kept = order[d];
+        order[d] = order[other];
+        order[other] = kept;
+    }
+    for (uint32_t d = 0; d < m->ndim; d++) {
+        m->shape[d] = old.shape[order[d]];
+        m->stride[d] = old.stride[order[d]];
+    }
+    return mica_buffer_permute(from, order, out);
+}
+
+/* Splits the element count into two factors when the view is dense, else takes the view again. */
+static mica_status step_reshape(test_random *random, mica_buffer *from, model *m, mica_buffer **out)
+{
+    uint64_t count = count_of(m), factor = 1 + test_random_below(random, count);
+    while (count % factor != 0)
+        factor--;
+    uint64_t shape[2] = {count / factor, factor};
+    if (!is_dense(m)) {
+        refused(mica_buffer_reshape(from, 2, shape, out), MICA_ERR_INVALID_ARGUMENT, "contiguous");
+        *out = mica_buffer_retain(from);
+        return MICA_OK;
+    }
+    *m = (model){2, {shape[0], shape[1]}, {2 * factor, 2}, m->offset};
+    return mica_buffer_reshape(from, 2, shape, out);
+}
+
+/* Any strides that stay inside the parent's bytes; zero now and then. */
+static mica_status step_view(test_random *random, mica_buffer *from, model *m, mica_buffer **out)
+{
+    uint64_t room = hull_of(m), at = test_random_below(random, room / 2) * 2;
+    model next = {.ndim = 1 + (uint32_t)test_random_below(random, MICA_MAX_DIMS), .offset = m->offset + at};
+    room -= at + 2;
+    for (uint32_t d = 0; d < next.ndim; d++) {
+        next.shape[d] = 1 + test_random_below(random, 4);
+        next.stride[d] = test_random_below(random, 9) * 2;
+        while ((next.shape[d] - 1) * next.stride[d] > room)
+            next.shape[d]--;
+        room -= (next.shape[d] - 1) * next.stride[d];
+    }
+    *m = next;
+    return mica_buffer_view(from, MICA_DTYPE_U16, next.ndim, next.shape, next.stride, at, out);
+}
+
+static void random_chains_compose(void **state)
+{
+    (void)state;
+    mica_status (*const steps[])(test_random *, mica_buffer *, model *,
+                                 mica_buffer **) = {step_slice, step_permute, step_reshape, step_view};
+    mica_device *device = open_device("cpu", 1);
+    uint16_t image[BYTES / 2];
+    for (uint32_t i = 0; i < BYTES / 2; i++)
+        image[i] = (uint16_t)(i * 7 + 1);
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        test_random random = test_random_from(seed);
+        uint64_t shape[3] = {10, 15, 20};
+        model m = {3, {10, 15, 20}, {600, 40, 2}, 0};
+        mica_buffer *at = NULL;
+        must(mica_buffer_alloc(device, MICA_DTYPE_U16, 3, shape, &at));
+        must(mica_buffer_write(at, 0, image, sizeof image));
+        for (int depth = 0; depth < 6; depth++) {
+            mica_buffer *next = NULL;
+            must(steps[test_random_below(&random, 4)](&random, at, &m, &next));
+            mica_buffer_release(at); /* the view keeps what it needs */
+            at = next;
+            check_equal(at, &m, image);
+        }
+        mica_buffer_release(at);
+    }
+    mica_device_release(device);
+}
+
+/* The bound is the parent view, not its storage. */
+static void views_stay_inside_their_parent(void **state)
+{
+    (void)state;
+    mica_device *device = open_device("cpu", 1);
+    mica_buffer *whole = new_vector(device, MICA_DTYPE_F32, 100), *part = NULL, *view = NULL;
+    must(mica_buffer_slice(whole, 0, 10, 20, &part));
+    const struct {
+        uint64_t shape[2], stride[2], offset;
+        int fits;
+    } row[] = {
+        {{4, 5}, {20, 4}, 0, 1},
+        {{4, 5}, {20, 4}, 4, 0},
+        {{20, 1}, {4, 4}, 0, 1},
+        {{21, 1}, {4, 4}, 0, 0},
+        {{2, 2}, {76, 0}, 0, 1},
+        {{2, 2}, {77, 0}, 0, 0},
+        {{1, 1}, {4, 4}, 76, 1},
+        {{1, 1}, {4, 4}, 77, 0},
+        {{1000, 1}, {0, 4}, 0, 1},
+        {{1, 1}, {4, 4}, UINT64_MAX - 3, 0},
+        {{3, 1}, {UINT64_MAX / 2, 4}, 0, 0},
+        {{1ull << 40, 1ull << 40}, {0, 0}, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        mica_status status =
+            mica_buffer_view(part, MICA_DTYPE_F32, 2, row[i].shape, row[i].stride, row[i].offset, &view);
+        assert_int_equal(status, row[i].fits ? MICA_OK : MICA_ERR_INVALID_ARGUMENT);
+        assert_true((view != NULL) == (row[i].fits != 0));
+        mica_buffer_release(view);
+    }
+    uint64_t shape[2] = {4, 5};
+    uint32_t twice[1] = {1};
+    refused(mica_buffer_view(NULL, MICA_DTYPE_F32, 2, shape, NULL, 0, &view), MICA_ERR_INVALID_ARGUMENT,
+            "buffer");
+    refused(mica_buffer_view(part, MICA_DTYPE_F32, 2, NULL, NULL, 0, &view), MICA_ERR_INVALID_ARGUMENT,
+            "shape");
+    refused(mica_buffer_view(part, MICA_DTYPE_F32, 2, shape, NULL, 0, NULL), MICA_ERR_INVALID_ARGUMENT,
+            "out_view");
+    refused(mica_buffer_view(part, MICA_DTYPE_NONE, 2, shape, NULL, 0, &view), MICA_ERR_INVALID_ARGUMENT,
+            "dtype");
+    refused(mica_buffer_view(part, MICA_DTYPE_F32, 9, shape, NULL, 0, &view), MICA_ERR_INVALID_ARGUMENT,
+            "ndim");
+    refused(mica_buffer_slice(part, 1, 0, 1, &view), MICA_ERR_INVALID_ARGUMENT, "dim");
+    refused(mica_buffer_slice(part, 0, 20, 1, &view), MICA_ERR_INVALID_ARGUMENT, "start");
+    refused(mica_buffer_slice(part, 0, 3, 0, &view), MICA_ERR_INVALID_ARGUMENT, "count");
+    refused(mica_buffer_slice(part, 0, 1, UINT64_MAX, &view), MICA_ERR_INVALID_ARGUMENT, "count");
+    refused(mica_buffer_slice(NULL, 0, 1, 1, &view), MICA_ERR_INVALID_ARGUMENT, "buffer");
+    refused(mica_buffer_permute(part, twice, &view), MICA_ERR_INVALID_ARGUMENT, "order[0]");
+    refused(mica_buffer_permute(part, NULL, &view), MICA_ERR_INVALID_ARGUMENT, "order");
+    shape[0] = 3;
+    refused(mica_buffer_reshape(part, 2, shape, &view), MICA_ERR_INVALID_ARGUMENT, "shape");
+    refused(mica_buffer_reshape(part, 2, NULL, &view), MICA_ERR_INVALID_ARGUMENT, "shape");
+    assert_null(view);
+    mica_buffer_release(part);
+    mica_buffer_release(whole);
+    mica_device_release(device);
+}
+
+static void blocks_stay_whole(void **state)
+{
+    (void)state;
+    mica_device *device = open_device("cpu", 1);
+    uint64_t shape[2] = {8, 128}, part[2] = {2, 64}, stride[2] = {72, 18}, gap[2] = {72, 36};
+    uint32_t turned[2] = {1, 0};
+    mica_buffer *weight = NULL, *view = NULL, *row = NULL;
+    mica_buffer_info info;
+    must(mica_buffer_alloc(device, MICA_DTYPE_Q4_0, 2, shape, &weight));
+    must(mica_buffer_slice(weight, 1, 32, 64, &view));
+    must(mica_buffer_get_info(view, &info));
+    assert_true(info.byte_offset == 18 && info.shape[1] == 64 && info.byte_length == 7 * 72 + 36 &&
+                !info.contiguous);
+    must(mica_buffer_slice(view, 0, 3, 1, &row));
+    must(mica_buffer_get_info(row, &info));
+    assert_true(info.byte_offset == 18 + 3 * 72 && info.byte_length == 36 && info.contiguous);
+    mica_buffer_release(row);
+    mica_buffer_release(view);
+    refused(mica_buffer_slice(weight, 1, 16, 32, &view), MICA_ERR_INVALID_ARGUMENT, "32");
+    refused(mica_buffer_slice(weight, 1, 32, 33, &view), MICA_ERR_INVALID_ARGUMENT, "32");
+    refused(mica_buffer_view(weight, MICA_DTYPE_Q4_0, 2, part, gap, 0, &view), MICA_ERR_INVALID_ARGUMENT,
+            "stride[1]");
+    assert_int_equal(mica_buffer_permute(weight, turned, &view), MICA_ERR_INVALID_ARGUMENT);
+    must(mica_buffer_view(weight, MICA_DTYPE_Q4_0, 2, part, stride, 36, &view));
+    mica_buffer_release(view);
+    mica_buffer_release(weight);
+    mica_device_release(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        test(random_chains_compose),
+        test(views_stay_inside_their_parent),
+        test(blocks_stay_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

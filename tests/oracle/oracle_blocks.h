@@ -1,0 +1,32 @@
+/*
+ * oracle_blocks.h - the block formats, decoded from their published layout, and 8-bit activations.
+ */
+#ifndef ORACLE_BLOCKS_H
+#define ORACLE_BLOCKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "mica/types.h"
+
+/* The scale and bias of an affine row, decoded to double, one pair per `size` values. */
+typedef struct oracle_groups {
+    const double *scales, *biases;
+    uint32_t size;
+} oracle_groups;
+
+/* Decodes `count` values of one row. `magnitude` gets the sum of the absolute terms that a kernel may add up for a
+ * value (scale * code and offset apart), so that rounding can be bounded. `groups` only for affine types. */
+void oracle_decode_row(mica_dtype dtype, const uint8_t *row, size_t count, const oracle_groups *groups,
+                       double *value, double *magnitude);
+
+/* Activations as 8-bit blocks of 32 see them: q = round_to_even(x * (127 / max|x|)) in f32, x ~ q * max|x| / 127. */
+void oracle_quantise_q8(const double *x, size_t count, double *out);
+
+/* Bytes of a row of `count` values. */
+size_t oracle_row_bytes(mica_dtype dtype, size_t count);
+bool oracle_is_affine(mica_dtype dtype);
+bool oracle_is_block(mica_dtype dtype);
+
+#endif

@@ -1,0 +1,190 @@
+/*
+ * oracle_number.c - f16 and bf16 from their definition: sign, exponent, fraction; ties to even.
+ */
+#include "oracle/oracle_number.h"
+
+#include <math.h>
+#include <string.h>
+
+static double from_small_float(uint16_t bits, int exponent_bits, int fraction_bits)
+{
+    int exponent = (bits >> fraction_bits) & ((1 << exponent_bits) - 1);
+    int fraction = bits & ((1 << fraction_bits) - 1);
+    int bias = (1 << (exponent_bits - 1)) - 1;
+    double magnitude;
+
+    if (exponent == (1 << exponent_bits) - 1)
+        magnitude = fraction ? (double)NAN : (double)INFINITY;
+    else if (exponent == 0)
+        magnitude = ldexp(fraction, 1 - bias - fraction_bits);
+    else
+        magnitude = ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+    return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+static uint16_t to_small_float(double value, int exponent_bits, int fraction_bits)
+{
+    int bias = (1 << (exponent_bits - 1)) - 1;
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    uint16_t infinity = (uint16_t)(((1 << exponent_bits) - 1) << fraction_bits);
+    double magnitude = fabs(value), steps;
+    int exponent;
+
+    if (isnan(value))
+        return (uint16_t)(sign | infinity | (1 << (fraction_bits - 1)));
+    if (isinf(value))
+        return (uint16_t)(sign | infinity);
+    if (magnitude == 0)
+        return sign;
+    exponent = ilogb(magnitude);
+    if (exponent < 1 - bias)
+        exponent = 1 - bias;
+    /* In units of the last place; nearbyint rounds ties to even. A carry runs into the exponent by itself. */
+    steps = nearbyint(ldexp(magnitude, fraction_bits - exponent));
+    magnitude = ldexp(steps, exponent - fraction_bits);
+    if (magnitude >= ldexp(1.0, bias + 1))
+        return (uint16_t)(sign | infinity);
+    if (steps < (1 << fraction_bits))
+        return (uint16_t)(sign | (uint16_t)steps);
+    if (steps >= (2 << fraction_bits)) {
+        exponent++;
+        steps = 1 << fraction_bits;
+    }
+    return (uint16_t)(sign | ((exponent + bias) << fraction_bits) |
+                      ((int)steps & ((1 << fraction_bits) - 1)));
+}
+
+double oracle_from_f16(uint16_t bits)
+{
+    return from_small_float(bits, 5, 10);
+}
+
+double oracle_from_bf16(uint16_t bits)
+{
+    return from_small_float(bits, 8, 7);
+}
+
+uint16_t oracle_to_f16(double value)
+{
+    return to_small_float(value, 5, 10);
+}
+
+uint16_t oracle_to_bf16(double value)
+{
+    return to_small_float(value, 8, 7);
+}
+
+static const struct {
+    mica_dtype dtype;
+    size_t values, bytes;
+} sizes[] = {
+    {MICA_DTYPE_F32, 1, 4},      {MICA_DTYPE_F16, 1, 2},      {MICA_DTYPE_BF16, 1, 2},
+    {MICA_DTYPE_F64, 1, 8},      {MICA_DTYPE_C64, 1, 8},      {MICA_DTYPE_I8, 1, 1},
+    {MICA_DTYPE_I16, 1, 2},      {MICA_DTYPE_I32, 1, 4},      {MICA_DTYPE_I64, 1, 8},
+    {MICA_DTYPE_U8, 1, 1},       {MICA_DTYPE_U16, 1, 2},      {MICA_DTYPE_U32, 1, 4},
+    {MICA_DTYPE_U64, 1, 8},      {MICA_DTYPE_BOOL, 1, 1},     {MICA_DTYPE_F8_E4M3, 1, 1},
+    {MICA_DTYPE_F8_E5M2, 1, 1},  {MICA_DTYPE_Q4_0, 32, 18},   {MICA_DTYPE_Q8_0, 32, 34},
+    {MICA_DTYPE_Q4_K, 256, 144}, {MICA_DTYPE_Q6_K, 256, 210}, {MICA_DTYPE_AFFINE4, 8, 4},
+    {MICA_DTYPE_AFFINE6, 4, 3},  {MICA_DTYPE_AFFINE8, 4, 4},
+};
+
+size_t oracle_block_values(mica_dtype dtype)
+{
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].dtype == dtype)
+            return sizes[i].values;
+    }
+    return 0;
+}
+
+size_t oracle_block_bytes(mica_dtype dtype)
+{
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].dtype == dtype)
+            return sizes[i].bytes;
+    }
+    return 0;
+}
+
+static size_t low_bytes(mica_dtype dtype)
+{
+    return oracle_block_bytes(dtype) < 4 ? oracle_block_bytes(dtype) : 4;
+}
+
+double oracle_get(mica_dtype dtype, const void *element)
+{
+    float f32;
+    double f64;
+    uint16_t u16;
+    uint32_t u32;
+    int32_t i32;
+
+    switch (dtype) {
+    case MICA_DTYPE_F32: memcpy(&f32, element, sizeof f32); return f32;
+    case MICA_DTYPE_F64: memcpy(&f64, element, sizeof f64); return f64;
+    case MICA_DTYPE_F16: memcpy(&u16, element, sizeof u16); return oracle_from_f16(u16);
+    case MICA_DTYPE_BF16: memcpy(&u16, element, sizeof u16); return oracle_from_bf16(u16);
+    case MICA_DTYPE_I32: memcpy(&i32, element, sizeof i32); return i32;
+    default: break;
+    }
+    u32 = 0;
+    memcpy(&u32, element, low_bytes(dtype));
+    return u32;
+}
+
+void oracle_put(mica_dtype dtype, double value, void *element)
+{
+    float f32 = (float)value;
+    uint16_t u16;
+    uint32_t u32;
+    int32_t i32;
+
+    switch (dtype) {
+    case MICA_DTYPE_F32: memcpy(element, &f32, sizeof f32); return;
+    case MICA_DTYPE_F64: memcpy(element, &value, sizeof value); return;
+    case MICA_DTYPE_F16:
+        u16 = oracle_to_f16(value);
+        memcpy(element, &u16, sizeof u16);
+        return;
+    case MICA_DTYPE_BF16:
+        u16 = oracle_to_bf16(value);
+        memcpy(element, &u16, sizeof u16);
+        return;
+    case MICA_DTYPE_I32:
+        i32 = (int32_t)value;
+        memcpy(element, &i32, sizeof i32);
+        return;
+    default: break;
+    }
+    u32 = (uint32_t)(int64_t)value;
+    memset(element, 0, oracle_block_bytes(dtype));
+    memcpy(element, &u32, low_bytes(dtype));
+}
+
+double oracle_round(mica_dtype dtype, double value)
+{
+    unsigned char element[8];
+
+    oracle_put(dtype, value, element);
+    return oracle_get(dtype, element);
+}
+
+double oracle_store_eps(mica_dtype dtype)
+{
+    switch (dtype) {
+    case MICA_DTYPE_F32: return ldexp(1, -24);
+    case MICA_DTYPE_F16: return ldexp(1, -11);
+    case MICA_DTYPE_BF16: return ldexp(1, -8);
+    default: return 0;
+    }
+}
+
+double oracle_store_tiny(mica_dtype dtype)
+{
+    switch (dtype) {
+    case MICA_DTYPE_F32: return ldexp(1, -149);
+    case MICA_DTYPE_F16: return ldexp(1, -24);
+    case MICA_DTYPE_BF16: return ldexp(1, -133);
+    default: return 0;
+    }
+}

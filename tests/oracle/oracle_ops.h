@@ -1,0 +1,78 @@
+/*
+ * oracle_ops.h - every op in plain double precision, from its formula.
+ *
+ * Operands are dense arrays of double, row by row. Beside each result stands `error`: what the rounding of f32
+ * arithmetic may do to it, in units of one f32 rounding (ORACLE_F32_EPS), derived from the absolute terms of the
+ * formula. A negative error means that the result has one right value in f32 and must be met to the bit.
+ */
+#ifndef ORACLE_OPS_H
+#define ORACLE_OPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "oracle/oracle_blocks.h"
+
+#define ORACLE_EXACT (-1.0)
+
+void oracle_add(size_t count, const double *a, const double *b, double *y, double *error);
+void oracle_mul(size_t count, const double *a, const double *b, double *y, double *error);
+void oracle_silu_mul(size_t count, const double *gate, const double *up, double *y, double *error);
+void oracle_gelu(size_t count, const double *x, double *y, double *error);
+void oracle_softcap(size_t count, const double *x, double cap, double *y, double *error);
+
+/* weight may be NULL. */
+void oracle_rms_norm(size_t rows, size_t dim, const double *x, const double *weight, double eps, double *y,
+                     double *error);
+void oracle_softmax(size_t rows, size_t dim, const double *x, double scale, double *y, double *error);
+void oracle_argmax(size_t rows, size_t dim, const double *x, double *ids);
+
+typedef struct oracle_rope {
+    size_t tokens, heads, dim;
+    const double *x, *positions, *factors; /* factors may be NULL */
+    bool neox;
+    size_t rotary_dims, frequency_dims;
+    double theta, position_scale, attention_scale;
+} oracle_rope;
+void oracle_rope_run(const oracle_rope *rope, double *y, double *error);
+
+/* Where position p of a sequence lies in a cache. Unpaged caches have pages 1 and page_slots = slots. */
+typedef struct oracle_cache {
+    size_t pages, page_slots, heads;
+    const double *table; /* [sequences, max_pages] or NULL: unpaged */
+    size_t sequences, max_pages;
+    bool ring;
+} oracle_cache;
+/* Slot number over all pages, or -1 when there is none. */
+int64_t oracle_cache_slot(const oracle_cache *cache, int64_t sequence, int64_t position);
+
+typedef struct oracle_attention {
+    size_t tokens, heads, dim, v_dim;
+    oracle_cache cache;
+    const double *q, *k, *v, *positions, *lengths;
+    const double *sequences; /* or NULL */
+    const double *mask;      /* or NULL */
+    size_t mask_heads, mask_keys;
+    double scale, softcap;
+    size_t window;
+    bool bidirectional;
+} oracle_attention;
+/* False when an index pointed outside its table; the row of such a token is zero. */
+bool oracle_attention_run(const oracle_attention *attention, double *y, double *error);
+
+/* Weight rows as stored, with the affine parts decoded to double: scales and biases [rows, groups]. */
+typedef struct oracle_weight {
+    mica_dtype dtype;
+    const uint8_t *data;
+    size_t rows, columns;
+    const double *scales, *biases;
+    uint32_t group_size;
+} oracle_weight;
+/* y[n] = sum over k of x[k] * weight[first + n][k]: oracle A, or oracle B with `quantised` activations. */
+void oracle_matmul_row(const oracle_weight *weight, size_t first, size_t rows, const double *x,
+                       bool quantised, double *y, double *error);
+/* Row `row` of the table as values. */
+void oracle_embedding_row(const oracle_weight *table, size_t row, double *y, double *error);
+
+#endif

@@ -1,0 +1,254 @@
+/*
+ * tensor.c - layouts, sentinels and values of test tensors.
+ */
+#include "support/tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle/oracle_blocks.h"
+#include "oracle/oracle_number.h"
+
+#define GUARD 64u
+
+void *test_alloc(size_t count, size_t size)
+{
+    void *memory = calloc(count ? count : 1, size);
+
+    if (!memory)
+        abort();
+    return memory;
+}
+
+static uint8_t sentinel(uint64_t place)
+{
+    return (uint8_t)(0x5a ^ (place * 29));
+}
+
+/* The order of dimensions in memory, innermost first. */
+static void memory_order(const test_tensor *tensor, test_random *random, test_layout layout, uint32_t *order)
+{
+    uint32_t fixed = layout == TEST_ROWS || layout == TEST_ROWS_REPEAT ? 1 : 0;
+
+    for (uint32_t i = 0; i < tensor->ndim; i++)
+        order[i] = tensor->ndim - 1 - i;
+    if (layout == TEST_CONTIGUOUS || test_random_one_in(random, 3))
+        return;
+    for (uint32_t i = tensor->ndim; i > fixed + 1; i--) {
+        uint32_t other = fixed + (uint32_t)test_random_below(random, i - fixed);
+        uint32_t kept = order[i - 1];
+
+        order[i - 1] = order[other];
+        order[other] = kept;
+    }
+}
+
+/* Strides for the layout; returns the bytes from the first element to the end of the last. */
+static uint64_t lay_out(test_tensor *tensor, test_random *random, test_layout layout)
+{
+    uint64_t block = oracle_block_values(tensor->dtype), unit = oracle_block_bytes(tensor->dtype);
+    uint64_t next = unit, end = unit;
+    uint32_t order[MICA_MAX_DIMS];
+
+    memory_order(tensor, random, layout, order);
+    for (uint32_t i = 0; i < tensor->ndim; i++) {
+        uint32_t dim = order[i];
+        uint64_t size = dim == tensor->ndim - 1 ? tensor->shape[dim] / block : tensor->shape[dim];
+        bool row = i == 0 && (layout == TEST_ROWS || layout == TEST_ROWS_REPEAT);
+        bool keep = layout == TEST_CONTIGUOUS || row;
+        bool repeats = layout == TEST_REPEAT || (layout == TEST_ROWS_REPEAT && !row);
+
+        if (repeats && test_random_one_in(random, 3)) {
+            tensor->stride[dim] = 0;
+            continue;
+        }
+        if (!keep && test_random_one_in(random, 2))
+            next += unit * (1 + test_random_below(random, 5));
+        tensor->stride[dim] = next;
+        end += (size - 1) * next;
+        next *= size;
+    }
+    return end;
+}
+
+void test_tensor_init(test_tensor *tensor, test_random *random, const char *name, mica_dtype dtype,
+                      uint32_t ndim, const uint64_t *shape, test_layout layout)
+{
+    uint64_t unit = oracle_block_bytes(dtype), step = oracle_is_block(dtype) ? 4 : unit;
+    uint64_t length;
+
+    memset(tensor, 0, sizeof *tensor);
+    tensor->name = name;
+    tensor->dtype = dtype;
+    tensor->ndim = ndim;
+    tensor->count = 1;
+    for (uint32_t i = 0; i < ndim; i++) {
+        tensor->shape[i] = shape[i];
+        tensor->count *= shape[i];
+    }
+    length = lay_out(tensor, random, layout);
+    tensor->offset = GUARD + step * test_random_below(random, 16);
+    tensor->bytes = tensor->offset + length + GUARD + test_random_below(random, 16);
+    tensor->image = test_alloc(tensor->bytes, 1);
+    tensor->after = test_alloc(tensor->bytes, 1);
+    for (uint64_t i = 0; i < tensor->bytes; i++)
+        tensor->image[i] = sentinel(i);
+    if (oracle_is_block(dtype)) {
+        memset(tensor->image + tensor->offset, 0xff, length);
+        return;
+    }
+    for (uint64_t i = 0; i < tensor->count; i++)
+        memset(tensor->image + test_tensor_place(tensor, i), 0xff, unit);
+}
+
+void test_tensor_free(test_tensor *tensor)
+{
+    test_tensor_unload(tensor);
+    free(tensor->image);
+    free(tensor->after);
+    memset(tensor, 0, sizeof *tensor);
+}
+
+uint64_t test_tensor_place(const test_tensor *tensor, uint64_t index)
+{
+    uint64_t place = tensor->offset;
+
+    for (uint32_t i = tensor->ndim; i-- > 0;) {
+        place += index % tensor->shape[i] * tensor->stride[i];
+        index /= tensor->shape[i];
+    }
+    return place;
+}
+
+void test_tensor_set(test_tensor *tensor, uint64_t index, double value)
+{
+    oracle_put(tensor->dtype, value, tensor->image + test_tensor_place(tensor, index));
+}
+
+double test_tensor_get(const test_tensor *tensor, uint64_t index)
+{
+    return oracle_get(tensor->dtype, tensor->image + test_tensor_place(tensor, index));
+}
+
+void test_tensor_normal(test_tensor *tensor, test_random *random, double spread)
+{
+    for (uint64_t i = 0; i < tensor->count; i++)
+        test_tensor_set(tensor, i, spread * test_random_normal(random));
+}
+
+void test_tensor_uniform(test_tensor *tensor, test_random *random, double low, double high)
+{
+    for (uint64_t i = 0; i < tensor->count; i++)
+        test_tensor_set(tensor, i, test_random_uniform(random, low, high));
+}
+
+void test_tensor_indices(test_tensor *tensor, test_random *random, uint64_t below)
+{
+    for (uint64_t i = 0; i < tensor->count; i++)
+        test_tensor_set(tensor, i, (double)test_random_below(random, below));
+}
+
+void test_tensor_bytes(test_tensor *tensor, test_random *random)
+{
+    for (uint64_t i = 0; i < tensor->count; i++) {
+        uint8_t *element = tensor->image + test_tensor_place(tensor, i);
+
+        for (uint64_t b = 0; b < oracle_block_bytes(tensor->dtype); b++)
+            element[b] = (uint8_t)test_random_next(random);
+    }
+}
+
+/* Where a block keeps its scales, and how large they are for values of about 1. */
+static const struct {
+    mica_dtype dtype;
+    size_t offset;
+    double low, high;
+} block_scales[] = {
+    {MICA_DTYPE_Q4_0, 0, 0.05, 0.2},       {MICA_DTYPE_Q8_0, 0, 0.005, 0.02},
+    {MICA_DTYPE_Q4_K, 0, 0.001, 0.005},    {MICA_DTYPE_Q4_K, 2, 0.01, 0.04},
+    {MICA_DTYPE_Q6_K, 208, 0.0002, 0.001},
+};
+
+/* Random codes everywhere, then scales that keep the values in bounds. */
+void test_blocks_fill(mica_dtype dtype, uint8_t *data, uint64_t blocks, test_random *random, double spread)
+{
+    size_t bytes = oracle_block_bytes(dtype);
+    uint64_t total = blocks * bytes;
+
+    for (uint64_t i = 0; i < total; i += 8) {
+        uint64_t word = test_random_next(random);
+
+        memcpy(data + i, &word, total - i < 8 ? total - i : 8);
+    }
+    for (size_t s = 0; s < sizeof block_scales / sizeof *block_scales; s++) {
+        if (block_scales[s].dtype != dtype)
+            continue;
+        for (uint64_t b = 0; b < blocks; b++) {
+            double scale = spread * test_random_uniform(random, block_scales[s].low, block_scales[s].high);
+
+            oracle_put(MICA_DTYPE_F16, scale, data + b * bytes + block_scales[s].offset);
+        }
+    }
+}
+
+void test_tensor_blocks(test_tensor *tensor, test_random *random)
+{
+    test_blocks_fill(tensor->dtype, tensor->image + tensor->offset,
+                     tensor->count / oracle_block_values(tensor->dtype), random,
+                     test_random_one_in(random, 2) ? -1 : 1);
+}
+
+double *test_tensor_values(const test_tensor *tensor, bool after)
+{
+    const uint8_t *from = after ? tensor->after : tensor->image;
+    double *values = test_alloc(tensor->count, sizeof *values);
+
+    for (uint64_t i = 0; i < tensor->count; i++)
+        values[i] = oracle_get(tensor->dtype, from + test_tensor_place(tensor, i));
+    return values;
+}
+
+mica_status test_tensor_upload(test_tensor *tensor, mica_device *device)
+{
+    mica_status status = mica_buffer_alloc(device, MICA_DTYPE_U8, 1, &tensor->bytes, &tensor->whole);
+
+    if (status == MICA_OK)
+        status = mica_buffer_view(tensor->whole, tensor->dtype, tensor->ndim, tensor->shape,
+                                  oracle_is_block(tensor->dtype) ? NULL : tensor->stride, tensor->offset,
+                                  &tensor->view);
+    return status == MICA_OK ? test_tensor_restore(tensor) : status;
+}
+
+mica_status test_tensor_restore(test_tensor *tensor)
+{
+    return mica_buffer_write(tensor->whole, 0, tensor->image, tensor->bytes);
+}
+
+mica_status test_tensor_fetch(test_tensor *tensor)
+{
+    return mica_buffer_read(tensor->whole, 0, tensor->after, tensor->bytes);
+}
+
+void test_tensor_unload(test_tensor *tensor)
+{
+    mica_buffer_release(tensor->view);
+    mica_buffer_release(tensor->whole);
+    tensor->view = tensor->whole = NULL;
+}
+
+uint64_t test_tensor_stray(const test_tensor *tensor, bool written)
+{
+    uint8_t *allowed = test_alloc(tensor->bytes, 1);
+    uint64_t stray = UINT64_MAX;
+
+    if (written && oracle_is_block(tensor->dtype))
+        memset(allowed + tensor->offset, 1, oracle_row_bytes(tensor->dtype, tensor->count));
+    for (uint64_t i = 0; written && !oracle_is_block(tensor->dtype) && i < tensor->count; i++)
+        memset(allowed + test_tensor_place(tensor, i), 1, oracle_block_bytes(tensor->dtype));
+    for (uint64_t i = 0; i < tensor->bytes && stray == UINT64_MAX; i++) {
+        if (!allowed[i] && tensor->after[i] != tensor->image[i])
+            stray = i;
+    }
+    free(allowed);
+    return stray;
+}

@@ -25,7 +25,7 @@ struct mica__lowering {
     mica__encoding *encoding;
     mica__work *work;
     mica__tracker tracker;
-    bool manual, serial, timed;
+    bool manual, serial, timed, traced;
     uint32_t chunk;      /* scratch: current chunk in work->scratch */
     uint64_t chunk_used; /* bytes of it */
     uint64_t round_used; /* bytes since the last start over */
@@ -43,6 +43,7 @@ mica_status mica__lowering_begin(mica_device *device, bool reusable, mica__lower
     memset(lowering, 0, offsetof(mica__lowering, plan));
     lowering->device = device;
     lowering->serial = mica__env_debug(MICA__DEBUG_SERIAL);
+    lowering->traced = mica__env_debug(MICA__DEBUG_TRACE);
     lowering->timed = atomic_load_explicit(&device->profiling, memory_order_relaxed) != 0;
     mica_status status = mica__work_create(device, reusable, &lowering->work);
     if (status == MICA_OK)
@@ -67,6 +68,15 @@ void mica__lowering_discard(mica__lowering *lowering)
     mica__free(lowering);
 }
 
+/* Counted once a lowering: two atomic additions a record would be a tenth of encoding it. */
+static void count_encoded(const mica__lowering *lowering)
+{
+    MICA__COUNT(lowering->device, records, lowering->stats.records);
+    MICA__COUNT(lowering->device, dispatches, lowering->stats.dispatches);
+    MICA__COUNT(lowering->device, barriers, lowering->stats.barriers);
+    MICA__COUNT(lowering->device, barriers_elided, lowering->stats.barriers_elided);
+}
+
 mica_status mica__lowering_end(mica__lowering *lowering, mica__work **out)
 {
     mica__work *work = lowering->work;
@@ -74,6 +84,7 @@ mica_status mica__lowering_end(mica__lowering *lowering, mica__work **out)
     mica_status status = lowering->device->table->encoder_end(lowering->encoding, false, &work->commands);
     lowering->encoding = NULL;
     if (status == MICA_OK) {
+        count_encoded(lowering);
         lowering->work = NULL;
         *out = work;
     }
@@ -97,7 +108,6 @@ static void emit_barrier(mica__lowering *lowering)
     lowering->device->table->barrier(lowering->encoding);
     mica__tracker_reset(&lowering->tracker);
     lowering->stats.barriers++;
-    MICA__COUNT(lowering->device, barriers, 1);
 }
 
 mica_status mica__lowering_barrier(mica__lowering *lowering)
@@ -133,9 +143,8 @@ static mica_status order_dispatch(mica__lowering *lowering, const mica__range *r
                                   uint32_t *dependencies, uint32_t *out_count)
 {
     uint64_t start = lowering->timed ? mica__clock_ns() : 0;
-    mica_device *device = lowering->device;
     *out_count = 0;
-    if (!lowering->manual && device->info.edges && dependencies != NULL) {
+    if (!lowering->manual && lowering->device->info.edges && dependencies != NULL) {
         *out_count = mica__tracker_dependencies(&lowering->tracker, ranges, count, dependencies, MAX_DEPENDENCIES);
         if (*out_count > MAX_DEPENDENCIES) {
             *out_count = 0;
@@ -146,7 +155,6 @@ static mica_status order_dispatch(mica__lowering *lowering, const mica__range *r
             emit_barrier(lowering);
     } else if (lowering->group_size > 0) {
         lowering->stats.barriers_elided++;
-        MICA__COUNT(device, barriers_elided, 1);
     }
     mica_status status =
         mica__tracker_record(&lowering->tracker, ranges, count, (uint32_t)lowering->stats.dispatches);
@@ -196,10 +204,10 @@ typedef struct bindings {
 
 static void bind_operand(bindings *b, const mica__operand *operand, uint32_t access)
 {
-    mica__operand marked = *operand;
-    marked.access = (uint8_t)access;
+    mica__range *range = &b->range[b->count];
     b->binding[b->count] = (mica__binding){operand->memory, operand->offset, operand->length, access};
-    mica__range_of(&marked, &b->range[b->count]);
+    mica__range_of(operand, range);
+    range->access = range->access == 0 ? 0 : access;
     b->count++;
 }
 
@@ -215,7 +223,6 @@ static void count_dispatch(mica__lowering *lowering)
 {
     lowering->group_size++;
     lowering->stats.dispatches++;
-    MICA__COUNT(lowering->device, dispatches, 1);
 }
 
 static mica_status send(mica__lowering *lowering, mica__dispatch *dispatch, bindings *b, const mica__record *record)
@@ -262,7 +269,8 @@ static mica_status add_plain_copy(mica__lowering *lowering, const mica__record *
 {
     uint32_t unused = 0;
     const mica__operand *part[2] = {&record->operand[MICA__COPY_X], &record->operand[MICA__COPY_Y]};
-    bindings b = {.count = 0};
+    bindings b;
+    b.count = 0; /* the rest is written as it is used */
     mica_status status = MICA_OK;
     for (uint32_t i = 0; i < 2 && status == MICA_OK; i++) {
         bind_operand(&b, part[i], part[i]->access);
@@ -282,7 +290,8 @@ static mica_status send_planned(mica__lowering *lowering, const mica__record *re
                                 const mica__storage *scratch, uint64_t scratch_offset)
 {
     mica_device *device = lowering->device;
-    bindings b = {.count = 0};
+    bindings b;
+    b.count = 0; /* the rest is written as it is used */
     uint32_t index = (uint32_t)lowering->stats.dispatches;
     mica__dispatch dispatch = {.grain = step->grain, .local_bytes = step->local_bytes};
     mica_status status = mica__registry_builtin(device, step->kernel, &dispatch.kernel);
@@ -319,7 +328,8 @@ static mica_status add_planned(mica__lowering *lowering, const mica__record *rec
 static mica_status add_custom(mica__lowering *lowering, const mica__record *record)
 {
     const mica__custom *custom = record->params;
-    bindings b = {.count = 0};
+    bindings b;
+    b.count = 0; /* the rest is written as it is used */
     mica_status status = mica__work_hold_kernel(lowering->work, custom->kernel);
     for (uint32_t i = 0; i < record->operand_count && status == MICA_OK; i++) {
         bind_operand(&b, &record->operand[i], record->operand[i].access);
@@ -352,12 +362,11 @@ mica_status mica__lowering_add(mica__lowering *lowering, const mica__record *rec
     if (status != MICA_OK)
         return status;
     lowering->stats.records++;
-    MICA__COUNT(lowering->device, records, 1);
     place.dispatch_count = (uint32_t)lowering->stats.dispatches - place.first_dispatch;
     place.group = (uint32_t)lowering->stats.barriers;
     if (out != NULL)
         *out = place;
-    if (mica__env_debug(MICA__DEBUG_TRACE))
+    if (lowering->traced)
         mica__log(MICA_LOG_DEBUG, "record %s \"%s\": %u dispatches, group %u", mica_op_name((mica_op)record->op),
                   record->label, place.dispatch_count, place.group);
     return MICA_OK;

@@ -17,9 +17,10 @@ typedef struct named_kernel {
     mica_host_kernel host;
 } named_kernel;
 
-/* A built-in kernel that a plan has named; looked up by the address of its name. */
+/* A built-in kernel that a plan has named; looked up by the address of its name, without the lock: entries are only
+ * ever added, the name last. */
 typedef struct builtin_kernel {
-    const char *name;
+    const char *_Atomic name;
     mica__kernel *kernel;
 } builtin_kernel;
 
@@ -108,23 +109,32 @@ mica_status mica__registry_plan(mica_device *device, const mica__record *record,
 
 /* ---- built-in kernels ---- */
 
+/* The slot of `name`, or the free one where it belongs. */
+static builtin_kernel *builtin_slot(mica__registry *registry, const char *name)
+{
+    uint32_t at = (uint32_t)(((uintptr_t)name >> 2) * 2654435761u) & (BUILTIN_SLOTS - 1);
+    const char *there;
+    while ((there = atomic_load_explicit(&registry->builtin[at].name, memory_order_acquire)) != NULL && there != name)
+        at = (at + 1) & (BUILTIN_SLOTS - 1);
+    return &registry->builtin[at];
+}
+
 mica_status mica__registry_builtin(mica_device *device, const char *name, mica__kernel **out)
 {
     mica__registry *registry = device->registry;
-    mica_status status = MICA_OK;
+    builtin_kernel *slot = builtin_slot(registry, name);
+    if (atomic_load_explicit(&slot->name, memory_order_acquire) == name) {
+        *out = slot->kernel;
+        return MICA_OK;
+    }
     pthread_mutex_lock(&registry->lock);
-    uint32_t slot = (uint32_t)(((uintptr_t)name >> 2) * 2654435761u) & (BUILTIN_SLOTS - 1);
-    while (registry->builtin[slot].name != NULL && registry->builtin[slot].name != name)
-        slot = (slot + 1) & (BUILTIN_SLOTS - 1);
+    mica_status status = device->table->kernel_get(device->impl, NULL, name, out);
+    slot = builtin_slot(registry, name);
     registry->lookups++;
-    *out = registry->builtin[slot].kernel;
-    if (*out == NULL) {
-        status = device->table->kernel_get(device->impl, NULL, name, out);
-        if (status == MICA_OK && registry->builtin_count < BUILTIN_SLOTS / 2) {
-            registry->builtin[slot].name = name;
-            registry->builtin[slot].kernel = *out;
-            registry->builtin_count++;
-        }
+    if (status == MICA_OK && slot->name == NULL && registry->builtin_count < BUILTIN_SLOTS / 2) {
+        slot->kernel = *out;
+        atomic_store_explicit(&slot->name, name, memory_order_release);
+        registry->builtin_count++;
     }
     pthread_mutex_unlock(&registry->lock);
     return status;

@@ -34,9 +34,9 @@ void mica__op_begin(mica__op_builder *op, mica_encoder *encoder, mica_op id, uin
         op->status = mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: encoder is NULL", op->name);
 }
 
-void mica__op_require(mica__op_builder *op, bool holds, const char *format, ...)
+void mica__op_refuse(mica__op_builder *op, const char *format, ...)
 {
-    if (holds || op->status != MICA_OK)
+    if (op->status != MICA_OK)
         return;
     char text[256];
     va_list arguments;
@@ -199,6 +199,8 @@ void mica__op_broadcast(mica__op_builder *op, uint32_t slot, uint32_t other)
         return;
     mica__operand *o = &op->operand[slot];
     const mica__operand *target = &op->operand[other];
+    if (o->ndim == target->ndim && memcmp(o->shape, target->shape, o->ndim * sizeof o->shape[0]) == 0)
+        return;
     uint32_t missing = target->ndim - o->ndim;
     mica__op_require(op, o->ndim <= target->ndim, "%s has more dimensions than %s", op->argument[slot], op->argument[other]);
     if (op->status != MICA_OK)

@@ -61,7 +61,13 @@ void mica__op_broadcast(mica__op_builder *op, uint32_t slot, uint32_t other);
 /* Allows the output to be the very view of this input. */
 void mica__op_in_place(mica__op_builder *op, uint32_t slot);
 /* Keeps a complaint unless there is one already. */
-void mica__op_require(mica__op_builder *op, bool holds, const char *format, ...) MICA__PRINTF(3, 4);
+void mica__op_refuse(mica__op_builder *op, const char *format, ...) MICA__PRINTF(2, 3);
+/* The arguments of a complaint are only looked at when there is one. */
+#define mica__op_require(op, holds, ...)       \
+    do {                                       \
+        if (!(holds))                          \
+            mica__op_refuse(op, __VA_ARGS__);  \
+    } while (0)
 /* Checks that no output overlaps another operand, then adds the record. */
 mica_status mica__op_add(mica__op_builder *op);
 

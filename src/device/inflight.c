@@ -311,6 +311,9 @@ mica_status mica_fence_wait(mica_fence *fence, uint64_t timeout_ns)
         if (timeout_ns > 0)
             MICA__COUNT(fence->device, syncs, 1);
         mica_status status = mica__inflight_wait(fence->device, fence->queue, fence->value, timeout_ns, &done);
+        if (status == MICA_ERR_TIMEOUT)
+            return mica__fail(status, "fence_wait: fence: submission %llu is not done after %llu ns",
+                              (unsigned long long)fence->value, (unsigned long long)timeout_ns);
         if (status != MICA_OK)
             return status;
         fence_resolved(fence, &done); /* what the list noted holds, however late we look */

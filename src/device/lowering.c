@@ -30,6 +30,7 @@ struct mica__lowering {
     uint64_t chunk_used; /* bytes of it */
     uint64_t round_used; /* bytes since the last start over */
     uint32_t group_size; /* dispatches since the last barrier */
+    uint32_t record_dispatches, record_group; /* of the record being added: its dispatches, the group of the first */
     mica_encoder_stats stats;
     mica__plan plan;
 };
@@ -221,6 +222,8 @@ static void bind_scratch(bindings *b, const mica__storage *scratch, uint64_t off
 
 static void count_dispatch(mica__lowering *lowering)
 {
+    if (lowering->record_dispatches++ == 0)
+        lowering->record_group = (uint32_t)lowering->stats.barriers;
     lowering->group_size++;
     lowering->stats.dispatches++;
 }
@@ -349,6 +352,7 @@ mica_status mica__lowering_add(mica__lowering *lowering, const mica__record *rec
 {
     mica_status status = MICA_OK;
     mica__lowered place = {(uint32_t)lowering->stats.dispatches, 0, 0};
+    lowering->record_dispatches = 0;
     if (record->barrier_before)
         mica__lowering_barrier(lowering);
     for (uint32_t i = 0; i < record->operand_count && status == MICA_OK; i++)
@@ -362,8 +366,8 @@ mica_status mica__lowering_add(mica__lowering *lowering, const mica__record *rec
     if (status != MICA_OK)
         return status;
     lowering->stats.records++;
-    place.dispatch_count = (uint32_t)lowering->stats.dispatches - place.first_dispatch;
-    place.group = (uint32_t)lowering->stats.barriers;
+    place.dispatch_count = lowering->record_dispatches;
+    place.group = lowering->record_group;
     if (out != NULL)
         *out = place;
     if (lowering->traced)

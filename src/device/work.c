@@ -144,11 +144,29 @@ static bool same_view(const mica__operand *a, const mica__operand *b)
            memcmp(a->stride, b->stride, a->ndim * sizeof a->stride[0]) == 0;
 }
 
+/* Gives a storage back that no binding shows any more. */
+static void let_go(mica__work *work, mica__storage *storage)
+{
+    for (uint32_t i = 0; i < work->note_count; i++)
+        if (work->note[i].operand.storage == storage)
+            return;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < work->held_count; i++) {
+        if (work->held[i] == storage)
+            mica__storage_release(storage);
+        else
+            work->held[kept++] = work->held[i];
+    }
+    work->held_count = kept;
+}
+
 mica_status mica__work_rebind(mica__work *work, const mica__operand *from, const mica__operand *to, uint32_t *out_uses)
 {
+    mica__completion last; /* how the last run ended is for its fence to say; here only that it did */
     *out_uses = 0;
-    (void)mica__work_wait(work, NULL, NULL); /* how it ended is for its fence to say */
-    mica_status status = mica__work_hold(work, to->storage);
+    mica_status status = mica__inflight_work(work, &last);
+    if (status == MICA_OK)
+        status = mica__work_hold(work, to->storage);
     for (uint32_t i = 0; i < work->note_count && status == MICA_OK; i++) {
         mica__binding_note *note = &work->note[i];
         if (!same_view(&note->operand, from))
@@ -162,6 +180,8 @@ mica_status mica__work_rebind(mica__work *work, const mica__operand *from, const
         note->operand.offset = to->offset;
         (*out_uses)++;
     }
+    if (status == MICA_OK && from->storage != to->storage)
+        let_go(work, from->storage);
     return status;
 }
 

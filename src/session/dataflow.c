@@ -100,7 +100,8 @@ bool mica__flow_conflict(const mica__flow *flow, uint32_t a, uint32_t b)
         return false;
     for (uint32_t i = 0; i < x->range_count; i++)
         for (uint32_t j = 0; j < y->range_count; j++)
-            if (x->range[i].storage == y->range[j].storage && mica__ranges_conflict(&x->range[i], &y->range[j]))
+            if (x->range[i].storage == y->range[j].storage &&
+                mica__ranges_conflict(&x->range[i], &y->range[j]))
                 return true;
     return false;
 }
@@ -135,7 +136,8 @@ bool mica__flow_can_gather(const mica__flow *flow, const uint32_t *member, uint3
 
 /* ---- values ---- */
 
-/* Does the op write every byte of this operand? Caches get only some slots; what a custom kernel does is not known. */
+/* Does the op write every byte of this operand? Caches get only some slots; what a custom kernel does is not
+ * known. */
 static bool writes_whole(const mica__record *record, uint32_t slot)
 {
     if (record->operand[slot].access != MICA_ACCESS_WRITE || record->op == MICA_OP_CUSTOM)
@@ -150,7 +152,8 @@ static bool is_solid(const mica__operand *operand)
     uint64_t elements = 1, block = mica_dtype_block_elements((mica_dtype)operand->dtype);
     for (uint32_t d = 0; d < operand->ndim; d++)
         elements *= operand->shape[d]; /* checked when the buffer was made */
-    return block != 0 && elements / block * mica_dtype_block_bytes((mica_dtype)operand->dtype) == operand->length;
+    return block != 0 &&
+           elements / block * mica_dtype_block_bytes((mica_dtype)operand->dtype) == operand->length;
 }
 
 static bool covers(const mica__operand *writer, const mica__operand *value)
@@ -158,7 +161,8 @@ static bool covers(const mica__operand *writer, const mica__operand *value)
     if (mica__operand_same(writer, value))
         return true;
     return writer->storage == value->storage && writer->layout == MICA_LAYOUT_CANONICAL && is_solid(writer) &&
-           writer->offset <= value->offset && writer->offset + writer->length >= value->offset + value->length;
+           writer->offset <= value->offset &&
+           writer->offset + writer->length >= value->offset + value->length;
 }
 
 static bool overwrites(const mica__record *record, const mica__operand *value)
@@ -170,7 +174,8 @@ static bool overwrites(const mica__record *record, const mica__operand *value)
     return false;
 }
 
-uint32_t mica__flow_uses(const mica__flow *flow, uint32_t at, uint32_t slot, mica__use *out, uint32_t capacity)
+uint32_t mica__flow_uses(const mica__flow *flow, uint32_t at, uint32_t slot, mica__use *out,
+                         uint32_t capacity)
 {
     const mica__operand *value = &flow->list->record[at]->operand[slot];
     uint64_t bit = storage_bit(value->storage);

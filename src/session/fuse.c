@@ -1,7 +1,8 @@
 /*
  * fuse.c - the engine that applies the fusion table.
  *
- * Patterns live in fusion_*.c and know ops; this file knows how records are replaced without changing a result.
+ * Patterns live in fusion_*.c and know ops; this file knows how records are replaced without changing a
+ * result.
  */
 #include "mica/session.h"
 
@@ -60,7 +61,8 @@ mica__record *mica__fusion_record(const mica__fusion_pass *pass, uint32_t at, mi
     return record != NULL && record->op == op ? record : NULL;
 }
 
-bool mica__fusion_consumer(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, mica_op op, mica__use *out)
+bool mica__fusion_consumer(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, mica_op op,
+                           mica__use *out)
 {
     const mica__operand *value = &pass->list->record[at]->operand[slot];
     if (!mica__operand_present(value) || value->dtype != MICA_DTYPE_F32)
@@ -91,8 +93,8 @@ bool mica__fusion_rows_like(const mica__operand *operand, const mica__operand *l
 
 /* ---- legality ---- */
 
-/* May output slot `out` be the very same view as input slot `in`? Row by row or element by element, the kernel has read
- * what it overwrites. */
+/* May output slot `out` be the very same view as input slot `in`? Row by row or element by element, the
+ * kernel has read what it overwrites. */
 static bool in_place(const mica__record *record, uint32_t out, uint32_t in)
 {
     switch (record->op) {
@@ -101,8 +103,7 @@ static bool in_place(const mica__record *record, uint32_t out, uint32_t in)
             return true;
         return out == MICA__NORM_Y && (in == MICA__NORM_MUL || in == MICA__NORM_ADD);
     case MICA_OP_ROPE: return out == MICA__ROPE_Y && in == MICA__ROPE_X;
-    case MICA_OP_MATMUL:
-        return out == MICA__MATMUL_SLOT(0, MICA__WEIGHT_Y) && in == MICA__MATMUL_RESIDUAL;
+    case MICA_OP_MATMUL: return out == MICA__MATMUL_SLOT(0, MICA__WEIGHT_Y) && in == MICA__MATMUL_RESIDUAL;
     default: return false;
     }
 }
@@ -179,7 +180,8 @@ static mica_status replace(mica__fusion_pass *pass, const mica__draft *draft, ui
         return status;
     }
     pass->made.count = 0;
-    bool barrier = draft->member[0] == place ? old->barrier_before : list->record[draft->member[0]]->barrier_before;
+    bool barrier =
+        draft->member[0] == place ? old->barrier_before : list->record[draft->member[0]]->barrier_before;
     mica__record_free(old);
     for (uint32_t i = 0; i < draft->member_count; i++) {
         uint32_t at = draft->member[i];

@@ -1,9 +1,9 @@
 /*
  * fusion.h - how a fusion pattern is written.
  *
- * A pattern is tried with every record as its anchor. It looks at the records around through the flow, drafts the
- * record that would replace them, and offers the draft; mica__fusion_offer does what is common to all: overlaps inside
- * the draft, the place where it can run, a kernel that serves it.
+ * A pattern is tried with every record as its anchor. It looks at the records around through the flow, drafts
+ * the record that would replace them, and offers the draft; mica__fusion_offer does what is common to all:
+ * overlaps inside the draft, the place where it can run, a kernel that serves it.
  */
 #ifndef MICA_SESSION_FUSION_H
 #define MICA_SESSION_FUSION_H
@@ -20,8 +20,8 @@ typedef struct mica__fusion_pass {
     const char *name;       /* of the pattern being tried */
 } mica__fusion_pass;
 
-/* A record being put together, borrowing the storages of its members. `record` points into the struct: build it in
- * place, do not copy it. */
+/* A record being put together, borrowing the storages of its members. `record` points into the struct: build
+ * it in place, do not copy it. */
 typedef struct mica__draft {
     mica__record record;
     mica__operand operand[MICA__MAX_OPERANDS];
@@ -38,10 +38,11 @@ void mica__draft_join(mica__draft *draft, uint32_t at);
 mica__record *mica__fusion_record(const mica__fusion_pass *pass, uint32_t at, mica_op op);
 /* Replaces the members by the draft if that is legal. */
 mica_status mica__fusion_offer(mica__fusion_pass *pass, mica__draft *draft, bool *out_applied);
-/* The only reader of what record `at` writes to `slot`, if an `op` reads it through exactly that view and the fused
- * record need not write it: an f32 value (so that not storing it changes no bit) of a session temporary, or one that
- * the reader overwrites through the very same view. */
-bool mica__fusion_consumer(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, mica_op op, mica__use *out);
+/* The only reader of what record `at` writes to `slot`, if an `op` reads it through exactly that view and the
+ * fused record need not write it: an f32 value (so that not storing it changes no bit) of a session
+ * temporary, or one that the reader overwrites through the very same view. */
+bool mica__fusion_consumer(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, mica_op op,
+                           mica__use *out);
 /* Rows that a kernel with a contiguous last dimension can walk, of the same shape as `like`. */
 bool mica__fusion_rows_like(const mica__operand *operand, const mica__operand *like);
 

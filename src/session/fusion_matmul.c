@@ -1,8 +1,8 @@
 /*
  * fusion_matmul.c - patterns that end in or gather matmuls.
  *
- * Exact because a matmul keeps each sum in f32 and applies softcap, gate and residual to it with the functions of the
- * separate ops before it rounds once to y's type.
+ * Exact because a matmul keeps each sum in f32 and applies softcap, gate and residual to it with the
+ * functions of the separate ops before it rounds once to y's type.
  */
 #include "session/fusion.h"
 
@@ -36,7 +36,8 @@ mica_status mica__fusion_matmul_softcap(mica__fusion_pass *pass, uint32_t anchor
     mica__draft draft;
     mica__draft_from(&draft, pass, anchor);
     mica__draft_join(&draft, use.record);
-    ((mica__matmul_record *)draft.record.params)->softcap = ((const mica__scalar_params *)softcap->params)->value;
+    ((mica__matmul_record *)draft.record.params)->softcap =
+        ((const mica__scalar_params *)softcap->params)->value;
     draft.operand[Y0] = *y;
     return mica__fusion_offer(pass, &draft, out_applied);
 }
@@ -52,7 +53,8 @@ mica_status mica__fusion_matmul_residual(mica__fusion_pass *pass, uint32_t ancho
     const mica__record *add = pass->list->record[use.record];
     const mica__operand *other = &add->operand[use.slot == MICA__BINARY_A ? MICA__BINARY_B : MICA__BINARY_A];
     const mica__operand *y = &add->operand[MICA__BINARY_Y];
-    if (!mica__fusion_rows_like(other, &matmul->operand[Y0]) || !mica__fusion_rows_like(y, &matmul->operand[Y0]))
+    if (!mica__fusion_rows_like(other, &matmul->operand[Y0]) ||
+        !mica__fusion_rows_like(y, &matmul->operand[Y0]))
         return MICA_OK;
     mica__draft draft;
     mica__draft_from(&draft, pass, anchor);
@@ -66,7 +68,8 @@ mica_status mica__fusion_matmul_residual(mica__fusion_pass *pass, uint32_t ancho
 
 static bool is_dense(const mica__operand *weight)
 {
-    return weight->dtype == MICA_DTYPE_F32 || weight->dtype == MICA_DTYPE_F16 || weight->dtype == MICA_DTYPE_BF16;
+    return weight->dtype == MICA_DTYPE_F32 || weight->dtype == MICA_DTYPE_F16 ||
+           weight->dtype == MICA_DTYPE_BF16;
 }
 
 /* The same optional view on both sides. */
@@ -131,7 +134,8 @@ static bool producer(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, 
     if (!mica__flow_writer(&pass->flow, at, slot, &writer))
         return false;
     const mica__record *matmul = bare_matmul(pass, writer.record);
-    if (matmul == NULL || params_of(matmul)->weight_count != 1 || writer.slot != Y0 || !matmul->operand[Y0].temporary ||
+    if (matmul == NULL || params_of(matmul)->weight_count != 1 || writer.slot != Y0 ||
+        !matmul->operand[Y0].temporary ||
         !mica__fusion_consumer(pass, writer.record, Y0, (mica_op)pass->list->record[at]->op, &reader) ||
         reader.record != at || reader.slot != slot)
         return false;
@@ -139,7 +143,8 @@ static bool producer(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, 
     return true;
 }
 
-/* One multiplication: the matmul behind its `gate` operand (through a gelu for a plain mul) and the one behind `up`. */
+/* One multiplication: the matmul behind its `gate` operand (through a gelu for a plain mul) and the one
+ * behind `up`. */
 static mica_status gate_up(mica__fusion_pass *pass, uint32_t anchor, uint32_t gate_slot, mica__gate act,
                            bool *out_applied)
 {
@@ -151,12 +156,13 @@ static mica_status gate_up(mica__fusion_pass *pass, uint32_t anchor, uint32_t ga
         if (!mica__flow_writer(&pass->flow, anchor, gate_slot, &gelu) ||
             mica__fusion_record(pass, gelu.record, MICA_OP_GELU) == NULL ||
             !pass->list->record[gelu.record]->operand[MICA__UNARY_Y].temporary ||
-            !mica__fusion_consumer(pass, gelu.record, MICA__UNARY_Y, MICA_OP_MUL, &reader) || reader.record != anchor)
+            !mica__fusion_consumer(pass, gelu.record, MICA__UNARY_Y, MICA_OP_MUL, &reader) ||
+            reader.record != anchor)
             return MICA_OK;
         gelu.slot = MICA__UNARY_X;
     }
-    if (!producer(pass, gelu.record, gelu.slot, &gate) || !producer(pass, anchor, up_slot, &up) || gate == up ||
-        !can_share(pass->list->record[gate], pass->list->record[up]) ||
+    if (!producer(pass, gelu.record, gelu.slot, &gate) || !producer(pass, anchor, up_slot, &up) ||
+        gate == up || !can_share(pass->list->record[gate], pass->list->record[up]) ||
         !mica__fusion_rows_like(&product->operand[MICA__BINARY_Y], &pass->list->record[gate]->operand[Y0]))
         return MICA_OK;
     mica__draft draft;

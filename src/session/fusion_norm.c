@@ -1,8 +1,9 @@
 /*
- * fusion_norm.c - patterns around rms_norm: what follows it element by element, the sum before it, the rope after it.
+ * fusion_norm.c - patterns around rms_norm: what follows it element by element, the sum before it, the rope
+ * after it.
  *
- * Exact because the kernel keeps the row in f32 in the order s = x + residual, n = ((s * r) * weight) * mul + add: the
- * same roundings as the separate ops make when the values between them are stored as f32.
+ * Exact because the kernel keeps the row in f32 in the order s = x + residual, n = ((s * r) * weight) * mul +
+ * add: the same roundings as the separate ops make when the values between them are stored as f32.
  */
 #include "session/fusion.h"
 
@@ -12,7 +13,8 @@ static bool absent(const mica__record *record, uint32_t slot)
 }
 
 /* Norm, then a binary op of its result and rows of the same shape, which go to `slot`. */
-static mica_status norm_then(mica__fusion_pass *pass, uint32_t anchor, mica_op op, uint32_t slot, bool *out_applied)
+static mica_status norm_then(mica__fusion_pass *pass, uint32_t anchor, mica_op op, uint32_t slot,
+                             bool *out_applied)
 {
     mica__use use;
     const mica__record *norm = mica__fusion_record(pass, anchor, MICA_OP_RMS_NORM);
@@ -20,7 +22,8 @@ static mica_status norm_then(mica__fusion_pass *pass, uint32_t anchor, mica_op o
         !mica__fusion_consumer(pass, anchor, MICA__NORM_Y, op, &use))
         return MICA_OK;
     const mica__record *binary = pass->list->record[use.record];
-    const mica__operand *other = &binary->operand[use.slot == MICA__BINARY_A ? MICA__BINARY_B : MICA__BINARY_A];
+    const mica__operand *other =
+        &binary->operand[use.slot == MICA__BINARY_A ? MICA__BINARY_B : MICA__BINARY_A];
     const mica__operand *y = &binary->operand[MICA__BINARY_Y];
     if (!mica__fusion_rows_like(other, &norm->operand[MICA__NORM_Y]) ||
         !mica__fusion_rows_like(y, &norm->operand[MICA__NORM_Y]))
@@ -43,15 +46,18 @@ mica_status mica__fusion_norm_add(mica__fusion_pass *pass, uint32_t anchor, bool
     return norm_then(pass, anchor, MICA_OP_ADD, MICA__NORM_ADD, out_applied);
 }
 
-/* The first norm that reads exactly what the add at `anchor` wrote; `reads` is how many operands read it at all. */
-static bool norm_of_sum(const mica__fusion_pass *pass, uint32_t anchor, uint32_t *out_norm, uint32_t *out_reads)
+/* The first norm that reads exactly what the add at `anchor` wrote; `reads` is how many operands read it at
+ * all. */
+static bool norm_of_sum(const mica__fusion_pass *pass, uint32_t anchor, uint32_t *out_norm,
+                        uint32_t *out_reads)
 {
     mica__use use[8];
     const mica__operand *sum = &pass->list->record[anchor]->operand[MICA__BINARY_Y];
     *out_reads = mica__flow_uses(&pass->flow, anchor, MICA__BINARY_Y, use, 8);
     for (uint32_t i = 0; i < *out_reads && i < 8; i++) {
         const mica__record *norm = mica__fusion_record(pass, use[i].record, MICA_OP_RMS_NORM);
-        if (norm != NULL && use[i].slot == MICA__NORM_X && mica__operand_same(&norm->operand[MICA__NORM_X], sum)) {
+        if (norm != NULL && use[i].slot == MICA__NORM_X &&
+            mica__operand_same(&norm->operand[MICA__NORM_X], sum)) {
             *out_norm = use[i].record;
             return true;
         }
@@ -64,13 +70,14 @@ mica_status mica__fusion_residual_norm(mica__fusion_pass *pass, uint32_t anchor,
 {
     uint32_t at = 0, reads = 0;
     const mica__record *add = mica__fusion_record(pass, anchor, MICA_OP_ADD);
-    if (add == NULL || add->operand[MICA__BINARY_Y].dtype != MICA_DTYPE_F32 || !norm_of_sum(pass, anchor, &at, &reads))
+    if (add == NULL || add->operand[MICA__BINARY_Y].dtype != MICA_DTYPE_F32 ||
+        !norm_of_sum(pass, anchor, &at, &reads))
         return MICA_OK;
     const mica__record *norm = pass->list->record[at];
     const mica__operand *a = &add->operand[MICA__BINARY_A], *b = &add->operand[MICA__BINARY_B];
     const mica__operand *sum = &add->operand[MICA__BINARY_Y];
-    if (!absent(norm, MICA__NORM_RESIDUAL) || !absent(norm, MICA__NORM_SUM) || !mica__fusion_rows_like(a, sum) ||
-        !mica__fusion_rows_like(b, sum))
+    if (!absent(norm, MICA__NORM_RESIDUAL) || !absent(norm, MICA__NORM_SUM) ||
+        !mica__fusion_rows_like(a, sum) || !mica__fusion_rows_like(b, sum))
         return MICA_OK;
     mica__draft draft;
     mica__use only;
@@ -86,16 +93,16 @@ mica_status mica__fusion_residual_norm(mica__fusion_pass *pass, uint32_t anchor,
 /* Nothing but x, an optional weight and y. */
 static bool is_plain(const mica__record *norm)
 {
-    return absent(norm, MICA__NORM_RESIDUAL) && absent(norm, MICA__NORM_MUL) && absent(norm, MICA__NORM_ADD) &&
-           absent(norm, MICA__NORM_SUM);
+    return absent(norm, MICA__NORM_RESIDUAL) && absent(norm, MICA__NORM_MUL) &&
+           absent(norm, MICA__NORM_ADD) && absent(norm, MICA__NORM_SUM);
 }
 
 mica_status mica__fusion_head_norm_rope(mica__fusion_pass *pass, uint32_t anchor, bool *out_applied)
 {
     mica__use use;
     const mica__record *norm = mica__fusion_record(pass, anchor, MICA_OP_RMS_NORM);
-    if (norm == NULL || !is_plain(norm) || !mica__fusion_consumer(pass, anchor, MICA__NORM_Y, MICA_OP_ROPE, &use) ||
-        use.slot != MICA__ROPE_X)
+    if (norm == NULL || !is_plain(norm) ||
+        !mica__fusion_consumer(pass, anchor, MICA__NORM_Y, MICA_OP_ROPE, &use) || use.slot != MICA__ROPE_X)
         return MICA_OK;
     mica__draft draft;
     mica__draft_from(&draft, pass, use.record);
@@ -126,7 +133,8 @@ mica_status mica__fusion_norm_matmul(mica__fusion_pass *pass, uint32_t anchor, b
     mica__use use;
     const mica__record *norm = mica__fusion_record(pass, anchor, MICA_OP_RMS_NORM);
     if (norm == NULL || !is_plain(norm) || row_count(&norm->operand[MICA__NORM_Y]) > NORM_MATMUL_ROWS ||
-        !mica__fusion_consumer(pass, anchor, MICA__NORM_Y, MICA_OP_MATMUL, &use) || use.slot != MICA__MATMUL_X)
+        !mica__fusion_consumer(pass, anchor, MICA__NORM_Y, MICA_OP_MATMUL, &use) ||
+        use.slot != MICA__MATMUL_X)
         return MICA_OK;
     mica__draft draft;
     mica__draft_from(&draft, pass, use.record);

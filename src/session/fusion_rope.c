@@ -3,15 +3,18 @@
  */
 #include "session/fusion.h"
 
-/* The kv_write among the readers of what the rope at `anchor` wrote, through exactly that view. `reads`: all readers. */
-static bool cache_write_of(const mica__fusion_pass *pass, uint32_t anchor, uint32_t *out_write, uint32_t *out_reads)
+/* The kv_write among the readers of what the rope at `anchor` wrote, through exactly that view. `reads`: all
+ * readers. */
+static bool cache_write_of(const mica__fusion_pass *pass, uint32_t anchor, uint32_t *out_write,
+                           uint32_t *out_reads)
 {
     mica__use use[8];
     const mica__operand *y = &pass->list->record[anchor]->operand[MICA__ROPE_Y];
     *out_reads = mica__flow_uses(&pass->flow, anchor, MICA__ROPE_Y, use, 8);
     for (uint32_t i = 0; i < *out_reads && i < 8; i++) {
         const mica__record *write = mica__fusion_record(pass, use[i].record, MICA_OP_KV_WRITE);
-        if (write != NULL && use[i].slot == MICA__KV_X && mica__operand_same(&write->operand[MICA__KV_X], y)) {
+        if (write != NULL && use[i].slot == MICA__KV_X &&
+            mica__operand_same(&write->operand[MICA__KV_X], y)) {
             *out_write = use[i].record;
             return true;
         }

@@ -14,7 +14,8 @@ mica_status mica__passes_check_flags(const char *call, uint32_t flags)
     return MICA_OK;
 }
 
-mica_status mica__passes_run(mica_device *device, mica__record_list *list, uint32_t flags, mica_session_stats *stats)
+mica_status mica__passes_run(mica_device *device, mica__record_list *list, uint32_t flags,
+                             mica_session_stats *stats)
 {
     mica__storages storages;
     mica_status status = MICA_OK;
@@ -45,8 +46,9 @@ void mica__passes_count(mica_session_stats *stats, const mica_encoder_stats *par
         stats->group_sizes[i] += part->group_sizes[i];
 }
 
-mica_status mica__passes_lower(mica_device *device, const mica__record_list *list, uint32_t first, uint32_t end,
-                               bool reusable, mica__lowered *lowered, mica_session_stats *stats, mica__work **out)
+mica_status mica__passes_lower(mica_device *device, const mica__record_list *list, uint32_t first,
+                               uint32_t end, bool reusable, mica__lowered *lowered, mica_session_stats *stats,
+                               mica__work **out)
 {
     mica__lowering *lowering = NULL;
     mica_encoder_stats part;

@@ -1,8 +1,8 @@
 /*
  * passes.h - what is done to a list of records before and while it is lowered.
  *
- * Fusing and reordering keep the list valid on failure: it then holds the records as far as the pass had come, and
- * running it still gives the same results.
+ * Fusing and reordering keep the list valid on failure: it then holds the records as far as the pass had
+ * come, and running it still gives the same results.
  */
 #ifndef MICA_SESSION_PASSES_H
 #define MICA_SESSION_PASSES_H
@@ -10,20 +10,24 @@
 #include "device/encoder.h"
 #include "mica/session.h"
 
-/* Applies the fusion table until nothing changes. A fused record is taken only if the device has a kernel for it;
- * `device` NULL: always (the list is not going to be lowered). */
+/* Applies the fusion table until nothing changes. A fused record is taken only if the device has a kernel for
+ * it; `device` NULL: always (the list is not going to be lowered). */
 mica_status mica__fuse(mica_device *device, mica__record_list *list, uint64_t *out_fusions);
-/* List scheduling by true dependencies: records go as early as what they wait for allows, in waves, stable inside a
- * wave. Nothing crosses a barrier the caller asked for. `out_moved`: records at another place than before. */
+/* List scheduling by true dependencies: records go as early as what they wait for allows, in waves, stable
+ * inside a wave. Nothing crosses a barrier the caller asked for. `out_moved`: records at another place than
+ * before. */
 mica_status mica__reorder(mica__record_list *list, uint64_t *out_moved);
 
-/* The passes that `flags` (MICA_FINISH_*) asks for; fills records_in, records_out, fusions, reordered and temp_bytes. */
-mica_status mica__passes_run(mica_device *device, mica__record_list *list, uint32_t flags, mica_session_stats *stats);
+/* The passes that `flags` (MICA_FINISH_*) asks for; fills records_in, records_out, fusions, reordered and
+ * temp_bytes. */
+mica_status mica__passes_run(mica_device *device, mica__record_list *list, uint32_t flags,
+                             mica_session_stats *stats);
 /* Unknown bits in `flags` are INVALID_ARGUMENT; `call` names the caller. */
 mica_status mica__passes_check_flags(const char *call, uint32_t flags);
-/* Lowers records [first, end) and adds what came out to `stats`. `lowered` is NULL or has end - first places. */
-mica_status mica__passes_lower(mica_device *device, const mica__record_list *list, uint32_t first, uint32_t end,
-                               bool reusable, mica__lowered *lowered, mica_session_stats *stats, mica__work **out);
+/* Lowers records [first, end), adding to `stats` what came out. `lowered`: NULL, or end - first places. */
+mica_status mica__passes_lower(mica_device *device, const mica__record_list *list, uint32_t first,
+                               uint32_t end, bool reusable, mica__lowered *lowered, mica_session_stats *stats,
+                               mica__work **out);
 /* Adds an encoder's counts to a session's. */
 void mica__passes_count(mica_session_stats *stats, const mica_encoder_stats *part);
 

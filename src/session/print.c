@@ -52,7 +52,8 @@ static void fill_record(const mica_recording *recording, uint32_t index, mica_re
     out->original_index = record->original_index;
 }
 
-static void fill_operand(const mica_recording *recording, const mica__operand *operand, mica_operand_info *out)
+static void fill_operand(const mica_recording *recording, const mica__operand *operand,
+                         mica_operand_info *out)
 {
     memset(out, 0, sizeof *out);
     if (operand->memory == NULL)

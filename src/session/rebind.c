@@ -1,8 +1,9 @@
 /*
  * rebind.c - other buffers in the same recording.
  *
- * Hazards were found when the recording was lowered, so a rebind may not bring two operands together that were apart.
- * Records and work are changed in step: first the work, which can fail, then the records, which cannot.
+ * Hazards were found when the recording was lowered, so a rebind may not bring two operands together that
+ * were apart. Records and work are changed in step: first the work, which can fail, then the records, which
+ * cannot.
  */
 #include <string.h>
 
@@ -66,7 +67,8 @@ static mica_status check_alike(const swap *s)
         what = "dtype";
     else if (from->layout != to->layout || from->group_size != to->group_size)
         what = "layout";
-    else if (from->ndim != to->ndim || memcmp(from->shape, to->shape, from->ndim * sizeof from->shape[0]) != 0)
+    else if (from->ndim != to->ndim ||
+             memcmp(from->shape, to->shape, from->ndim * sizeof from->shape[0]) != 0)
         what = "shape";
     else if (memcmp(from->stride, to->stride, from->ndim * sizeof from->stride[0]) != 0)
         what = "strides";
@@ -76,13 +78,14 @@ static mica_status check_alike(const swap *s)
 }
 
 /* `from` and `to` with what hangs on them, as operands. */
-static mica_status gather(const mica_recording *recording, const mica_buffer *from, const mica_buffer *to, swap *swaps,
-                          uint32_t *out_count)
+static mica_status gather(const mica_recording *recording, const mica_buffer *from, const mica_buffer *to,
+                          swap *swaps, uint32_t *out_count)
 {
     const mica_buffer *pair[3][2] = {{from, to}, {from->scales, to->scales}, {from->biases, to->biases}};
     *out_count = 0;
     if (from->storage->device != recording->device || to->storage->device != recording->device)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "recording_rebind: %s is on another device than the recording",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "recording_rebind: %s is on another device than the recording",
                           from->storage->device != recording->device ? "from" : "to");
     for (uint32_t i = 0; i < 3; i++) {
         if (pair[i][0] == NULL || pair[i][1] == NULL)
@@ -98,7 +101,8 @@ static mica_status gather(const mica_recording *recording, const mica_buffer *fr
     return MICA_OK;
 }
 
-/* An operand that stays must not meet `to` unless it met `from`; one that is replaced must be writable if written. */
+/* An operand that stays must not meet `to` unless it met `from`; one that is replaced must be writable if
+ * written. */
 static mica_status check_operand(const mica__record *record, uint32_t index, const mica__operand *operand,
                                  const swap *swaps, uint32_t count)
 {
@@ -112,9 +116,10 @@ static mica_status check_operand(const mica__record *record, uint32_t index, con
     }
     for (uint32_t i = 0; i < count; i++)
         if (mica__operands_overlap(operand, &swaps[i].to) && !mica__operands_overlap(operand, &swaps[i].from))
-            return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                              "recording_rebind: to overlaps an operand of record %u (%s) that from did not overlap",
-                              index, mica_op_name((mica_op)record->op));
+            return mica__fail(
+                MICA_ERR_INVALID_ARGUMENT,
+                "recording_rebind: to overlaps an operand of record %u (%s) that from did not overlap", index,
+                mica_op_name((mica_op)record->op));
     return MICA_OK;
 }
 
@@ -185,8 +190,8 @@ static void restore_work(mica_recording *recording)
     mica_session_stats ignored = {0};
     mica__work_release(recording->work);
     recording->work = NULL;
-    (void)mica__passes_lower(recording->device, &recording->list, 0, recording->list.count, true, recording->lowered,
-                             &ignored, &recording->work);
+    (void)mica__passes_lower(recording->device, &recording->list, 0, recording->list.count, true,
+                             recording->lowered, &ignored, &recording->work);
 }
 
 static mica_status rebind(mica_recording *recording, const mica_buffer *from, const mica_buffer *to,
@@ -199,7 +204,8 @@ static mica_status rebind(mica_recording *recording, const mica_buffer *from, co
         return status;
     status = check_all(&recording->list, swaps, count);
     if (status == MICA_OK && recording->work == NULL)
-        status = mica__fail(MICA_ERR_STATE, "recording_rebind: recording was left without commands by a failed rebind");
+        status = mica__fail(MICA_ERR_STATE,
+                            "recording_rebind: recording was left without commands by a failed rebind");
     if (status != MICA_OK)
         return status;
     (void)mica__work_wait(recording->work, NULL, NULL);
@@ -213,14 +219,17 @@ static mica_status rebind(mica_recording *recording, const mica_buffer *from, co
     return MICA_OK;
 }
 
-mica_status mica_recording_rebind(mica_recording *recording, mica_buffer *from, mica_buffer *to, uint32_t *out_uses)
+mica_status mica_recording_rebind(mica_recording *recording, mica_buffer *from, mica_buffer *to,
+                                  uint32_t *out_uses)
 {
     uint32_t uses = 0;
     if (out_uses != NULL)
         *out_uses = 0;
     if (recording == NULL || from == NULL || to == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "recording_rebind: %s is NULL",
-                          recording == NULL ? "recording" : from == NULL ? "from" : "to");
+                          recording == NULL ? "recording"
+                          : from == NULL    ? "from"
+                                            : "to");
     mica__recording_lock(recording);
     mica_status status = rebind(recording, from, to, &uses);
     mica__recording_unlock(recording);

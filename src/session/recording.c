@@ -1,8 +1,8 @@
 /*
  * recording.c - records kept with the work they were lowered to: replayed, cloned, optimised.
  *
- * The lock makes one recording run once at a time. Results of earlier replays belong to their fences; whoever waits here
- * for its turn does not care how they ended.
+ * The lock makes one recording run once at a time. Results of earlier replays belong to their fences; whoever
+ * waits here for its turn does not care how they ended.
  */
 #include "session/recording.h"
 
@@ -51,7 +51,8 @@ static mica_status lower(mica_device *device, const mica__record_list *list, mic
     *out_lowered = mica__calloc(list->count + 1u, sizeof **out_lowered);
     if (*out_lowered == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the places of %u records", list->count);
-    mica_status status = mica__passes_lower(device, list, 0, list->count, true, *out_lowered, stats, out_work);
+    mica_status status =
+        mica__passes_lower(device, list, 0, list->count, true, *out_lowered, stats, out_work);
     if (status != MICA_OK) {
         mica__free(*out_lowered);
         *out_lowered = NULL;
@@ -98,7 +99,8 @@ void mica_recording_release(mica_recording *recording)
 
 mica_status mica__recording_number(mica_recording *recording)
 {
-    return recording->storages.storage != NULL ? MICA_OK : mica__storages_build(&recording->list, &recording->storages);
+    return recording->storages.storage != NULL ? MICA_OK
+                                               : mica__storages_build(&recording->list, &recording->storages);
 }
 
 /* ---- replay ---- */
@@ -107,7 +109,8 @@ mica_status mica__recording_number(mica_recording *recording)
 static mica_status submit(mica_recording *recording, mica_fence **out_fence)
 {
     if (recording->work == NULL)
-        return mica__fail(MICA_ERR_STATE, "recording_replay: recording was left without commands by a failed rebind");
+        return mica__fail(MICA_ERR_STATE,
+                          "recording_replay: recording was left without commands by a failed rebind");
     (void)mica__work_wait(recording->work, NULL, NULL);
     return mica__work_submit(recording->work, recording->queue, out_fence);
 }
@@ -124,7 +127,8 @@ mica_status mica_recording_replay(mica_recording *recording, mica_fence **out_fe
     return status;
 }
 
-/* The lock is held to the end: a replay of another thread would have to wait anyway, and the result is surely ours. */
+/* The lock is held to the end: a replay of another thread would have to wait anyway, and the result is surely
+ * ours. */
 mica_status mica_recording_replay_and_wait(mica_recording *recording)
 {
     if (recording == NULL)
@@ -153,8 +157,9 @@ static mica_status fresh_temporaries(mica_device *device, const mica__storages *
 }
 
 /* Adds a copy of `record` that uses fresh[number] where there is one. `operand` has room for its operands. */
-static mica_status add_moved(mica__record_list *list, const mica__record *record, const mica__storages *storages,
-                             mica__storage *const *fresh, mica__operand *operand)
+static mica_status add_moved(mica__record_list *list, const mica__record *record,
+                             const mica__storages *storages, mica__storage *const *fresh,
+                             mica__operand *operand)
 {
     mica__record moved = *record;
     moved.operand = operand;
@@ -171,7 +176,7 @@ static mica_status add_moved(mica__record_list *list, const mica__record *record
     return mica__record_list_add(list, &moved);
 }
 
-/* Copies the records; with `fresh` NULL over the same storages. */
+/* Copies the records, over the same storages. */
 static mica_status copy_records(const mica__record_list *from, mica__record_list *to)
 {
     mica_status status = MICA_OK;
@@ -182,17 +187,18 @@ static mica_status copy_records(const mica__record_list *from, mica__record_list
     return status;
 }
 
-static mica_status clone_records(mica_device *device, const mica__record_list *from, const mica__storages *storages,
-                                 mica__record_list *to)
+static mica_status clone_records(mica_device *device, const mica__record_list *from,
+                                 const mica__storages *storages, mica__record_list *to)
 {
     uint32_t most = 1;
     for (uint32_t i = 0; i < from->count; i++)
         most = from->record[i]->operand_count > most ? from->record[i]->operand_count : most;
     mica__storage **fresh = mica__calloc(storages->count + 1u, sizeof *fresh);
     mica__operand *operand = mica__alloc(most * sizeof *operand);
-    mica_status status = fresh == NULL || operand == NULL
-                             ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to clone %u records", from->count)
-                             : fresh_temporaries(device, storages, fresh);
+    mica_status status =
+        fresh == NULL || operand == NULL
+            ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to clone %u records", from->count)
+            : fresh_temporaries(device, storages, fresh);
     for (uint32_t i = 0; i < from->count && status == MICA_OK; i++)
         status = add_moved(to, from->record[i], storages, fresh, operand);
     for (uint32_t i = 0; fresh != NULL && i < storages->count; i++)

@@ -11,8 +11,8 @@
 #include "session/storages.h"
 
 struct mica_recording {
-    mica_device *device; /* counted */
-    mica_queue *queue;   /* counted; NULL: the first */
+    mica_device *device;  /* counted */
+    mica_queue *queue;    /* counted; NULL: the first */
     pthread_mutex_t lock; /* guards everything below, and the submission of `work` */
     mica__record_list list;
     mica__lowered *lowered; /* [list.count] */
@@ -21,7 +21,7 @@ struct mica_recording {
     mica__storages storages; /* built when asked for; storage == NULL: not built */
 };
 
-/* Lowers the records and takes them over (`list` is empty afterwards, also on failure). `stats` is added to. */
+/* Lowers the records and takes them over (`list` is empty afterwards, also on failure). Adds to `stats`. */
 mica_status mica__recording_create(mica_device *device, mica_queue *queue, mica__record_list *list,
                                    mica_session_stats *stats, mica_recording **out);
 /* Builds `storages` if it is not there. Lock held. */

@@ -1,8 +1,8 @@
 /*
  * reorder.c - list scheduling over true dependencies.
  *
- * A record's wave is one more than the last wave it must wait for, so there are as many waves as the longest chain has
- * records: no order needs fewer barriers between records.
+ * A record's wave is one more than the last wave it must wait for, so there are as many waves as the longest
+ * chain has records: no order needs fewer barriers between records.
  */
 #include <string.h>
 
@@ -26,7 +26,8 @@ static uint32_t find_waves(const mica__flow *flow, uint32_t first, uint32_t end,
     return waves;
 }
 
-/* Puts the records of [first, end) into `order` wave by wave: a counting sort, stable. `start` has room for waves + 1. */
+/* Puts the records of [first, end) into `order` wave by wave: a counting sort, stable. `start` has room for
+ * waves + 1. */
 static void sort_waves(const uint32_t *wave, uint32_t first, uint32_t end, uint32_t waves, uint32_t *start,
                        uint32_t *order)
 {

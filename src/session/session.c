@@ -1,8 +1,8 @@
 /*
  * session.c - one forward pass: where ops go, and how it ends.
  *
- * A direct session is an encoder with counts around it. A recording session captures records; ending it runs the
- * passes and lowers them, to work that runs once or to a recording.
+ * A direct session is an encoder with counts around it. A recording session captures records; ending it runs
+ * the passes and lowers them, to work that runs once or to a recording.
  */
 #include "mica/session.h"
 
@@ -18,13 +18,15 @@ struct mica_session {
     mica_device *device;   /* counted */
     mica_encoder *encoder; /* NULL: spent */
     bool recording;
-    mica_buffer **temp; /* a reference on each, until the session is spent: then the records or the work hold them */
+    mica_buffer *
+        *temp; /* a reference on each, until the session is spent: then the records or the work hold them */
     uint32_t temp_count, temp_capacity;
     uint64_t temp_bytes;
     uint64_t begin_ns;
 };
 
-mica_status mica_session_begin(mica_device *device, mica_queue *queue, uint32_t flags, mica_session **out_session)
+mica_status mica_session_begin(mica_device *device, mica_queue *queue, uint32_t flags,
+                               mica_session **out_session)
 {
     if (out_session == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_begin: out_session is NULL");
@@ -32,8 +34,8 @@ mica_status mica_session_begin(mica_device *device, mica_queue *queue, uint32_t 
     if (device == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_begin: device is NULL");
     if ((flags & ~MICA_SESSION_RECORD) != 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_begin: flags is 0x%x, known bits are 0x%x", flags,
-                          MICA_SESSION_RECORD);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_begin: flags is 0x%x, known bits are 0x%x",
+                          flags, MICA_SESSION_RECORD);
     mica_session *session = mica__calloc(1, sizeof *session);
     if (session == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a session");
@@ -111,8 +113,8 @@ mica_status mica_session_temp(mica_session *session, mica_dtype dtype, uint32_t 
     if (status != MICA_OK)
         return status;
     if (shape == NULL || ndim > MICA_MAX_DIMS)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_temp: shape is NULL or ndim %u is over %d", ndim,
-                          MICA_MAX_DIMS);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_temp: shape is NULL or ndim %u is over %d",
+                          ndim, MICA_MAX_DIMS);
     mica_buffer_desc desc = {.dtype = dtype, .ndim = ndim, .flags = MICA_BUFFER_UNINITIALIZED};
     memcpy(desc.shape, shape, ndim * sizeof *shape);
     status = reserve_temp(session);
@@ -146,8 +148,8 @@ static mica_status commit_direct(mica_session *session, mica_session_stats *stat
     return status;
 }
 
-static mica_status submit_part(mica_session *session, const mica__record_list *list, uint32_t first, uint32_t end,
-                               mica_session_stats *stats, mica_fence **out_fence)
+static mica_status submit_part(mica_session *session, const mica__record_list *list, uint32_t first,
+                               uint32_t end, mica_session_stats *stats, mica_fence **out_fence)
 {
     mica__work *work = NULL;
     mica_status status = mica__passes_lower(session->device, list, first, end, false, NULL, stats, &work);
@@ -157,15 +159,16 @@ static mica_status submit_part(mica_session *session, const mica__record_list *l
     return status;
 }
 
-/* With OVERLAP a tenth of the records, 64 at least, goes ahead: enough to keep the device busy while the rest is
- * lowered. */
+/* With OVERLAP a tenth of the records, 64 at least, goes ahead: enough to keep the device busy while the rest
+ * is lowered. */
 static uint32_t head_count(uint32_t count, uint32_t flags)
 {
     uint32_t head = count / 10 > 64 ? count / 10 : 64;
     return (flags & MICA_FINISH_OVERLAP) && head < count ? head : 0;
 }
 
-static mica_status commit_recorded(mica_session *session, uint32_t flags, mica_session_stats *stats, flight *out)
+static mica_status commit_recorded(mica_session *session, uint32_t flags, mica_session_stats *stats,
+                                   flight *out)
 {
     mica__record_list list;
     mica_status status = mica__encoder_take(session->encoder, &list);
@@ -184,8 +187,8 @@ static mica_status commit_recorded(mica_session *session, uint32_t flags, mica_s
 
 static mica_status commit(mica_session *session, uint32_t flags, mica_session_stats *stats, flight *out)
 {
-    mica_status status = session->recording ? commit_recorded(session, flags, stats, out)
-                                            : commit_direct(session, stats, out);
+    mica_status status =
+        session->recording ? commit_recorded(session, flags, stats, out) : commit_direct(session, stats, out);
     stats->encode_ns = mica__clock_ns() - session->begin_ns;
     spend(session);
     return status;
@@ -226,7 +229,8 @@ mica_status mica_session_finish(mica_session *session, uint32_t flags, mica_sess
     return status != MICA_OK ? status : waited;
 }
 
-/* One submission: the caller gets one fence, and an error in a head of its own would be lost to whoever waits on it. */
+/* One submission: the caller gets one fence, and an error in a head of its own would be lost to whoever waits
+ * on it. */
 mica_status mica_session_commit(mica_session *session, uint32_t flags, mica_session_stats *out_stats,
                                 mica_fence **out_fence)
 {
@@ -265,7 +269,8 @@ mica_status mica_session_record(mica_session *session, uint32_t flags, mica_sess
     if (status == MICA_OK)
         status = mica__passes_check_flags("session_record", flags);
     if (status == MICA_OK && !session->recording)
-        status = mica__fail(MICA_ERR_STATE, "session_record: session is a direct one; begin it with MICA_SESSION_RECORD");
+        status = mica__fail(MICA_ERR_STATE,
+                            "session_record: session is a direct one; begin it with MICA_SESSION_RECORD");
     if (status == MICA_OK)
         status = mica__encoder_take(session->encoder, &list);
     if (status != MICA_OK)

@@ -1,8 +1,9 @@
 /*
  * interpreter.h - runs record lists made by hand, in plain C, on byte arrays.
  *
- * It is the meaning of record.h at its most literal: element by element, writing as it goes, f32 arithmetic in the order
- * the header gives. Two lists that mean the same leave the same bytes in every storage that is not a temporary.
+ * It is the meaning of record.h at its most literal: element by element, writing as it goes, f32 arithmetic
+ * in the order the header gives. Two lists that mean the same leave the same bytes in every storage that is
+ * not a temporary.
  */
 #ifndef TESTS_SESSION_INTERPRETER_H
 #define TESTS_SESSION_INTERPRETER_H
@@ -84,7 +85,8 @@ static inline float softcap(float x, float cap)
     return cap * tanhf(x / cap);
 }
 
-static inline void rms(float *row, uint64_t n, float eps, const hand *h, memory *m, const mica__operand *weight)
+static inline void rms(float *row, uint64_t n, float eps, const hand *h, memory *m,
+                       const mica__operand *weight)
 {
     float sum = 0;
     for (uint64_t i = 0; i < n; i++)
@@ -123,7 +125,8 @@ static inline void run_norm(const hand *h, memory *m, const mica__record *r)
     }
 }
 
-static inline float dot(const hand *h, memory *m, const float *row, const mica__operand *w, uint64_t n, uint64_t k)
+static inline float dot(const hand *h, memory *m, const float *row, const mica__operand *w, uint64_t n,
+                        uint64_t k)
 {
     float sum = 0;
     for (uint64_t i = 0; i < k; i++)
@@ -202,7 +205,8 @@ static inline void run_kv_write(const hand *h, memory *m, const mica__record *r)
 static inline float elementwise(const hand *h, memory *m, const mica__record *r, uint64_t e)
 {
     const mica__operand *o = r->operand;
-    float value = r->params_size == sizeof(mica__scalar_params) ? ((const mica__scalar_params *)r->params)->value : 0;
+    float value =
+        r->params_size == sizeof(mica__scalar_params) ? ((const mica__scalar_params *)r->params)->value : 0;
     switch (r->op) {
     case MICA_OP_ADD: return get(h, m, &o[0], e) + get(h, m, &o[1], e);
     case MICA_OP_MUL: return get(h, m, &o[0], e) * get(h, m, &o[1], e);

@@ -1,5 +1,6 @@
 /*
- * records.h - record lists made by hand, on storages without a device: what the passes work on, and nothing else.
+ * records.h - record lists made by hand, on storages without a device: what the passes work on, and nothing
+ * else.
  */
 #ifndef TESTS_SESSION_RECORDS_H
 #define TESTS_SESSION_RECORDS_H
@@ -36,7 +37,8 @@ static inline uint32_t hand_storage(hand *h, bool temporary)
     return id;
 }
 
-static inline mica__operand hand_view(const hand *h, uint32_t id, mica_dtype dtype, uint64_t offset, uint32_t ndim, ...)
+static inline mica__operand hand_view(const hand *h, uint32_t id, mica_dtype dtype, uint64_t offset,
+                                      uint32_t ndim, ...)
 {
     mica__operand o = {0};
     va_list dims;
@@ -71,8 +73,8 @@ static inline mica__operand hand_absent(void)
 }
 
 /* Adds a record; the last `writes` operands are outputs, the ones before are inputs. */
-static inline void hand_add(hand *h, mica_op op, const mica__operand *operands, uint32_t count, uint32_t writes,
-                            const void *params, uint32_t params_size)
+static inline void hand_add(hand *h, mica_op op, const mica__operand *operands, uint32_t count,
+                            uint32_t writes, const void *params, uint32_t params_size)
 {
     mica__operand copy[MICA__PLAN_BINDINGS];
     for (uint32_t i = 0; i < count; i++) {
@@ -106,7 +108,8 @@ static inline void hand_unary(hand *h, mica_op op, mica__operand x, mica__operan
 
 static inline void hand_copy(hand *h, mica__operand x, mica__operand y)
 {
-    hand_add(h, MICA_OP_COPY, (mica__operand[]){x, hand_absent(), hand_absent(), y}, MICA__COPY_SLOTS, 1, "", 0);
+    hand_add(h, MICA_OP_COPY, (mica__operand[]){x, hand_absent(), hand_absent(), y}, MICA__COPY_SLOTS, 1, "",
+             0);
 }
 
 static inline void hand_fill(hand *h, mica__operand y, double value)
@@ -156,8 +159,8 @@ static inline void hand_rope(hand *h, mica__operand x, mica__operand positions, 
 static inline void hand_kv_write(hand *h, mica__operand x, mica__operand positions, mica__operand cache)
 {
     mica_kv_params params = {0};
-    hand_add(h, MICA_OP_KV_WRITE, (mica__operand[]){x, positions, hand_absent(), hand_absent(), cache}, MICA__KV_SLOTS, 1,
-             &params, sizeof params);
+    hand_add(h, MICA_OP_KV_WRITE, (mica__operand[]){x, positions, hand_absent(), hand_absent(), cache},
+             MICA__KV_SLOTS, 1, &params, sizeof params);
 }
 
 static inline void hand_free(hand *h)

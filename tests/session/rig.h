@@ -1,7 +1,8 @@
 /*
  * rig.h - a device, some buffers and a small pass over them, for the tests of sessions and recordings.
  *
- * The pass is a feed-forward block, written as a model would write it: norm, gate, up, silu_mul, down, residual.
+ * The pass is a feed-forward block, written as a model would write it: norm, gate, up, silu_mul, down,
+ * residual.
  */
 #ifndef TESTS_SESSION_RIG_H
 #define TESTS_SESSION_RIG_H
@@ -20,18 +21,18 @@
 #define RIG_DIM 17
 #define RIG_HIDDEN 23
 
-#define ok(call)                                                            \
-    do {                                                                    \
-        mica_status status_ = (call);                                       \
-        if (status_ != MICA_OK)                                             \
+#define ok(call)                                                                             \
+    do {                                                                                     \
+        mica_status status_ = (call);                                                        \
+        if (status_ != MICA_OK)                                                              \
             fail_msg("%s: %s: %s", #call, mica_status_name(status_), mica_status_message()); \
     } while (0)
 
 /* The call fails with that code and a sentence that names the word. */
-#define refused(call, code, word)                                           \
-    do {                                                                    \
-        mica_status status_ = (call);                                       \
-        if (status_ != (code) || strstr(mica_status_message(), (word)) == NULL) \
+#define refused(call, code, word)                                                            \
+    do {                                                                                     \
+        mica_status status_ = (call);                                                        \
+        if (status_ != (code) || strstr(mica_status_message(), (word)) == NULL)              \
             fail_msg("%s: %s: %s", #call, mica_status_name(status_), mica_status_message()); \
     } while (0)
 
@@ -40,7 +41,8 @@ typedef struct rig {
     mica_buffer *x, *y, *gain, *gate, *up, *down, *counter; /* y = x + ffn(norm(x)), counter += 1 */
 } rig;
 
-static inline mica_buffer *rig_buffer(mica_device *device, mica_dtype dtype, uint64_t rows, uint64_t columns, uint32_t seed)
+static inline mica_buffer *rig_buffer(mica_device *device, mica_dtype dtype, uint64_t rows, uint64_t columns,
+                                      uint32_t seed)
 {
     uint64_t shape[2] = {rows, columns};
     mica_buffer *buffer = NULL;

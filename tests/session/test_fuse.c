@@ -70,7 +70,8 @@ static void between(pattern *p)
     if (p->how == CONFLICT || p->how == ONLY_UP)
         hand_fill(h, hand_f32(h, p->in, 1, DIM), 3); /* overwrites what the first record reads */
     if (p->how == CONFLICT || p->how == ONLY_DOWN)
-        hand_copy(h, hand_f32(h, p->out, 1, DIM), hand_f32(h, p->spare, 1, DIM)); /* reads what the last will write */
+        hand_copy(h, hand_f32(h, p->out, 1, DIM),
+                  hand_f32(h, p->spare, 1, DIM)); /* reads what the last will write */
 }
 
 static void after(pattern *p)
@@ -96,7 +97,8 @@ static uint32_t weight(pattern *p)
 static void build_norm_mul(pattern *p)
 {
     hand *h = &p->h;
-    hand_norm(h, hand_f32(h, p->in, ROWS, DIM), hand_view(h, weight(p), MICA_DTYPE_F32, 0, 1, DIM), mid_view(p));
+    hand_norm(h, hand_f32(h, p->in, ROWS, DIM), hand_view(h, weight(p), MICA_DTYPE_F32, 0, 1, DIM),
+              mid_view(p));
     between(p);
     hand_binary(h, MICA_OP_MUL, rows_in(p, p->other), read_view(p), rows_in(p, p->out));
 }
@@ -138,7 +140,8 @@ static void build_gate_up(pattern *p)
     hand *h = &p->h;
     uint32_t up = hand_storage(h, true);
     hand_matmul(h, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, weight(p), DIM, DIM), mid_view(p));
-    hand_matmul(h, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, weight(p), DIM, DIM), hand_f32(h, up, ROWS, DIM));
+    hand_matmul(h, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, weight(p), DIM, DIM),
+                hand_f32(h, up, ROWS, DIM));
     between(p);
     hand_binary(h, MICA_OP_SILU_MUL, read_view(p), rows_in(p, up), rows_in(p, p->out));
 }
@@ -147,7 +150,8 @@ static void build_gelu_up(pattern *p)
 {
     hand *h = &p->h;
     uint32_t up = hand_storage(h, true), act = hand_storage(h, true);
-    hand_matmul(h, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, weight(p), DIM, DIM), hand_f32(h, up, ROWS, DIM));
+    hand_matmul(h, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, weight(p), DIM, DIM),
+                hand_f32(h, up, ROWS, DIM));
     hand_matmul(h, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, weight(p), DIM, DIM), mid_view(p));
     between(p);
     hand_unary(h, MICA_OP_GELU, read_view(p), rows_in(p, act), 0);
@@ -157,7 +161,8 @@ static void build_gelu_up(pattern *p)
 static void build_norm_matmul(pattern *p)
 {
     hand *h = &p->h;
-    hand_norm(h, hand_f32(h, p->in, ROWS, DIM), hand_view(h, weight(p), MICA_DTYPE_F32, 0, 1, DIM), mid_view(p));
+    hand_norm(h, hand_f32(h, p->in, ROWS, DIM), hand_view(h, weight(p), MICA_DTYPE_F32, 0, 1, DIM),
+              mid_view(p));
     between(p);
     hand_matmul(h, read_view(p), hand_f32(h, weight(p), DIM, DIM), rows_in(p, p->out));
 }
@@ -165,15 +170,18 @@ static void build_norm_matmul(pattern *p)
 static void build_head_norm_rope(pattern *p)
 {
     hand *h = &p->h;
-    hand_norm(h, hand_f32(h, p->in, ROWS, DIM), hand_view(h, weight(p), MICA_DTYPE_F32, 0, 1, DIM), mid_view(p));
+    hand_norm(h, hand_f32(h, p->in, ROWS, DIM), hand_view(h, weight(p), MICA_DTYPE_F32, 0, 1, DIM),
+              mid_view(p));
     between(p);
-    hand_rope(h, read_view(p), hand_view(h, p->positions, MICA_DTYPE_U32, 0, 1, rows_of(p)), rows_in(p, p->out));
+    hand_rope(h, read_view(p), hand_view(h, p->positions, MICA_DTYPE_U32, 0, 1, rows_of(p)),
+              rows_in(p, p->out));
 }
 
 static void build_rope_kv_write(pattern *p)
 {
     hand *h = &p->h;
-    hand_rope(h, hand_f32(h, p->in, ROWS, DIM), hand_view(h, p->positions, MICA_DTYPE_U32, 0, 1, ROWS), mid_view(p));
+    hand_rope(h, hand_f32(h, p->in, ROWS, DIM), hand_view(h, p->positions, MICA_DTYPE_U32, 0, 1, ROWS),
+              mid_view(p));
     between(p);
     hand_kv_write(h, read_view(p), hand_view(h, p->positions, MICA_DTYPE_U32, 0, 1, rows_of(p)),
                   hand_f32(h, p->out, 16, DIM));
@@ -260,7 +268,8 @@ static void test_patterns(void **state)
             assert_int_equal(fusions > 0, p.h.list.count < count);
             run_records(&p.h, &fused);
             if (first_difference(&p.h, &before, &fused) != HAND_STORAGES)
-                fail_msg("%s, twist %d: storage %u differs", rows[i].name, how, first_difference(&p.h, &before, &fused));
+                fail_msg("%s, twist %d: storage %u differs", rows[i].name, how,
+                         first_difference(&p.h, &before, &fused));
             hand_free(&p.h);
         }
     }
@@ -365,7 +374,8 @@ static void test_gaps(void **state)
         else if (how == 1)
             hand_fill(h, columns, 1);
         else
-            hand_kv_write(h, hand_f32(h, p.in, 1, DIM), hand_view(h, p.positions, MICA_DTYPE_U32, 0, 1, 1), whole);
+            hand_kv_write(h, hand_f32(h, p.in, 1, DIM), hand_view(h, p.positions, MICA_DTYPE_U32, 0, 1, 1),
+                          whole);
         hand_copy(h, whole, hand_f32(h, p.spare, ROWS, DIM));
         assert_int_equal(hand_fuse(h), how == 0);
         hand_free(h);
@@ -380,15 +390,17 @@ static void test_norm_matmul_limits(void **state)
     for (int n = 4; n <= 5; n++) {
         start(&p);
         hand_norm(&p.h, hand_f32(&p.h, p.in, n, DIM), hand_absent(), hand_f32(&p.h, p.mid, n, DIM));
-        hand_matmul(&p.h, hand_f32(&p.h, p.mid, n, DIM), hand_f32(&p.h, weight(&p), DIM, DIM), hand_f32(&p.h, p.out, n, DIM));
+        hand_matmul(&p.h, hand_f32(&p.h, p.mid, n, DIM), hand_f32(&p.h, weight(&p), DIM, DIM),
+                    hand_f32(&p.h, p.out, n, DIM));
         assert_int_equal(hand_fuse(&p.h), n <= 4);
         hand_free(&p.h);
     }
     start(&p);
     hand_norm(&p.h, hand_f32(&p.h, p.in, 1, DIM), hand_absent(), hand_f32(&p.h, p.mid, 1, DIM));
-    hand_matmul(&p.h, hand_f32(&p.h, p.mid, 1, DIM), hand_f32(&p.h, weight(&p), DIM, DIM), hand_f32(&p.h, p.out, 1, DIM));
-    hand_matmul(&p.h, hand_f32(&p.h, p.mid, 1, DIM), hand_view(&p.h, weight(&p), MICA_DTYPE_Q8_0, 0, 2, 8, 32),
-                hand_f32(&p.h, p.spare, 1, DIM));
+    hand_matmul(&p.h, hand_f32(&p.h, p.mid, 1, DIM), hand_f32(&p.h, weight(&p), DIM, DIM),
+                hand_f32(&p.h, p.out, 1, DIM));
+    hand_matmul(&p.h, hand_f32(&p.h, p.mid, 1, DIM),
+                hand_view(&p.h, weight(&p), MICA_DTYPE_Q8_0, 0, 2, 8, 32), hand_f32(&p.h, p.spare, 1, DIM));
     assert_int_equal(hand_fuse(&p.h), 0); /* dense and quantised do not group */
     hand_free(&p.h);
 }
@@ -404,7 +416,8 @@ static void test_projections(void **state)
     hand_norm(h, hand_f32(h, p.in, 1, DIM), hand_absent(), hand_f32(h, p.mid, 1, DIM));
     for (int i = 0; i < 3; i++) {
         out[i] = hand_storage(h, false);
-        hand_matmul(h, hand_f32(h, p.mid, 1, DIM), hand_f32(h, weight(&p), DIM + i, DIM), hand_f32(h, out[i], 1, DIM + i));
+        hand_matmul(h, hand_f32(h, p.mid, 1, DIM), hand_f32(h, weight(&p), DIM + i, DIM),
+                    hand_f32(h, out[i], 1, DIM + i));
         hand_unary(h, MICA_OP_GELU, hand_f32(h, out[i], 1, DIM + i), hand_f32(h, out[i], 1, DIM + i), 0);
     }
     assert_int_equal(hand_fuse(h), 3);
@@ -418,7 +431,8 @@ static void test_projections(void **state)
     /* Six: four and two. */
     start(&p);
     for (int i = 0; i < 6; i++)
-        hand_matmul(h, hand_f32(h, p.in, 1, DIM), hand_f32(h, weight(&p), DIM, DIM), hand_f32(h, hand_storage(h, false), 1, DIM));
+        hand_matmul(h, hand_f32(h, p.in, 1, DIM), hand_f32(h, weight(&p), DIM, DIM),
+                    hand_f32(h, hand_storage(h, false), 1, DIM));
     hand_fuse(h);
     assert_int_equal(h->list.count, 2);
     assert_int_equal(((const mica__matmul_record *)h->list.record[0]->params)->weight_count, 4);
@@ -541,12 +555,18 @@ static void test_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_patterns),         cmocka_unit_test(test_kept_outputs),
-        cmocka_unit_test(test_in_place),         cmocka_unit_test(test_used_twice),
-        cmocka_unit_test(test_norm_matmul_limits), cmocka_unit_test(test_projections),
-        cmocka_unit_test(test_group_conditions), cmocka_unit_test(test_rope_positions),
-        cmocka_unit_test(test_broadcast),        cmocka_unit_test(test_barrier_stays),
-        cmocka_unit_test(test_gaps),             cmocka_unit_test(test_table),
+        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_kept_outputs),
+        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_used_twice),
+        cmocka_unit_test(test_norm_matmul_limits),
+        cmocka_unit_test(test_projections),
+        cmocka_unit_test(test_group_conditions),
+        cmocka_unit_test(test_rope_positions),
+        cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_barrier_stays),
+        cmocka_unit_test(test_gaps),
+        cmocka_unit_test(test_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /*
  * test_passes.c - random programs mean the same before and after the passes.
  *
- * The programs are short, on few storages, full of reuse, part views and in-place ops, and lean towards the shapes that
- * fusions look for: what the passes must see through, and what they must not fall for.
+ * The programs are short, on few storages, full of reuse, part views and in-place ops, and lean towards the
+ * shapes that fusions look for: what the passes must see through, and what they must not fall for.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,8 +52,8 @@ static mica__operand random_input(const program *p)
 
 static bool touches(const mica__operand *a, const mica__operand *b)
 {
-    return a->memory != NULL && b->memory != NULL && a->storage == b->storage && a->offset < b->offset + b->length &&
-           b->offset < a->offset + a->length;
+    return a->memory != NULL && b->memory != NULL && a->storage == b->storage &&
+           a->offset < b->offset + b->length && b->offset < a->offset + a->length;
 }
 
 static bool same(const mica__operand *a, const mica__operand *b)
@@ -62,7 +62,8 @@ static bool same(const mica__operand *a, const mica__operand *b)
 }
 
 /* An output that the op may write: apart from its inputs, or exactly one of them where that is allowed. */
-static mica__operand random_output(const program *p, const mica__operand *a, const mica__operand *b, bool in_place)
+static mica__operand random_output(const program *p, const mica__operand *a, const mica__operand *b,
+                                   bool in_place)
 {
     for (;;) {
         mica__operand y = random_view(p);
@@ -109,13 +110,28 @@ static void add_record(program *p)
     case 0: hand_binary(h, MICA_OP_ADD, x, other, y); break;
     case 1: hand_binary(h, MICA_OP_MUL, other, x, y); break;
     case 2:
-    case 3: hand_norm(h, x, random_below(2) ? hand_view(h, p->gain, MICA_DTYPE_F32, 0, 1, DIM) : hand_absent(), unary); break;
+    case 3:
+        hand_norm(h, x, random_below(2) ? hand_view(h, p->gain, MICA_DTYPE_F32, 0, 1, DIM) : hand_absent(),
+                  unary);
+        break;
     case 4: hand_unary(h, MICA_OP_SOFTCAP, x, unary, 2.0f); break;
     case 5: hand_rope(h, x, positions, unary); break;
-    case 6: hand_kv_write(h, x, positions, hand_f32(h, p->cache, 12, DIM)); p->last = x; break;
-    case 7: hand_advance(h, positions); p->last = x; break;
-    case 8: hand_copy(h, x, random_output(p, &x, NULL, false)); p->last = x; break;
-    case 9: hand_fill(h, hand_view(h, p->value[random_below(VALUES)], MICA_DTYPE_F32, 0, 2, 1, 3), 0.5); p->last = x; break;
+    case 6:
+        hand_kv_write(h, x, positions, hand_f32(h, p->cache, 12, DIM));
+        p->last = x;
+        break;
+    case 7:
+        hand_advance(h, positions);
+        p->last = x;
+        break;
+    case 8:
+        hand_copy(h, x, random_output(p, &x, NULL, false));
+        p->last = x;
+        break;
+    case 9:
+        hand_fill(h, hand_view(h, p->value[random_below(VALUES)], MICA_DTYPE_F32, 0, 2, 1, 3), 0.5);
+        p->last = x;
+        break;
     case 10: add_gate_pair(p); break;
     default:
         add_matmul(p, x);
@@ -146,8 +162,8 @@ static void make_program(program *p)
         add_record(p);
 }
 
-/* Temporaries hold nothing at the beginning of a pass: each run finds its own rubbish in them, but a program may read
- * one before it wrote it. So it is the same rubbish for both runs. */
+/* Temporaries hold nothing at the beginning of a pass: each run finds its own rubbish in them, but a program
+ * may read one before it wrote it. So it is the same rubbish for both runs. */
 static void fill_memory(const program *p, memory *m)
 {
     for (uint32_t id = 0; id < p->h.count; id++)

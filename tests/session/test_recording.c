@@ -23,7 +23,8 @@ static rig_result direct(rig *r)
     return result;
 }
 
-/* The pass ran `runs` times over the same x. The null device computes nothing, so there is nothing to compare. */
+/* The pass ran `runs` times over the same x. The null device computes nothing, so there is nothing to
+ * compare. */
 static void check_result(int device, const rig_result *got, const rig_result *expected, uint32_t runs)
 {
     if (device != CPU)
@@ -70,8 +71,9 @@ static void test_replay(void **state)
 
 static void test_inspect(void **state)
 {
-    static const mica_op ops[RIG_RECORDS] = {MICA_OP_RMS_NORM, MICA_OP_MATMUL, MICA_OP_MATMUL, MICA_OP_SILU_MUL,
-                                             MICA_OP_MATMUL,   MICA_OP_ADD,    MICA_OP_ADVANCE};
+    static const mica_op ops[RIG_RECORDS] = {MICA_OP_RMS_NORM, MICA_OP_MATMUL, MICA_OP_MATMUL,
+                                             MICA_OP_SILU_MUL, MICA_OP_MATMUL, MICA_OP_ADD,
+                                             MICA_OP_ADVANCE};
     (void)state;
     rig r;
     rig_open(&r, "null");
@@ -259,7 +261,8 @@ static void test_rebind_refused(void **state)
     uint64_t strides[2] = {8 * RIG_DIM, 4}, shape[2] = {RIG_ROWS, RIG_DIM};
     mica_recording *recording = rig_record(&r, 0, NULL);
     mica_buffer *half = rig_buffer(r.device, MICA_DTYPE_F16, RIG_ROWS, RIG_DIM, 0);
-    mica_buffer *tall = rig_buffer(r.device, MICA_DTYPE_F32, 2 * RIG_ROWS, RIG_DIM, 0), *wide = NULL, *shifted = NULL;
+    mica_buffer *tall = rig_buffer(r.device, MICA_DTYPE_F32, 2 * RIG_ROWS, RIG_DIM, 0), *wide = NULL,
+                *shifted = NULL;
     ok(mica_buffer_view(tall, MICA_DTYPE_F32, 2, shape, strides, 0, &wide));
     refused(mica_recording_rebind(recording, r.x, r.y, &uses), MICA_ERR_INVALID_ARGUMENT, "overlaps");
     assert_int_equal(uses, 0);
@@ -268,8 +271,10 @@ static void test_rebind_refused(void **state)
     refused(mica_recording_rebind(recording, r.x, half, NULL), MICA_ERR_INVALID_ARGUMENT, "dtype");
     refused(mica_recording_rebind(recording, r.x, tall, NULL), MICA_ERR_INVALID_ARGUMENT, "shape");
     refused(mica_recording_rebind(recording, r.x, wide, NULL), MICA_ERR_INVALID_ARGUMENT, "strides");
-    refused(mica_recording_rebind(recording, r.x, elsewhere.x, NULL), MICA_ERR_INVALID_ARGUMENT, "to is on another");
-    refused(mica_recording_rebind(recording, elsewhere.x, r.x, NULL), MICA_ERR_INVALID_ARGUMENT, "from is on another");
+    refused(mica_recording_rebind(recording, r.x, elsewhere.x, NULL), MICA_ERR_INVALID_ARGUMENT,
+            "to is on another");
+    refused(mica_recording_rebind(recording, elsewhere.x, r.x, NULL), MICA_ERR_INVALID_ARGUMENT,
+            "from is on another");
     refused(mica_recording_rebind(recording, NULL, r.x, NULL), MICA_ERR_INVALID_ARGUMENT, "from");
     refused(mica_recording_rebind(recording, r.x, NULL, NULL), MICA_ERR_INVALID_ARGUMENT, "to");
     refused(mica_recording_rebind(NULL, r.x, r.x, NULL), MICA_ERR_INVALID_ARGUMENT, "recording");
@@ -329,7 +334,8 @@ static void *replay_rounds(void *context)
 {
     worker *w = context;
     for (uint32_t i = 0; i < w->rounds && w->status == MICA_OK; i++)
-        w->status = i % 2 ? mica_recording_replay(w->recording, NULL) : mica_recording_replay_and_wait(w->recording);
+        w->status =
+            i % 2 ? mica_recording_replay(w->recording, NULL) : mica_recording_replay_and_wait(w->recording);
     return NULL;
 }
 
@@ -367,7 +373,7 @@ static void test_clone(void **state)
         check_result(d, &got, &expected, 200);
         rig_take(&r, y2, &got);
         check_result(d, &got, &expected, 0); /* the clone has a counter of its own */
-        mica_recording_release(original); /* the clone lives on without it */
+        mica_recording_release(original);    /* the clone lives on without it */
         ok(mica_recording_replay_and_wait(clone));
         mica_recording_release(clone);
         refused(mica_recording_clone(NULL, &clone), MICA_ERR_INVALID_ARGUMENT, "recording");
@@ -537,7 +543,8 @@ static mica_status life(rig *r, mica_buffer *x2)
     mica_fence_release(fence);
     mica_recording_release(recording);
     mica_recording_release(clone);
-    if (status == MICA_OK && (status = mica_session_begin(r->device, NULL, MICA_SESSION_RECORD, &session)) == MICA_OK) {
+    if (status == MICA_OK &&
+        (status = mica_session_begin(r->device, NULL, MICA_SESSION_RECORD, &session)) == MICA_OK) {
         status = rig_encode(r, session);
         if (status == MICA_OK)
             status = mica_session_finish(session, MICA_FINISH_ALL, NULL);
@@ -564,8 +571,8 @@ static void test_every_allocation_fails(void **state)
             m.fail_at = 0;
             survived = !reached;
             if (status != MICA_OK && status != MICA_ERR_OUT_OF_MEMORY)
-                fail_msg("%s, allocation %llu: %s: %s", devices[d], (unsigned long long)n, mica_status_name(status),
-                         mica_status_message());
+                fail_msg("%s, allocation %llu: %s: %s", devices[d], (unsigned long long)n,
+                         mica_status_name(status), mica_status_message());
             if (!reached)
                 ok(status);
             mica_buffer_release(x2);

@@ -89,7 +89,8 @@ static bool depends(const footprint *a, const footprint *b)
 {
     for (uint32_t s = 0; s < STORAGES; s++)
         for (uint32_t i = 0; i < BYTES; i++)
-            if ((a->writes[s][i] && (b->reads[s][i] || b->writes[s][i])) || (a->reads[s][i] && b->writes[s][i]))
+            if ((a->writes[s][i] && (b->reads[s][i] || b->writes[s][i])) ||
+                (a->reads[s][i] && b->writes[s][i]))
                 return true;
     return false;
 }

@@ -32,7 +32,8 @@ static inline const mica__cpu_kernel *rig_table(const char *isa)
 static inline mica__operand rig_operand(void *data, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
                                         uint32_t access)
 {
-    mica__operand o = {.memory = data, .dtype = (uint16_t)dtype, .ndim = (uint8_t)ndim, .access = (uint8_t)access};
+    mica__operand o = {
+        .memory = data, .dtype = (uint16_t)dtype, .ndim = (uint8_t)ndim, .access = (uint8_t)access};
     uint64_t bytes = shape[ndim - 1] / mica_dtype_block_elements(dtype) * mica_dtype_block_bytes(dtype);
     o.stride[ndim - 1] = mica_dtype_block_bytes(dtype);
     o.shape[ndim - 1] = shape[ndim - 1];
@@ -45,9 +46,9 @@ static inline mica__operand rig_operand(void *data, mica_dtype dtype, uint32_t n
     return o;
 }
 
-static inline void rig_dispatch(const mica__record *record, const mica__plan *plan, const mica__plan_dispatch *d,
-                                const mica__cpu_kernel *kernel, unsigned char *scratch, uint32_t piece,
-                                _Atomic uint32_t *fault)
+static inline void rig_dispatch(const mica__record *record, const mica__plan *plan,
+                                const mica__plan_dispatch *d, const mica__cpu_kernel *kernel,
+                                unsigned char *scratch, uint32_t piece, _Atomic uint32_t *fault)
 {
     mica__cpu_view view[MICA__PLAN_BINDINGS];
     const unsigned char *block = plan->params + d->params_offset;
@@ -62,7 +63,8 @@ static inline void rig_dispatch(const mica__record *record, const mica__plan *pl
         unsigned char *local = aligned_alloc(64, ((size_t)d->local_bytes + 64) / 64 * 64);
         assert_non_null(local);
         memset(local, 0xcb, d->local_bytes);
-        const mica__cpu_args args = {view, d->binding_count, block + d->binding_count * sizeof *view, local, fault, 7};
+        const mica__cpu_args args = {
+            view, d->binding_count, block + d->binding_count * sizeof *view, local, fault, 7};
         if (kernel->prepare != NULL)
             kernel->prepare(&args);
         kernel->run(&args, first, last);
@@ -74,7 +76,8 @@ static inline void rig_dispatch(const mica__record *record, const mica__plan *pl
 static inline uint32_t rig_run(const mica__cpu_kernel *table, rig_plan make, const mica__record *record,
                                uint32_t threads, uint32_t piece)
 {
-    const mica__device_info info = {.threads = threads, .local_bytes = MICA__CPU_MAX_LOCAL, .cache_bytes = 256 << 10};
+    const mica__device_info info = {
+        .threads = threads, .local_bytes = MICA__CPU_MAX_LOCAL, .cache_bytes = 256 << 10};
     mica__plan *plan = aligned_alloc(16, sizeof *plan);
     assert_non_null(plan);
     memset(plan, 0, sizeof *plan);
@@ -88,7 +91,8 @@ static inline uint32_t rig_run(const mica__cpu_kernel *table, rig_plan make, con
         const mica__cpu_kernel *kernel = table;
         while (strcmp(kernel->name, plan->dispatch[i].kernel) != 0)
             kernel++;
-        rig_dispatch(record, plan, &plan->dispatch[i], kernel, scratch, piece != 0 ? piece : UINT32_MAX, &fault);
+        rig_dispatch(record, plan, &plan->dispatch[i], kernel, scratch, piece != 0 ? piece : UINT32_MAX,
+                     &fault);
     }
     free(scratch);
     free(plan);

@@ -58,7 +58,9 @@ static void fill_scales(test_random *random, weight *w, double *scale, double *b
             unsigned char *table = part == 0 ? w->scales : w->biases;
             const uint64_t at = row * w->groups + g;
             memcpy(table + at * (f32 ? 4 : 2), f32 ? (const void *)&value : (const void *)&half, f32 ? 4 : 2);
-            (part == 0 ? scale : bias)[g] = f32 ? value : f16 ? mica__f16_to_f32(half) : mica__bf16_to_f32(half);
+            (part == 0 ? scale : bias)[g] = f32   ? value
+                                            : f16 ? mica__f16_to_f32(half)
+                                                  : mica__bf16_to_f32(half);
         }
     }
 }
@@ -181,15 +183,16 @@ static mica__operand rows_operand(const rows *x, uint64_t first, uint64_t count)
 }
 
 /* y [count, n] f32 = rows [first, first + count) . w^T. */
-static void multiply(const mica__cpu_kernel *table, const weight *w, bool packed, const rows *x, uint64_t first,
-                     uint64_t count, mica_precision precision, uint32_t piece, float *y)
+static void multiply(const mica__cpu_kernel *table, const weight *w, bool packed, const rows *x,
+                     uint64_t first, uint64_t count, mica_precision precision, uint32_t piece, float *y)
 {
     mica__operand operand[MICA__MATMUL_SLOTS(1)] = {0};
     const uint64_t shape[2] = {count, w->n};
     const mica__matmul_record params = {.precision = precision, .weight_count = 1};
     operand[MICA__MATMUL_X] = rows_operand(x, first, count);
     weight_operands(w, packed, true, &operand[MICA__MATMUL_SLOT(0, 0)]);
-    operand[MICA__MATMUL_SLOT(0, MICA__WEIGHT_Y)] = rig_operand(y, MICA_DTYPE_F32, 2, shape, MICA_ACCESS_WRITE);
+    operand[MICA__MATMUL_SLOT(0, MICA__WEIGHT_Y)] =
+        rig_operand(y, MICA_DTYPE_F32, 2, shape, MICA_ACCESS_WRITE);
     const mica__record record = {.op = MICA_OP_MATMUL,
                                  .operand_count = MICA__MATMUL_SLOTS(1),
                                  .operand = operand,
@@ -218,8 +221,8 @@ static void assert_near_oracle(const weight *w, const rows *x, bool q8, const fl
             }
             const double bound = ((double)(w->k / 32) + 8) * 6e-8 * magnitude + 1e-30;
             if (!(fabs(y[m * w->n + n] - want) <= bound))
-                fail_msg("%s row %llu column %llu: %.9g, expected %.9g within %.3g", what, (unsigned long long)m,
-                         (unsigned long long)n, (double)y[m * w->n + n], want, bound);
+                fail_msg("%s row %llu column %llu: %.9g, expected %.9g within %.3g", what,
+                         (unsigned long long)m, (unsigned long long)n, (double)y[m * w->n + n], want, bound);
         }
     }
     free(seen);
@@ -232,26 +235,31 @@ static uint64_t random_k(test_random *random, mica_dtype dtype)
     return block * (1 + test_random_below(random, block == 256 ? 9 : 2200 / block));
 }
 
-static void check_matmul(const mica__cpu_kernel *table, const char *isa, test_random *random, mica_dtype dtype)
+static void check_matmul(const mica__cpu_kernel *table, const char *isa, test_random *random,
+                         mica_dtype dtype)
 {
     static const mica_dtype float_types[] = {MICA_DTYPE_F32, MICA_DTYPE_F16, MICA_DTYPE_BF16};
     static const uint32_t group_sizes[] = {32, 64, 128, 256, 2048, 20, 1};
-    const mica_dtype scale_dtype = test_random_one_in(random, 8) ? MICA_DTYPE_F32 : float_types[1 + test_random_below(random, 2)];
+    const mica_dtype scale_dtype =
+        test_random_one_in(random, 8) ? MICA_DTYPE_F32 : float_types[1 + test_random_below(random, 2)];
     const uint32_t group_size = group_sizes[test_random_below(random, COUNT(group_sizes))];
     const uint64_t n = test_random_size(random, 70), m = test_random_size(random, 40);
     weight w = weight_make(random, dtype, scale_dtype, group_size, 1, n, random_k(random, dtype));
     rows x = rows_make(random, float_types[test_random_below(random, 3)], m, w.k);
     float *y = malloc(m * n * sizeof *y), *again = malloc(m * n * sizeof *again);
     char what[80];
-    const bool q8 = !mica__affine_known((uint16_t)dtype) || (group_size % 32 == 0 && scale_dtype != MICA_DTYPE_F32);
+    const bool q8 =
+        !mica__affine_known((uint16_t)dtype) || (group_size % 32 == 0 && scale_dtype != MICA_DTYPE_F32);
     snprintf(what, sizeof what, "%s %s", isa, mica_dtype_name(dtype));
     multiply(table, &w, false, &x, 0, m, MICA_PRECISION_DEFAULT, 0, y);
     assert_near_oracle(&w, &x, q8, y, what);
-    multiply(table, &w, w.packed != NULL, &x, 0, m, MICA_PRECISION_Q8, 1 + (uint32_t)test_random_below(random, 5), again);
+    multiply(table, &w, w.packed != NULL, &x, 0, m, MICA_PRECISION_Q8,
+             1 + (uint32_t)test_random_below(random, 5), again);
     assert_memory_equal(y, again, m * n * sizeof *y);
     for (uint64_t row = 0; row < m;) { /* any rows together */
         const uint64_t count = 1 + test_random_below(random, m - row);
-        multiply(table, &w, test_random_one_in(random, 2) && w.packed != NULL, &x, row, count, MICA_PRECISION_Q8, 2, again);
+        multiply(table, &w, test_random_one_in(random, 2) && w.packed != NULL, &x, row, count,
+                 MICA_PRECISION_Q8, 2, again);
         assert_memory_equal(y + row * n, again, count * n * sizeof *y);
         row += count;
     }
@@ -350,11 +358,14 @@ typedef struct fused_case {
     uint64_t m;
 } fused_case;
 
-static void run_record(const mica__cpu_kernel *table, rig_plan plan, uint16_t op, mica__operand *operand, uint32_t count,
-                       void *params, uint32_t size, uint32_t piece)
+static void run_record(const mica__cpu_kernel *table, rig_plan plan, uint16_t op, mica__operand *operand,
+                       uint32_t count, void *params, uint32_t size, uint32_t piece)
 {
-    const mica__record record = {.op = op, .operand_count = (uint16_t)count, .operand = operand,
-                                 .params_size = (uint16_t)size, .params = params};
+    const mica__record record = {.op = op,
+                                 .operand_count = (uint16_t)count,
+                                 .operand = operand,
+                                 .params_size = (uint16_t)size,
+                                 .params = params};
     assert_int_equal(rig_run(table, plan, &record, 2, piece), 0);
 }
 
@@ -373,11 +384,13 @@ static void run_norm(const mica__cpu_kernel *table, const fused_case *c, float *
     operand[MICA__NORM_WEIGHT].shape[0] = c->x.k;
     operand[MICA__NORM_WEIGHT].stride[0] = operand[MICA__NORM_WEIGHT].stride[1];
     operand[MICA__NORM_Y] = floats(y, c->m, c->x.k, MICA_ACCESS_WRITE);
-    run_record(table, mica__cpu_plan_rms_norm, MICA_OP_RMS_NORM, operand, MICA__NORM_SLOTS, &params, sizeof params, 2);
+    run_record(table, mica__cpu_plan_rms_norm, MICA_OP_RMS_NORM, operand, MICA__NORM_SLOTS, &params,
+               sizeof params, 2);
 }
 
 /* Norm, then three weights of different types; y_0 with softcap and residual, or gated by y_1. */
-static void run_fused(const mica__cpu_kernel *table, const fused_case *c, mica__matmul_record params, float *y[3])
+static void run_fused(const mica__cpu_kernel *table, const fused_case *c, mica__matmul_record params,
+                      float *y[3])
 {
     mica__operand operand[MICA__MATMUL_SLOTS(3)] = {0};
     operand[MICA__MATMUL_X] = rows_operand(&c->x, 0, c->m);
@@ -389,11 +402,12 @@ static void run_fused(const mica__cpu_kernel *table, const fused_case *c, mica__
         if (y[i] != NULL)
             operand[MICA__MATMUL_SLOT(i, MICA__WEIGHT_Y)] = floats(y[i], c->m, c->w[i].n, MICA_ACCESS_WRITE);
     }
-    run_record(table, mica__cpu_plan_matmul, MICA_OP_MATMUL, operand, MICA__MATMUL_SLOTS(params.weight_count), &params,
-               sizeof params, 3);
+    run_record(table, mica__cpu_plan_matmul, MICA_OP_MATMUL, operand, MICA__MATMUL_SLOTS(params.weight_count),
+               &params, sizeof params, 3);
 }
 
-static void run_binary(const mica__cpu_kernel *table, uint16_t op, float *a, mica__operand b, uint64_t m, uint64_t n)
+static void run_binary(const mica__cpu_kernel *table, uint16_t op, float *a, mica__operand b, uint64_t m,
+                       uint64_t n)
 {
     mica__operand operand[MICA__BINARY_SLOTS];
     mica__scalar_params params = {0};
@@ -409,7 +423,8 @@ static void run_softcap(const mica__cpu_kernel *table, float *y, uint64_t m, uin
     mica__scalar_params params = {cap};
     operand[MICA__UNARY_X] = floats(y, m, n, MICA_ACCESS_READ);
     operand[MICA__UNARY_Y] = floats(y, m, n, MICA_ACCESS_WRITE);
-    run_record(table, mica__cpu_plan_unary, MICA_OP_SOFTCAP, operand, MICA__UNARY_SLOTS, &params, sizeof params, 1);
+    run_record(table, mica__cpu_plan_unary, MICA_OP_SOFTCAP, operand, MICA__UNARY_SLOTS, &params,
+               sizeof params, 1);
 }
 
 static fused_case fused_make(test_random *random, uint64_t m)
@@ -455,7 +470,8 @@ static void check_fused(const mica__cpu_kernel *table, const fused_case *c)
         if (gate == MICA__GATE_SILU) {
             run_binary(table, MICA_OP_SILU_MUL, expected, floats(want[1], m, n, MICA_ACCESS_READ), m, n);
         } else {
-            mica__operand operand[2] = {floats(expected, m, n, MICA_ACCESS_READ), floats(expected, m, n, MICA_ACCESS_WRITE)};
+            mica__operand operand[2] = {floats(expected, m, n, MICA_ACCESS_READ),
+                                        floats(expected, m, n, MICA_ACCESS_WRITE)};
             mica__scalar_params none = {0};
             run_record(table, mica__cpu_plan_unary, MICA_OP_GELU, operand, 2, &none, sizeof none, 1);
             run_binary(table, MICA_OP_MUL, expected, floats(want[1], m, n, MICA_ACCESS_READ), m, n);
@@ -519,14 +535,16 @@ static void test_batched(void **state)
         float *y = calloc(b * each * m * (n + pad), sizeof *y), want[19];
         mica__operand operand[MICA__MATMUL_SLOTS(1)] = {0};
         mica__matmul_record params = {.weight_count = 1};
-        operand[MICA__MATMUL_X] = rig_operand(x.data + 1, x.dtype, 3, (uint64_t[]){b * each, m, w.k}, MICA_ACCESS_READ);
+        operand[MICA__MATMUL_X] =
+            rig_operand(x.data + 1, x.dtype, 3, (uint64_t[]){b * each, m, w.k}, MICA_ACCESS_READ);
         weight_operands(&w, round % 2 == 0, false, &operand[MICA__MATMUL_SLOT(0, 0)]);
         mica__operand *out = &operand[MICA__MATMUL_SLOT(0, MICA__WEIGHT_Y)];
         *out = rig_operand(y, MICA_DTYPE_F32, 3, (uint64_t[]){b * each, m, n}, MICA_ACCESS_WRITE);
         out->stride[1] = (n + pad) * sizeof *y;
         out->stride[0] = m * out->stride[1];
         if (table != NULL)
-            run_record(table, mica__cpu_plan_matmul, MICA_OP_MATMUL, operand, MICA__MATMUL_SLOTS(1), &params, sizeof params, 2);
+            run_record(table, mica__cpu_plan_matmul, MICA_OP_MATMUL, operand, MICA__MATMUL_SLOTS(1), &params,
+                       sizeof params, 2);
         for (uint64_t r = 0; table != NULL && r < b * each * m; r++) {
             const weight one = matrix_of(&w, r / (each * m));
             multiply(table, &one, false, &x, r, 1, MICA_PRECISION_DEFAULT, 0, want);
@@ -548,19 +566,24 @@ typedef struct experts_case {
     uint32_t *ids;
 } experts_case;
 
-static uint32_t run_experts(const mica__cpu_kernel *table, const experts_case *c, bool packed, uint32_t piece, float *y)
+static uint32_t run_experts(const mica__cpu_kernel *table, const experts_case *c, bool packed, uint32_t piece,
+                            float *y)
 {
     mica__operand operand[MICA__EXPERTS_SLOTS] = {0};
     mica__matmul_record params = {.weight_count = 1};
     const uint64_t per_slot[3] = {c->tokens, c->slots, c->w.k}, per_token[2] = {c->tokens, c->w.k};
-    operand[MICA__EXPERTS_X] = rig_operand(c->x.data + 1, c->x.dtype, c->per_slot ? 3 : 2, c->per_slot ? per_slot : per_token,
-                                           MICA_ACCESS_READ);
-    operand[MICA__EXPERTS_IDS] = rig_operand(c->ids, MICA_DTYPE_U32, 2, (uint64_t[]){c->tokens, c->slots}, MICA_ACCESS_READ);
+    operand[MICA__EXPERTS_X] = rig_operand(c->x.data + 1, c->x.dtype, c->per_slot ? 3 : 2,
+                                           c->per_slot ? per_slot : per_token, MICA_ACCESS_READ);
+    operand[MICA__EXPERTS_IDS] =
+        rig_operand(c->ids, MICA_DTYPE_U32, 2, (uint64_t[]){c->tokens, c->slots}, MICA_ACCESS_READ);
     weight_operands(&c->w, packed, false, &operand[MICA__EXPERTS_WEIGHT]);
     operand[MICA__EXPERTS_Y] =
         rig_operand(y, MICA_DTYPE_F32, 3, (uint64_t[]){c->tokens, c->slots, c->w.n}, MICA_ACCESS_WRITE);
-    const mica__record record = {.op = MICA_OP_MATMUL_EXPERTS, .operand_count = MICA__EXPERTS_SLOTS, .operand = operand,
-                                 .params_size = sizeof params, .params = &params};
+    const mica__record record = {.op = MICA_OP_MATMUL_EXPERTS,
+                                 .operand_count = MICA__EXPERTS_SLOTS,
+                                 .operand = operand,
+                                 .params_size = sizeof params,
+                                 .params = &params};
     return rig_run(table, mica__cpu_plan_experts, &record, 2, piece);
 }
 
@@ -590,7 +613,8 @@ static void check_experts(const mica__cpu_kernel *table, test_random *random, mi
         memset(want, 0, sizeof want);
         if (c.ids[s] < experts) {
             const weight one = matrix_of(&c.w, c.ids[s]);
-            multiply(table, &one, false, &c.x, c.per_slot ? s : s / c.slots, 1, MICA_PRECISION_DEFAULT, 0, want);
+            multiply(table, &one, false, &c.x, c.per_slot ? s : s / c.slots, 1, MICA_PRECISION_DEFAULT, 0,
+                     want);
         }
         assert_memory_equal(y + s * c.w.n, want, sizeof want);
     }

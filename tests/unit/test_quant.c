@@ -63,7 +63,8 @@ static void test_dtype_facts(void **state)
         const char *name = mica_dtype_name((mica_dtype)i);
         assert_string_not_equal(name, "none");
         assert_int_equal(mica_dtype_from_name(name), i);
-        assert_true(mica_dtype_block_elements((mica_dtype)i) > 0 && mica_dtype_block_bytes((mica_dtype)i) > 0);
+        assert_true(mica_dtype_block_elements((mica_dtype)i) > 0 &&
+                    mica_dtype_block_bytes((mica_dtype)i) > 0);
     }
     const int unknown[] = {0, -1, MICA_DTYPE_COUNT, 1 << 20};
     for (size_t i = 0; i < COUNT(unknown); i++) {
@@ -104,7 +105,8 @@ static void test_decode_blocks(void **state)
 static void test_encode_blocks(void **state)
 {
     (void)state;
-    const double steps[] = {1.0 / 8, 0.5 / 126, 1.0 / 11, 1.0 / 28}; /* of the largest value; K types quantise scales too */
+    const double steps[] = {1.0 / 8, 0.5 / 126, 1.0 / 11,
+                            1.0 / 28}; /* of the largest value; K types quantise scales too */
     test_random random = test_random_from(2);
     for (size_t t = 0; t < COUNT(block_types); t++) {
         float x[512], back[512];
@@ -148,10 +150,11 @@ static void put_scale(mica_dtype dtype, uint8_t *table, size_t i, float value, d
     *out = dtype == MICA_DTYPE_F16 ? mica__f16_to_f32(half) : mica__bf16_to_f32(half);
 }
 
-static affine_case affine_make(test_random *random, mica_dtype dtype, mica_dtype scale_dtype, uint32_t group_size,
-                               size_t rows, size_t k)
+static affine_case affine_make(test_random *random, mica_dtype dtype, mica_dtype scale_dtype,
+                               uint32_t group_size, size_t rows, size_t k)
 {
-    affine_case c = {dtype, scale_dtype, group_size, k, rows, (k + group_size - 1) / group_size, NULL, NULL, NULL, NULL, NULL};
+    affine_case c = {dtype, scale_dtype, group_size, k,    rows, (k + group_size - 1) / group_size,
+                     NULL,  NULL,        NULL,       NULL, NULL};
     c.q = malloc(rows * oracle_row_bytes(dtype, k));
     c.scales = malloc(rows * c.groups * 4);
     c.biases = malloc(rows * c.groups * 4);
@@ -177,8 +180,10 @@ static void affine_free(affine_case *c)
 static void affine_oracle(const affine_case *c, size_t row, double *want)
 {
     double *magnitude = malloc(c->k * sizeof(double));
-    const oracle_groups groups = {c->scale_value + row * c->groups, c->bias_value + row * c->groups, c->group_size};
-    oracle_decode_row(c->dtype, c->q + row * oracle_row_bytes(c->dtype, c->k), c->k, &groups, want, magnitude);
+    const oracle_groups groups = {c->scale_value + row * c->groups, c->bias_value + row * c->groups,
+                                  c->group_size};
+    oracle_decode_row(c->dtype, c->q + row * oracle_row_bytes(c->dtype, c->k), c->k, &groups, want,
+                      magnitude);
     free(magnitude);
 }
 
@@ -201,17 +206,19 @@ static void test_decode_affine(void **state)
         float *got = malloc(k * sizeof *got);
         double *want = malloc(k * sizeof *want);
         affine_oracle(&c, 0, want);
-        mica__affine_decode_row((uint16_t)c.dtype, c.q, c.scales, c.biases, (uint16_t)scale_dtype, c.group_size, got, k);
+        mica__affine_decode_row((uint16_t)c.dtype, c.q, c.scales, c.biases, (uint16_t)scale_dtype,
+                                c.group_size, got, k);
         for (size_t i = 0; i < k; i++) /* an f32 scale rounds its product too */
-            assert_true(scale_dtype == MICA_DTYPE_F32 ? fabs(got[i] - want[i]) < 3e-6 : got[i] == (float)want[i]);
+            assert_true(scale_dtype == MICA_DTYPE_F32 ? fabs(got[i] - want[i]) < 3e-6
+                                                      : got[i] == (float)want[i]);
         free(got);
         free(want);
         affine_free(&c);
     }
 }
 
-static void check_packed(const mica__packed_source *source, size_t rows, void (*canonical)(const mica__packed_source *,
-                         size_t row, float *dst))
+static void check_packed(const mica__packed_source *source, size_t rows,
+                         void (*canonical)(const mica__packed_source *, size_t row, float *dst))
 {
     mica__packed_form form;
     assert_true(mica__packed_form_of(source->dtype, source->group_size, &form));
@@ -260,18 +267,26 @@ static void test_packed_rows(void **state)
         uint8_t *data = malloc(rows * stride);
         for (size_t r = 0; r < rows; r++)
             random_row(&random, block_types[t], data + r * stride, k);
-        const mica__packed_source source = {.data = data, .row_stride = stride, .k = k, .dtype = (uint16_t)block_types[t]};
+        const mica__packed_source source = {
+            .data = data, .row_stride = stride, .k = k, .dtype = (uint16_t)block_types[t]};
         check_packed(&source, rows, block_row);
         free(data);
     }
     const uint32_t sizes[] = {32, 64, 96, 128, 512};
     for (size_t t = 0; t < COUNT(affine_types) * COUNT(sizes); t++) {
         const mica_dtype scale_dtype = t % 2 ? MICA_DTYPE_BF16 : MICA_DTYPE_F16;
-        affine_case c = affine_make(&random, affine_types[t % COUNT(affine_types)], scale_dtype, sizes[t % COUNT(sizes)], 11,
-                                    8 * (1 + test_random_below(&random, 60)));
-        const mica__packed_source source = {c.q, c.scales, c.biases, oracle_row_bytes(c.dtype, c.k),
-                                            c.groups * scale_bytes(scale_dtype), c.groups * scale_bytes(scale_dtype), c.k,
-                                            c.group_size, (uint16_t)c.dtype, (uint16_t)scale_dtype};
+        affine_case c = affine_make(&random, affine_types[t % COUNT(affine_types)], scale_dtype,
+                                    sizes[t % COUNT(sizes)], 11, 8 * (1 + test_random_below(&random, 60)));
+        const mica__packed_source source = {c.q,
+                                            c.scales,
+                                            c.biases,
+                                            oracle_row_bytes(c.dtype, c.k),
+                                            c.groups * scale_bytes(scale_dtype),
+                                            c.groups * scale_bytes(scale_dtype),
+                                            c.k,
+                                            c.group_size,
+                                            (uint16_t)c.dtype,
+                                            (uint16_t)scale_dtype};
         check_packed(&source, c.rows, affine_row);
         affine_free(&c);
     }
@@ -281,7 +296,8 @@ static void test_packed_sizes(void **state)
 {
     (void)state;
     for (size_t t = 0; t < COUNT(block_types); t++) /* nothing is added where rows fill cache lines */
-        assert_int_equal(mica__packed_group_bytes((uint16_t)block_types[t], 4096, 0), 8 * oracle_row_bytes(block_types[t], 4096));
+        assert_int_equal(mica__packed_group_bytes((uint16_t)block_types[t], 4096, 0),
+                         8 * oracle_row_bytes(block_types[t], 4096));
     assert_int_equal(mica__packed_group_bytes(MICA_DTYPE_AFFINE4, 4096, 64), 64 + 64 * (32 + 2 * 128));
     assert_int_equal(mica__packed_group_bytes(MICA_DTYPE_F32, 4096, 0), 0);
     assert_int_equal(mica__packed_group_bytes(MICA_DTYPE_AFFINE4, 4096, 0), 0);
@@ -293,8 +309,9 @@ static void test_packed_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dtype_facts),  cmocka_unit_test(test_decode_blocks), cmocka_unit_test(test_encode_blocks),
-        cmocka_unit_test(test_decode_affine), cmocka_unit_test(test_packed_rows),   cmocka_unit_test(test_packed_sizes),
+        cmocka_unit_test(test_dtype_facts),   cmocka_unit_test(test_decode_blocks),
+        cmocka_unit_test(test_encode_blocks), cmocka_unit_test(test_decode_affine),
+        cmocka_unit_test(test_packed_rows),   cmocka_unit_test(test_packed_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,8 +128,7 @@ mica_status mica__null_wait(mica__device *device, mica__queue *queue, uint64_t v
         *out = *result;
     pthread_mutex_unlock(&device->lock);
     if (!over)
-        return mica__fail(MICA_ERR_TIMEOUT, "submission %llu is not done after %llu ns",
-                          (unsigned long long)value, (unsigned long long)timeout_ns);
+        return MICA_ERR_TIMEOUT;
     return MICA_OK;
 }
 

@@ -17,12 +17,11 @@ all: ## configure and build: build/mica, build/libmica.a, build/libmica.so
 	@$(configure)
 	@$(compile)
 
-run: ARGS ?= info
-run: ## build the tool and run it (ARGS="info")
+run: ## build the tool; show the devices and decode with a recorded pass (ARGS="help": something else)
 	@scripts/setup run
 	@$(configure)
 	@$(compile) --target mica_tool
-	@$(BUILD)/mica $(ARGS)
+	@if [ -n "$(ARGS)" ]; then $(BUILD)/mica $(ARGS); else $(BUILD)/mica info && echo && $(BUILD)/mica pass; fi
 
 check: ## build and run the quick tests: for every save
 	@scripts/setup check

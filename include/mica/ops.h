@@ -25,7 +25,8 @@ extern "C" {
 #endif
 
 /* y = x, converting between any two of f32 f16 bf16 (round to nearest even), or bit for bit between equal
- * types of any non-block kind, or between equal contiguous block types. Shapes equal. x may repeat. */
+ * types of any non-block kind, or between equal contiguous block types. x broadcasts to y's shape as in mica_add
+ * (block types: equal shapes). */
 MICA_API mica_status mica_copy(mica_encoder *encoder, mica_buffer *x, mica_buffer *y);
 /* Every element of y becomes `value` (converted to y's type: f32 f16 bf16 i32 u32). */
 MICA_API mica_status mica_fill(mica_encoder *encoder, double value, mica_buffer *y);

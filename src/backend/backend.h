@@ -146,7 +146,8 @@ typedef struct mica__backend_table {
     /* One-shot commands are consumed, also on failure. `out_value` grows by one per submission of the queue. */
     mica_status (*submit)(mica__device *, mica__queue *, mica__commands *, uint64_t *out_value);
     void (*commands_destroy)(mica__device *, mica__commands *); /* not in flight */
-    /* TIMEOUT if not done by then; 0 polls. Else MICA_OK with `out` filled. */
+    /* TIMEOUT if not done by then, without a sentence: polling (0) must not touch the thread's. Else MICA_OK with
+     * `out` filled. */
     mica_status (*wait)(mica__device *, mica__queue *, uint64_t value, uint64_t timeout_ns, mica__completion *out);
     mica_status (*queue_create)(mica__device *, mica__queue **out);            /* may be absent */
     void (*queue_destroy)(mica__device *, mica__queue *);                      /* may be absent */

@@ -14,7 +14,7 @@ mica_status mica_copy(mica_encoder *encoder, mica_buffer *x, mica_buffer *y)
         return op.status;
     mica__op_require(&op, x->packing.layout == MICA_LAYOUT_CANONICAL && y->packing.layout == MICA_LAYOUT_CANONICAL,
                      "x or y is packed; use mica_buffer_pack");
-    mica__op_same_shape(&op, MICA__COPY_X, MICA__COPY_Y);
+    mica__op_broadcast(&op, MICA__COPY_X, MICA__COPY_Y);
     if (x->dtype != y->dtype) {
         bool converts = x->dtype <= MICA_DTYPE_BF16 && y->dtype <= MICA_DTYPE_BF16;
         mica__op_require(&op, converts, "y is %s, which x (%s) does not convert to", mica_dtype_name(y->dtype),
@@ -23,6 +23,7 @@ mica_status mica_copy(mica_encoder *encoder, mica_buffer *x, mica_buffer *y)
     if (mica_dtype_block_elements(x->dtype) > 1) {
         mica__op_contiguous(&op, MICA__COPY_X);
         mica__op_contiguous(&op, MICA__COPY_Y);
+        mica__op_same_shape(&op, MICA__COPY_X, MICA__COPY_Y);
     }
     return mica__op_add(&op);
 }

@@ -23,9 +23,11 @@ void mica__affine_codes(uint16_t dtype, const void *q, uint64_t first, uint32_t 
     } else {
         const unsigned char *bytes = (const unsigned char *)q + first / 4 * 3;
         for (uint32_t t = 0; t < count / 4; t++) {
-            const uint32_t word = bytes[3 * t] | (uint32_t)bytes[3 * t + 1] << 8 | (uint32_t)bytes[3 * t + 2] << 16;
-            for (uint32_t i = 0; i < 4; i++)
-                codes[4 * t + i] = word >> 6 * i & 63;
+            const uint32_t word =
+                bytes[3 * t] | (uint32_t)bytes[3 * t + 1] << 8 | (uint32_t)bytes[3 * t + 2] << 16;
+            const uint32_t four =
+                (word & 0x3f) | (word & 0xfc0) << 2 | (word & 0x3f000) << 4 | (word & 0xfc0000) << 6;
+            memcpy(codes + 4 * t, &four, sizeof four);
         }
     }
 }
@@ -50,7 +52,7 @@ void mica__affine_decode_row(uint16_t dtype, const void *q, const void *scales, 
         memset(dst, 0, n * sizeof *dst);
         return;
     }
-    uint8_t codes[64]; /* a run, which any number of groups may divide */
+    uint8_t codes[64] = {0}; /* a run, which any number of groups may divide */
     for (uint64_t first = 0; first < n; first += sizeof codes) {
         const uint64_t run = n - first < sizeof codes ? n - first : sizeof codes;
         mica__affine_codes(dtype, q, first, (uint32_t)run, codes);

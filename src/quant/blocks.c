@@ -70,7 +70,8 @@ static void decode_q6_k(const void *src, float *dst)
         const int half = i / 128, t = i % 128 / 32, l = i % 32;
         const int low = block.ql[64 * half + 32 * (t % 2) + l] >> (t / 2 * 4) & 15;
         const int high = block.qh[32 * half + l] >> (2 * t) & 3;
-        dst[i] = d * (float)block.scales[i / 16] * (float)((low | high << 4) - 32);
+        const int8_t scale = block.scales[i / 16];
+        dst[i] = d * (float)scale * (float)((low | high << 4) - 32);
     }
 }
 
@@ -102,7 +103,8 @@ static void encode_q4_0(const float *src, void *dst)
     block.d = mica__f32_to_f16(signed_peak(src, 32) / -8.0f);
     const float id = inverse(mica__f16_to_f32(block.d));
     for (int j = 0; j < 16; j++)
-        block.qs[j] = (uint8_t)(clamp_int(src[j] * id + 8.0f, 0, 15) | clamp_int(src[j + 16] * id + 8.0f, 0, 15) << 4);
+        block.qs[j] =
+            (uint8_t)(clamp_int(src[j] * id + 8.0f, 0, 15) | clamp_int(src[j + 16] * id + 8.0f, 0, 15) << 4);
     memcpy(dst, &block, sizeof block);
 }
 
@@ -140,7 +142,8 @@ static void encode_q4_k(const float *src, void *dst)
         min[s] = (uint8_t)clamp_int(low[s] * inverse(dmin), 0, 63);
         const float id = inverse(d * (float)scale[s]), offset = dmin * (float)min[s];
         for (int l = 0; l < 32; l++)
-            block.qs[s / 2 * 32 + l] |= (uint8_t)(clamp_int((src[s * 32 + l] + offset) * id, 0, 15) << s % 2 * 4);
+            block.qs[s / 2 * 32 + l] |=
+                (uint8_t)(clamp_int((src[s * 32 + l] + offset) * id, 0, 15) << s % 2 * 4);
     }
     q4_k_pack_scales(scale, min, block.scales);
     memcpy(dst, &block, sizeof block);
@@ -156,8 +159,9 @@ static void encode_q6_k(const float *src, void *dst)
     const float d = mica__f16_to_f32(block.d);
     for (int i = 0; i < 256; i++) {
         const int half = i / 128, t = i % 128 / 32, l = i % 32;
-        block.scales[i / 16] = (int8_t)clamp_int(step[i / 16] * inverse(d), -128, 127);
-        const int q = clamp_int(src[i] * inverse(d * (float)block.scales[i / 16]), -32, 31) + 32;
+        const int8_t scale = (int8_t)clamp_int(step[i / 16] * inverse(d), -128, 127);
+        const int q = clamp_int(src[i] * inverse(d * (float)scale), -32, 31) + 32;
+        block.scales[i / 16] = scale;
         block.ql[64 * half + 32 * (t % 2) + l] |= (uint8_t)((q & 15) << t / 2 * 4);
         block.qh[32 * half + l] |= (uint8_t)(q >> 4 << 2 * t);
     }

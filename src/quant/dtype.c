@@ -8,10 +8,9 @@ typedef struct dtype_facts {
     uint32_t block_elements, block_bytes;
 } dtype_facts;
 
-static const dtype_facts facts[MICA_DTYPE_COUNT] = {
-    [MICA_DTYPE_NONE] = {"none", 0, 0},
+static const dtype_facts facts[MICA_DTYPE_COUNT] = {[MICA_DTYPE_NONE] = {"none", 0, 0},
 #define MICA_DTYPE_FACTS(name, text, elements, bytes) [MICA_DTYPE_##name] = {text, elements, bytes},
-    MICA_DTYPE_LIST(MICA_DTYPE_FACTS)
+                                                    MICA_DTYPE_LIST(MICA_DTYPE_FACTS)
 #undef MICA_DTYPE_FACTS
 };
 

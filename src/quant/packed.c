@@ -20,6 +20,20 @@ static void store32(void *dst, uint32_t word)
     memcpy(dst, &word, sizeof word);
 }
 
+static uint64_t load64(const void *src)
+{
+    uint64_t word;
+    memcpy(&word, src, sizeof word);
+    return word;
+}
+
+/* The two halves of `words` into word v and word v + 1 of a row's part. */
+static void store_words(unsigned char *at, uint64_t words)
+{
+    store32(at, (uint32_t)words);
+    store32(at + 32, (uint32_t)(words >> 32));
+}
+
 bool mica__packed_form_of(uint16_t dtype, uint32_t group_size, mica__packed_form *out)
 {
     switch (dtype) {
@@ -65,13 +79,16 @@ static void put_part(uint32_t part_bytes, const uint8_t codes[PART], uint32_t r,
             memcpy(at + 32 * c, codes + 4 * c, 4);
         return;
     }
-    uint32_t high[2] = {0, 0};
-    for (int c = 0; c < 8; c++)
-        high[c % 2] |= (load32(codes + 4 * c) >> 4 & 0x03030303) << c / 2 * 2;
-    for (int v = 0; v < 4; v++)
-        store32(at + 32 * v, (load32(codes + 4 * v) & 0x0f0f0f0f) | (load32(codes + 16 + 4 * v) & 0x0f0f0f0f) << 4);
-    for (int u = 0; part_bytes == 192 && u < 2; u++)
-        store32(at + 128 + 32 * u, high[u]);
+    const uint64_t nibbles = 0x0f0f0f0f0f0f0f0f, pairs = 0x0303030303030303;
+    for (int v = 0; v < 4; v += 2)
+        store_words(at + 32 * v, (load64(codes + 4 * v) & nibbles) | (load64(codes + 16 + 4 * v) & nibbles)
+                                                                         << 4);
+    if (part_bytes == 128)
+        return;
+    uint64_t high = 0;
+    for (int h = 0; h < 4; h++)
+        high |= (load64(codes + 8 * h) >> 4 & pairs) << 2 * h;
+    store_words(at + 128, high);
 }
 
 static void get_part(uint32_t part_bytes, const unsigned char *part, uint32_t r, uint8_t codes[PART])
@@ -89,63 +106,75 @@ static void get_part(uint32_t part_bytes, const unsigned char *part, uint32_t r,
     }
 }
 
-/* ---- one row of one block, canonical to packed ---- */
+/* ---- one row of some blocks, canonical to packed ---- */
 
-static void write_q4_0(const unsigned char *src, uint32_t r, unsigned char *dst)
+static void write_q4_0(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
 {
-    memcpy(dst + 2 * r, src, 2);
-    for (int v = 0; v < 4; v++) /* the nibbles lie as in the part */
-        memcpy(dst + 16 + 32 * v + 4 * r, src + 2 + 4 * v, 4);
-}
-
-static void write_q8_0(const unsigned char *src, uint32_t r, unsigned char *dst)
-{
-    memcpy(dst + 2 * r, src, 2);
-    for (int c = 0; c < 8; c++)
-        store32(dst + 16 + 32 * c + 4 * r, load32(src + 2 + 4 * c) ^ 0x80808080);
-}
-
-static void write_q4_k(const unsigned char *src, uint32_t r, unsigned char *dst)
-{
-    memcpy(dst + 2 * r, src, 2);
-    memcpy(dst + 16 + 2 * r, src + 2, 2);
-    for (int j = 0; j < 12; j++)
-        dst[32 + 8 * j + r] = src[4 + j];
-    const unsigned char *qs = src + 16;
-    unsigned char *at = dst + 128 + 4 * r;
-    for (int p = 0; p < 4; p++, qs += 32, at += 256)
-        for (int v = 0; v < 4; v++) {
-            const uint32_t first = load32(qs + 4 * v), second = load32(qs + 16 + 4 * v);
-            store32(at + 32 * v, (first & 0x0f0f0f0f) | (second & 0x0f0f0f0f) << 4);
-            store32(at + 128 + 32 * v, (first >> 4 & 0x0f0f0f0f) | (second & 0xf0f0f0f0));
-        }
-}
-
-static void write_q6_k(const unsigned char *src, uint32_t r, unsigned char *dst)
-{
-    memcpy(dst + 2 * r, src + 208, 2);
-    for (int j = 0; j < 16; j++)
-        dst[16 + 8 * j + r] = src[192 + j];
-    for (int s = 0; s < 8; s++) {
-        const int half = s / 4, t = s % 4;
-        const unsigned char *ql = src + 64 * half + 32 * (t % 2), *qh = src + 128 + 32 * half;
-        unsigned char *at = dst + 144 + 192 * s + 4 * r;
-        for (int v = 0; v < 4; v++) {
-            const uint32_t first = load32(ql + 4 * v) >> t / 2 * 4 & 0x0f0f0f0f;
-            const uint32_t second = load32(ql + 16 + 4 * v) >> t / 2 * 4 & 0x0f0f0f0f;
-            store32(at + 32 * v, first | second << 4);
-        }
-        for (int u = 0; u < 2; u++) {
-            uint32_t high = 0;
-            for (int h = 0; h < 4; h++)
-                high |= (load32(qh + 4 * (2 * h + u)) >> 2 * t & 0x03030303) << 2 * h;
-            store32(at + 128 + 32 * u, high);
-        }
+    for (; blocks > 0; blocks--, src += 18, dst += 144) {
+        memcpy(dst + 2 * r, src, 2);
+        for (int v = 0; v < 4; v++) /* the nibbles lie as in the part */
+            memcpy(dst + 16 + 32 * v + 4 * r, src + 2 + 4 * v, 4);
     }
 }
 
-static void write_affine(const mica__packed_source *source, const mica__packed_form *form, uint64_t row, uint64_t first,
-                         uint32_t r, unsigned char *dst)
+static void write_q8_0(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    for (; blocks > 0; blocks--, src += 34, dst += 272) {
+        memcpy(dst + 2 * r, src, 2);
+        for (int c = 0; c < 8; c++)
+            store32(dst + 16 + 32 * c + 4 * r, load32(src + 2 + 4 * c) ^ 0x80808080);
+    }
+}
+
+static void write_q4_k(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    for (; blocks > 0; blocks--, src += 144, dst += 1152) {
+        memcpy(dst + 2 * r, src, 2);
+        memcpy(dst + 16 + 2 * r, src + 2, 2);
+        for (int j = 0; j < 12; j++)
+            dst[32 + 8 * j + r] = src[4 + j];
+        for (int p = 0; p < 4; p++)
+            for (int v = 0; v < 4; v++) {
+                const uint32_t first = load32(src + 16 + 32 * p + 4 * v),
+                               second = load32(src + 32 + 32 * p + 4 * v);
+                unsigned char *at = dst + 128 + 256 * p + 32 * v + 4 * r;
+                store32(at, (first & 0x0f0f0f0f) | (second & 0x0f0f0f0f) << 4);
+                store32(at + 128, (first >> 4 & 0x0f0f0f0f) | (second & 0xf0f0f0f0));
+            }
+    }
+}
+
+/* Part t of a half of 128 values: nibbles at ql, pairs of bits at qh. Eight codes at a time: word v of a part and the
+ * next one lie 32 bytes apart. */
+static void write_q6_k_part(const unsigned char *ql, const unsigned char *qh, int t, unsigned char *at)
+{
+    const uint64_t nibbles = 0x0f0f0f0f0f0f0f0f, pairs = 0x0303030303030303;
+    for (int v = 0; v < 4; v += 2) {
+        const uint64_t first = load64(ql + 4 * v) >> t / 2 * 4 & nibbles;
+        const uint64_t second = load64(ql + 16 + 4 * v) >> t / 2 * 4 & nibbles;
+        store_words(at + 32 * v, first | second << 4);
+    }
+    uint64_t high = 0;
+    for (int h = 0; h < 4; h++)
+        high |= (load64(qh + 8 * h) >> 2 * t & pairs) << 2 * h;
+    store_words(at + 128, high);
+}
+
+static void write_q6_k(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    for (; blocks > 0; blocks--, src += 210, dst += 1680) {
+        memcpy(dst + 2 * r, src + 208, 2);
+        for (int j = 0; j < 16; j++)
+            dst[16 + 8 * j + r] = src[192 + j];
+        for (int half = 0; half < 2; half++)
+            for (int t = 0; t < 4; t++)
+                write_q6_k_part(src + 64 * half + 32 * (t % 2), src + 128 + 32 * half, t,
+                                dst + 144 + 192 * (4 * half + t) + 4 * r);
+    }
+}
+
+static void write_affine(const mica__packed_source *source, const mica__packed_form *form, uint64_t row,
+                         uint64_t first, uint32_t r, unsigned char *dst)
 {
     const uint64_t group = first / source->group_size;
     const uint64_t left = source->k - first, count = left < source->group_size ? left : source->group_size;
@@ -160,7 +189,7 @@ static void write_affine(const mica__packed_source *source, const mica__packed_f
     }
 }
 
-typedef void (*row_writer)(const unsigned char *src, uint32_t r, unsigned char *dst);
+typedef void (*row_writer)(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst);
 
 static row_writer writer_of(uint16_t dtype)
 {
@@ -173,22 +202,24 @@ static row_writer writer_of(uint16_t dtype)
     }
 }
 
-void mica__packed_write(const mica__packed_source *source, const mica__packed_form *form, uint64_t row, uint32_t rows,
-                        uint64_t k_first, uint64_t k_count, unsigned char *dst)
+void mica__packed_write(const mica__packed_source *source, const mica__packed_form *form, uint64_t row,
+                        uint32_t rows, uint64_t k_first, uint64_t k_count, unsigned char *dst)
 {
     const row_writer write = writer_of(source->dtype);
     const uint64_t block_bytes = mica__packed_block_bytes(form, form->block_values);
-    const uint32_t source_bytes = mica_dtype_block_bytes((mica_dtype)source->dtype);
+    const uint64_t first_block = k_first / form->block_values;
     if (rows < MICA__PACKED_ROWS)
         memset(dst, 0, mica__packed_block_bytes(form, k_count));
-    for (uint64_t k = k_first; k < k_first + k_count; k += form->block_values, dst += block_bytes)
-        for (uint32_t r = 0; r < rows; r++) {
-            const unsigned char *from = source->data + (row + r) * source->row_stride;
-            if (write != NULL)
-                write(from + k / form->block_values * source_bytes, r, dst);
-            else
-                write_affine(source, form, row + r, k, r, dst);
+    for (uint32_t r = 0; r < rows; r++) {
+        if (write != NULL) {
+            const uint32_t bytes = mica_dtype_block_bytes((mica_dtype)source->dtype);
+            write(source->data + (row + r) * source->row_stride + first_block * bytes, r,
+                  k_count / form->block_values, dst);
+            continue;
         }
+        for (uint64_t k = 0; k < k_count; k += form->block_values)
+            write_affine(source, form, row + r, k_first + k, r, dst + k / form->block_values * block_bytes);
+    }
 }
 
 void mica__packed_write_group(const mica__packed_source *source, const mica__packed_form *form, uint64_t row,
@@ -222,8 +253,8 @@ static float half_at(const unsigned char *table, uint32_t i)
 }
 
 /* Scale of the 16 values from 16 * half of part `part` of a block, for row r. */
-static part_scale scale_of(uint16_t dtype, uint16_t scale_dtype, const unsigned char *block, uint32_t r, uint64_t part,
-                           uint32_t half)
+static part_scale scale_of(uint16_t dtype, uint16_t scale_dtype, const unsigned char *block, uint32_t r,
+                           uint64_t part, uint32_t half)
 {
     switch (dtype) {
     case MICA_DTYPE_Q4_0: return (part_scale){half_at(block, r), 0, 8, false};
@@ -237,7 +268,8 @@ static part_scale scale_of(uint16_t dtype, uint16_t scale_dtype, const unsigned 
         for (int j = 0; j < 12; j++)
             packed[j] = block[32 + 8 * j + r];
         mica__q4_k_scales(packed, scale, min);
-        return (part_scale){half_at(block, r) * (float)scale[part], half_at(block + 16, r) * (float)min[part], 0, true};
+        return (part_scale){half_at(block, r) * (float)scale[part], half_at(block + 16, r) * (float)min[part],
+                            0, true};
     }
     default:
         return (part_scale){mica__scale_value(scale_dtype, block, r),
@@ -256,7 +288,8 @@ static void decode_part(const part_scale *scale, const uint8_t *codes, uint64_t 
 void mica__packed_decode_row(uint16_t dtype, const void *group, uint32_t row, uint64_t k, uint32_t group_size,
                              float *dst)
 {
-    const uint16_t scale_dtype = mica__affine_known(dtype) ? mica__packed_scale_dtype(group) : MICA_DTYPE_NONE;
+    const uint16_t scale_dtype =
+        mica__affine_known(dtype) ? mica__packed_scale_dtype(group) : MICA_DTYPE_NONE;
     mica__packed_form form;
     if (!mica__packed_form_of(dtype, group_size, &form)) {
         memset(dst, 0, k * sizeof *dst);
@@ -265,7 +298,8 @@ void mica__packed_decode_row(uint16_t dtype, const void *group, uint32_t row, ui
     const uint64_t block_bytes = mica__packed_block_bytes(&form, form.block_values);
     const uint32_t step = dtype == MICA_DTYPE_Q6_K ? 16 : PART; /* values that share a scale */
     for (uint64_t i = 0; i < k; i += PART) {
-        const unsigned char *block = (const unsigned char *)group + form.head_bytes + i / form.block_values * block_bytes;
+        const unsigned char *block =
+            (const unsigned char *)group + form.head_bytes + i / form.block_values * block_bytes;
         const uint64_t part = i % form.block_values / PART;
         uint8_t codes[PART];
         get_part(form.part_bytes, block + form.scale_bytes + part * form.part_bytes, row, codes);

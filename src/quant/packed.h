@@ -62,8 +62,8 @@ typedef struct mica__packed_source {
 
 /* Writes the blocks of values [k_first, k_first + k_count) of rows [row, row + rows), rows <= 8; missing rows become
  * zero. k_first is a multiple of the block; the range ends at a block's end or at k. No head is written. */
-void mica__packed_write(const mica__packed_source *source, const mica__packed_form *form, uint64_t row, uint32_t rows,
-                        uint64_t k_first, uint64_t k_count, unsigned char *dst);
+void mica__packed_write(const mica__packed_source *source, const mica__packed_form *form, uint64_t row,
+                        uint32_t rows, uint64_t k_first, uint64_t k_count, unsigned char *dst);
 /* Writes a whole group with its head and padding. */
 void mica__packed_write_group(const mica__packed_source *source, const mica__packed_form *form, uint64_t row,
                               uint32_t rows, unsigned char *dst);

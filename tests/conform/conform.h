@@ -103,6 +103,8 @@ mica_buffer *conform_buffer(const conform_case *c, uint32_t slot);
 test_tensor *conform_tensor(conform_case *c, uint32_t slot);
 /* Dense values of a slot; NULL when absent. The caller frees. */
 double *conform_values(conform_case *c, uint32_t slot);
+/* The dense index in `from` of what element `index` of `to` reads, where `from` broadcasts to `to`. */
+uint64_t conform_broadcast_place(const test_tensor *from, const test_tensor *to, uint64_t index);
 mica_dtype conform_float(test_random *random);
 mica_dtype conform_index(test_random *random);
 /* A shape of `ndim` odd sizes with at most `most` elements. */

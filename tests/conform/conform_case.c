@@ -156,6 +156,20 @@ double *conform_values(conform_case *c, uint32_t slot)
     return c->operand[slot].present ? test_tensor_values(conform_tensor(c, slot), false) : NULL;
 }
 
+uint64_t conform_broadcast_place(const test_tensor *from, const test_tensor *to, uint64_t index)
+{
+    uint64_t place = 0, step = 1;
+
+    for (uint32_t d = 0; d < from->ndim; d++) {
+        uint64_t size = to->shape[to->ndim - 1 - d], own = from->shape[from->ndim - 1 - d];
+
+        place += (own == 1 ? 0 : index % size) * step;
+        step *= own;
+        index /= size;
+    }
+    return place;
+}
+
 mica_dtype conform_float(test_random *random)
 {
     static const mica_dtype types[] = {MICA_DTYPE_F32, MICA_DTYPE_F16, MICA_DTYPE_BF16};

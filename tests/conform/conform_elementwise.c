@@ -33,6 +33,28 @@ static mica_dtype draw_type(const conform_case *c, test_random *random)
     return c->typical ? MICA_DTYPE_F32 : conform_float(random);
 }
 
+/* A shape that broadcasts to `shape`: leading dimensions may be missing, sizes may be 1. */
+static uint32_t draw_broadcast(test_random *random, uint32_t ndim, const uint64_t *shape, uint64_t *own)
+{
+    uint32_t skip = (uint32_t)test_random_below(random, ndim);
+
+    for (uint32_t i = 0; i < ndim - skip; i++)
+        own[i] = test_random_one_in(random, 4) ? 1 : shape[skip + i];
+    return ndim - skip;
+}
+
+/* Operand values spread over the output's shape. */
+static double *broadcast_values(conform_case *c, uint32_t slot)
+{
+    const test_tensor *from = conform_tensor(c, slot), *to = conform_tensor(c, c->output);
+    double *own = conform_values(c, slot), *wide = test_alloc(to->count, sizeof *wide);
+
+    for (uint64_t i = 0; i < to->count; i++)
+        wide[i] = own[conform_broadcast_place(from, to, i)];
+    free(own);
+    return wide;
+}
+
 /* Values that conversions trip over: too large for f16, subnormal, ties, infinite, NaN. */
 static void add_specials(test_tensor *tensor, test_random *random)
 {
@@ -69,8 +91,8 @@ void conform_make_copy(conform_case *c, test_random *random)
                                        MICA_DTYPE_U32,  MICA_DTYPE_U64,    MICA_DTYPE_F32, MICA_DTYPE_F16,
                                        MICA_DTYPE_BF16, MICA_DTYPE_F8_E4M3};
     mica_dtype from = draw_type(c, random), to = c->typical ? MICA_DTYPE_F16 : conform_float(random);
-    uint64_t shape[MICA_MAX_DIMS];
-    uint32_t ndim = draw_shape(c, random, shape);
+    uint64_t shape[MICA_MAX_DIMS] = {0}, own[MICA_MAX_DIMS];
+    uint32_t ndim = draw_shape(c, random, shape), own_ndim = ndim;
     bool bits = !c->typical && test_random_one_in(random, 3);
 
     if (bits && test_random_one_in(random, 4)) {
@@ -79,7 +101,10 @@ void conform_make_copy(conform_case *c, test_random *random)
     }
     if (bits)
         from = to = plain[test_random_below(random, sizeof plain / sizeof *plain)];
-    conform_add(c, random, "x", from, ndim, shape, TEST_REPEAT);
+    memcpy(own, shape, sizeof own);
+    if (!c->typical && test_random_one_in(random, 3))
+        own_ndim = draw_broadcast(random, ndim, shape, own);
+    conform_add(c, random, "x", from, own_ndim, own, TEST_REPEAT);
     if (bits) {
         test_tensor_bytes(conform_tensor(c, X), random);
         c->bits_of = X;
@@ -98,9 +123,9 @@ mica_status conform_encode_copy(const conform_case *c, mica_encoder *encoder)
 
 void conform_oracle_copy(conform_case *c)
 {
-    double *x = conform_values(c, X);
+    double *x = broadcast_values(c, X);
 
-    for (uint64_t i = 0; i < conform_tensor(c, X)->count; i++) {
+    for (uint64_t i = 0; i < conform_tensor(c, UNARY_Y)->count; i++) {
         c->expected[i] = x[i];
         c->error[i] = ORACLE_EXACT;
     }
@@ -168,16 +193,16 @@ void conform_oracle_advance(conform_case *c)
     free(counters);
 }
 
-/* An operand that broadcasts to `shape`: leading dimensions may be missing, sizes may be 1. */
-static void add_broadcast(conform_case *c, test_random *random, const char *name, uint32_t ndim,
-                          const uint64_t *shape, bool whole)
+/* One term. In place it has the output's own shape and may not repeat. */
+static void add_term(conform_case *c, test_random *random, const char *name, uint32_t ndim,
+                     const uint64_t *shape, bool broadcast, bool in_place)
 {
-    uint32_t skip = whole || c->typical ? 0 : (uint32_t)test_random_below(random, ndim);
     uint64_t own[MICA_MAX_DIMS];
 
-    for (uint32_t i = 0; i < ndim - skip; i++)
-        own[i] = !whole && !c->typical && test_random_one_in(random, 4) ? 1 : shape[skip + i];
-    conform_add(c, random, name, draw_type(c, random), ndim - skip, own, whole ? TEST_ANY : TEST_REPEAT);
+    memcpy(own, shape, ndim * sizeof *shape);
+    if (broadcast && !in_place && !c->typical)
+        ndim = draw_broadcast(random, ndim, shape, own);
+    conform_add(c, random, name, draw_type(c, random), ndim, own, in_place ? TEST_ANY : TEST_REPEAT);
     test_tensor_normal(conform_tensor(c, c->operand_count - 1), random, 3);
 }
 
@@ -188,33 +213,11 @@ static void make_binary(conform_case *c, test_random *random, const char *a, con
     bool in_place = !c->typical && test_random_one_in(random, 3);
     uint32_t on = (uint32_t)test_random_below(random, 2);
 
-    add_broadcast(c, random, a, ndim, shape, !broadcast || (in_place && on == A));
-    add_broadcast(c, random, b, ndim, shape, !broadcast || (in_place && on == B));
+    add_term(c, random, a, ndim, shape, broadcast, in_place && on == A);
+    add_term(c, random, b, ndim, shape, broadcast, in_place && on == B);
     conform_add_output(c, random, "y", draw_type(c, random), ndim, shape, TEST_ANY, in_place, on);
     c->flops = (double)conform_tensor(c, BINARY_Y)->count * (broadcast ? 1 : 5);
     c->bytes = conform_bytes(c, A) + conform_bytes(c, B) + conform_bytes(c, BINARY_Y);
-}
-
-/* Operand values spread over the output's shape. */
-static double *broadcast_values(conform_case *c, uint32_t slot)
-{
-    const test_tensor *from = conform_tensor(c, slot), *to = conform_tensor(c, c->output);
-    double *own = conform_values(c, slot), *wide = test_alloc(to->count, sizeof *wide);
-
-    for (uint64_t i = 0; i < to->count; i++) {
-        uint64_t rest = i, place = 0, step = 1;
-
-        for (uint32_t d = 0; d < from->ndim; d++) {
-            uint64_t size = to->shape[to->ndim - 1 - d], mine = from->shape[from->ndim - 1 - d];
-
-            place += (mine == 1 ? 0 : rest % size) * step;
-            step *= mine;
-            rest /= size;
-        }
-        wide[i] = own[place];
-    }
-    free(own);
-    return wide;
 }
 
 static void judge_binary(conform_case *c,

@@ -91,8 +91,10 @@ static bool check_bits(conform_case *c, char *why)
         snprintf(why, CONFORM_TEXT, "the blocks differ from operand %u", c->bits_of);
         return false;
     }
-    for (uint64_t i = 0; i < x->count; i++) {
-        if (memcmp(x->image + test_tensor_place(x, i), y->after + test_tensor_place(y, i), unit) == 0)
+    for (uint64_t i = 0; i < y->count; i++) {
+        uint64_t from = conform_broadcast_place(x, y, i);
+
+        if (memcmp(x->image + test_tensor_place(x, from), y->after + test_tensor_place(y, i), unit) == 0)
             continue;
         snprintf(why, CONFORM_TEXT, "element %llu differs in its bits from operand %u", (unsigned long long)i,
                  c->bits_of);

@@ -118,10 +118,14 @@ static void try_null(conform_case *c, mica_device *device, uint32_t slot)
 
 static void try_dtype(conform_case *c, mica_device *device, uint32_t slot)
 {
+    static const mica_dtype wrong[] = {MICA_DTYPE_F64, MICA_DTYPE_BOOL};
     const test_tensor *t = &c->operand[slot].tensor;
 
-    refuse_with(c, device, slot, fresh(device, MICA_DTYPE_F64, t->ndim, t->shape), "of type f64");
-    refuse_with(c, device, slot, fresh(device, MICA_DTYPE_BOOL, t->ndim, t->shape), "of type bool");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        if (t->dtype != wrong[i])
+            refuse_with(c, device, slot, fresh(device, wrong[i], t->ndim, t->shape),
+                        mica_dtype_name(wrong[i]));
+    }
 }
 
 /* One more element, or block, in a dimension; and a dimension more than any op takes. */
@@ -138,10 +142,12 @@ static void try_shape(conform_case *c, mica_device *device, uint32_t slot)
     if (strcmp(t->name, "mask") == 0 || strcmp(t->name, "pages") == 0 ||
         (c->row->op == MICA_OP_ARGMAX && slot == 0))
         return;
+    /* What others broadcast to may grow, and so may a size of 1. */
+    if (c->row->op == MICA_OP_ADD || c->row->op == MICA_OP_MUL || c->row->op == MICA_OP_COPY) {
+        if (slot == c->output || t->shape[t->ndim - 1] == 1)
+            return;
+    }
     refuse_with(c, device, slot, fresh(device, t->dtype, t->ndim, shape), "one longer");
-    /* A sum may have more dimensions than its terms. */
-    if (slot == c->output && (c->row->op == MICA_OP_ADD || c->row->op == MICA_OP_MUL))
-        return;
     for (uint32_t i = 0; i < MICA_MAX_DIMS; i++)
         shape[i] = i < MICA_MAX_DIMS - t->ndim ? 2 : t->shape[i - (MICA_MAX_DIMS - t->ndim)];
     if (t->ndim < MICA_MAX_DIMS)

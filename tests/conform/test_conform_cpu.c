@@ -1,8 +1,8 @@
 /*
  * test_conform_cpu.c - the conformance table on the cpu device.
  *
- *   test_conform_cpu                the fixed seeds
- *   test_conform_cpu SEED [ROW]     one case of each row, or of the row of that name: what a report names
+ *   test_conform_cpu                        the fixed seeds
+ *   test_conform_cpu SEED [ROW [COUNT]]     one case of each row, or of the row that a report names, or COUNT of them
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 
 static conform_suite suite;
 static uint64_t seed = CONFORM_SEED;
-static uint32_t cases = 24;
+static uint32_t cases = 16;
 
 static int open_devices(void **state)
 {
@@ -48,7 +48,7 @@ int main(int argc, char **argv)
 
     if (argc > 1) {
         seed = strtoull(argv[1], NULL, 10);
-        cases = 1;
+        cases = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 1;
     }
     for (uint32_t i = 0; i < conform_table_count && count < MOST_ROWS; i++) {
         if (argc > 2 && strcmp(argv[2], conform_table[i].name) != 0)

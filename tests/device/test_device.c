@@ -54,6 +54,7 @@ static void properties_follow_the_options(void **state)
         assert_string_equal(p.backend, "cpu");
         assert_int_equal(p.threads, threads);
         assert_int_equal(p.unified_memory, 1);
+        assert_int_equal(p.residency, 0); /* counted, not real */
         assert_true(p.name[0] != '\0' && p.driver[0] != '\0');
         assert_true(p.total_memory > 0 && p.max_buffer > 0 && p.buffer_alignment >= 16);
         mica_device_release(device);

@@ -78,6 +78,28 @@ static void dependent_work_is_ordered(void **state)
     }
 }
 
+/* A device that takes dependencies needs no barriers, unless the caller asks for one. */
+static void edges_replace_barriers(void **state)
+{
+    (void)state;
+    mica_device *device = open_device("null:1", 1);
+    mica_kernel *kernel = host_kernel(device, "add", add_kernel);
+    mica_buffer *a = new_vector(device, MICA_DTYPE_I32, 8), *b = new_vector(device, MICA_DTYPE_I32, 8);
+    mica_encoder *encoder = begin(device);
+    for (int i = 0; i < 10; i++)
+        must(dispatch_add(encoder, kernel, i % 2 ? b : a, i % 2 ? a : b, i, 8));
+    mica_encoder_stats stats = stats_of(encoder);
+    assert_true(stats.dispatches == 10 && stats.barriers == 0 && stats.tracker_checks > 0);
+    must(mica_encoder_barrier(encoder));
+    assert_int_equal(stats_of(encoder).barriers, 1);
+    must(mica_encoder_commit_and_wait(encoder));
+    mica_encoder_release(encoder);
+    mica_buffer_release(a);
+    mica_buffer_release(b);
+    mica_kernel_release(kernel);
+    mica_device_release(device);
+}
+
 /* Columns of one matrix: writers of different columns share a group, a reader of all of them waits. */
 static void independent_views_share_a_group(void **state)
 {
@@ -406,11 +428,17 @@ static void threads_encode_side_by_side(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test(dependent_work_is_ordered),      test(independent_views_share_a_group),
-        test(manual_hazards_are_the_callers), test(stages_run_in_order),
-        test(a_spent_encoder_takes_nothing),  test(uncommitted_work_is_dropped),
-        test(work_keeps_what_it_uses),        test(groups_are_one_range),
-        test(wrong_dispatches_are_refused),   test(labels_nest),
+        test(dependent_work_is_ordered),
+        test(edges_replace_barriers),
+        test(independent_views_share_a_group),
+        test(manual_hazards_are_the_callers),
+        test(stages_run_in_order),
+        test(a_spent_encoder_takes_nothing),
+        test(uncommitted_work_is_dropped),
+        test(work_keeps_what_it_uses),
+        test(groups_are_one_range),
+        test(wrong_dispatches_are_refused),
+        test(labels_nest),
         test(threads_encode_side_by_side),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,6 +61,20 @@ static void constants_make_the_key(void **state)
     }
 }
 
+static void every_op_has_a_name(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+#define OP_NAME(name, text) text,
+        MICA_OP_LIST(OP_NAME)
+#undef OP_NAME
+    };
+    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_string_equal(mica_op_name((mica_op)(i + 1)), names[i]);
+    assert_string_equal(mica_op_name(MICA_OP_NONE), "none");
+    assert_string_equal(mica_op_name(MICA_OP_COUNT), "none");
+}
+
 static void compiled_on_first_use(void **state)
 {
     (void)state;
@@ -225,6 +239,7 @@ static void threads_compile_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        test(every_op_has_a_name),
         test(constants_make_the_key),
         test(compiled_on_first_use),
         test(replacing_leaves_old_handles_alone),

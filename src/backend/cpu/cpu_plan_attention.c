@@ -10,8 +10,8 @@
 #include "base/status.h"
 #include "backend/cpu/kernels/attention.h"
 
-#define TILE_ROWS 64                 /* query rows of a unit: enough to share each key among */
-#define TILE_FLOATS (32u << 10)      /* that a tile's rows may take in the second cache */
+#define TILE_ROWS 128                /* query rows of a unit: enough to share each key among */
+#define TILE_FLOATS (64u << 10)      /* that a tile's rows may take in the second cache */
 #define SPLIT_CHUNKS 2               /* a split is worth it from this many chunks each */
 #define SCRATCH_BYTES (64ull << 20)  /* most that partial results may take */
 
@@ -53,28 +53,45 @@ static uint64_t capacity(const mica__record *record)
     return pages->memory != NULL ? pages->shape[1] * k->shape[1] : k->shape[0];
 }
 
+/* How many kv heads a unit of `rows` rows for each takes. Few rows: memory is the limit, and kv heads that lie side by
+ * side are best read together, as long as every thread has as much to do as the others. */
+static uint64_t kv_heads_together(const mica__operand *k, uint64_t rows, uint64_t tiles, uint64_t threads)
+{
+    const uint64_t kv_heads = k->shape[k->ndim - 2];
+    uint64_t together = rows < 8 && k->stride[k->ndim - 2] < k->stride[k->ndim - 3] ? kv_heads : 1;
+    for (; together > 1; together--) {
+        const uint64_t units = cut(kv_heads, together) * tiles;
+        if (units >= 2 * threads || (units >= threads && kv_heads % together == 0 && units % threads == 0))
+            break;
+    }
+    return together;
+}
+
 /* Fills in the tiles. Too few for the threads: fewer tokens each, then splits over keys, then parts of the heads. */
 static void choose(const mica__record *record, const mica__device_info *info, mica__attention_plan *plan)
 {
     const mica__operand *q = &record->operand[MICA__ATTENTION_Q], *k = &record->operand[MICA__ATTENTION_K];
     const uint64_t tokens = q->shape[0], kv_heads = k->shape[k->ndim - 2], group = q->shape[1] / kv_heads;
     const uint64_t part = mica__attention_partial_floats(record->operand[MICA__ATTENTION_Y].shape[2]);
-    const uint64_t row = mica__attention_row_floats(q->shape[2]) + 2 * part;
-    const uint64_t rows = smaller(larger(TILE_FLOATS / row, 4), TILE_ROWS), wanted = 2 * (uint64_t)info->threads;
+    const uint64_t row = mica__attention_row_floats(q->shape[2]) + 2 * part, threads = info->threads;
+    const uint64_t rows = smaller(larger(TILE_FLOATS / row, 4), TILE_ROWS);
     uint64_t heads = smaller(group, rows), tile = smaller(larger(rows / heads, 1), MICA__ATTENTION_MAX_TOKENS);
     uint64_t splits = 1;
     tile = smaller(tile, tokens);
-    while (tile > 1 && cut(tokens, tile) * kv_heads * cut(group, heads) < wanted)
+    while (tile > 1 && cut(tokens, tile) * kv_heads * cut(group, heads) < 2 * threads)
         tile = tile / 2;
+    const uint64_t tiles = cut(tokens, tile), together = kv_heads_together(k, tile * heads, tiles, threads);
     plan->chunks = cut(capacity(record), MICA__ATTENTION_CHUNK) + 1; /* a ring's keys may begin inside a chunk */
-    uint64_t units = cut(tokens, tile) * kv_heads * cut(group, heads);
+    uint64_t units = tiles * cut(kv_heads, together) * cut(group, heads);
     const uint64_t kept = tokens * q->shape[1] * plan->chunks * part * sizeof(float);
-    if (units < wanted && kept <= SCRATCH_BYTES)
-        splits = larger(smaller(cut(wanted, units), plan->chunks / SPLIT_CHUNKS), 1);
+    if (units < threads && kept <= SCRATCH_BYTES)
+        splits = larger(smaller(cut(2 * threads, units), plan->chunks / SPLIT_CHUNKS), 1);
     units *= splits;
-    if (units < wanted)
-        heads = larger(heads / cut(wanted, units), 1);
+    if (units < threads)
+        heads = larger(heads / cut(2 * threads, units), 1);
     plan->tile_tokens = (uint32_t)tile;
+    plan->part_kv_heads = (uint32_t)together;
+    plan->kv_parts = (uint32_t)cut(kv_heads, together);
     plan->part_heads = (uint32_t)heads;
     plan->head_parts = (uint32_t)cut(group, heads);
     plan->splits = (uint32_t)splits;
@@ -106,7 +123,7 @@ static mica_status add_dispatch(const mica__record *record, const mica__attentio
 
 mica_status mica__cpu_plan_attention(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
-    const mica__operand *q = &record->operand[MICA__ATTENTION_Q], *k = &record->operand[MICA__ATTENTION_K];
+    const mica__operand *q = &record->operand[MICA__ATTENTION_Q];
     mica__attention_plan attention = {.attention = *(const mica_attention_params *)record->params};
     mica_status status = check(record);
     if (status != MICA_OK)
@@ -116,8 +133,8 @@ mica_status mica__cpu_plan_attention(const mica__record *record, const mica__dev
         attention.attention.scale = (float)(1 / sqrt((double)dim));
     choose(record, info, &attention);
     attention.mode = attention.splits > 1 ? MICA__ATTENTION_SPLIT : MICA__ATTENTION_WHOLE;
-    const uint64_t rows = (uint64_t)attention.tile_tokens * attention.part_heads;
-    const uint64_t units = cut(q->shape[0], attention.tile_tokens) * k->shape[k->ndim - 2] * attention.head_parts;
+    const uint64_t rows = (uint64_t)attention.tile_tokens * attention.part_kv_heads * attention.part_heads;
+    const uint64_t units = cut(q->shape[0], attention.tile_tokens) * attention.kv_parts * attention.head_parts;
     /* How many keys there will be is not known here: half of what the cache can hold. */
     const double keys = (double)capacity(record) / 2 / attention.splits;
     const double unit_ns = 200 + (double)(rows * (dim + v_dim)) * keys / 25;

@@ -4,7 +4,6 @@
 #include "base/status.h"
 #include "backend/cpu/cpu_plan_quant.h"
 #include "backend/cpu/kernels/experts.h"
-#include "backend/cpu/kernels/quant_rows.h"
 
 /* One thread adds about this many products in a nanosecond, and reads this many bytes. */
 #define PRODUCTS_PER_NS 60.0
@@ -18,8 +17,8 @@ static mica_status check(const mica__record *record)
     return status == MICA_OK ? mica__cpu_quant_check_float(record, MICA__EXPERTS_Y, "y") : status;
 }
 
-static void plan_map(const mica__record *record, const mica__experts_map_params *map, uint64_t offset, uint64_t bytes,
-                     mica__plan *plan)
+static void plan_map(const mica__record *record, const mica__experts_map_params *map, uint64_t offset,
+                     uint64_t bytes, mica__plan *plan)
 {
     mica__cpu_plan_next(plan, "experts_map", 1);
     mica__cpu_plan_operand(plan, record, MICA__EXPERTS_IDS, 0);
@@ -44,7 +43,7 @@ static mica_status plan_units(const mica__record *record, const mica__device_inf
     const double bytes = values * mica_dtype_block_bytes((mica_dtype)w->dtype) /
                          mica_dtype_block_elements((mica_dtype)w->dtype);
     mica__cpu_plan_grain(dispatch, 30 + bytes / BYTES_PER_NS + values * p->tile / PRODUCTS_PER_NS);
-    const uint64_t work = mica__quant_work_bytes(w->dtype, w->group_size, w->shape[2], p->form == MICA__QUANT_F32);
+    const uint64_t work = mica__quant_work_bytes(w->dtype, w->group_size, w->shape[2], p->form);
     return mica__cpu_quant_local(record, info, dispatch, mica__quant_work_offset(p->tile) + work);
 }
 
@@ -53,13 +52,15 @@ static mica_status plan_quant(const mica__record *record, const mica__device_inf
     const mica__operand *w = &record->operand[MICA__EXPERTS_WEIGHT], *x = &record->operand[MICA__EXPERTS_X];
     const mica__operand *ids = &record->operand[MICA__EXPERTS_IDS];
     const mica__matmul_record *matmul = record->params;
-    const uint64_t experts = w->shape[0], slots = ids->shape[0] * ids->shape[1], rows = x->ndim == 3 ? slots : x->shape[0];
+    const uint64_t experts = w->shape[0], slots = ids->shape[0] * ids->shape[1],
+                   rows = x->ndim == 3 ? slots : x->shape[0];
     const uint64_t even = (slots / experts + 7) / 8 * 8, tile = even < 8 ? 8 : even > 64 ? 64 : even;
     const uint64_t blocks = (w->shape[1] + MICA__QUANT_ROWS - 1) / MICA__QUANT_ROWS;
     const bool few = slots <= MICA__EXPERTS_FEW_SLOTS;
     const uint64_t units = (few ? slots : mica__experts_max_tiles(slots, experts, tile)) * blocks;
     if (slots > UINT32_MAX || experts > UINT32_MAX || units > UINT32_MAX)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "matmul_experts on the cpu: %llu slots of ids and %llu experts are too many",
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "matmul_experts on the cpu: %llu slots of ids and %llu experts are too many",
                           (unsigned long long)slots, (unsigned long long)experts);
     mica__experts_quant_params p = {.few = few, .tile = few ? 1 : (uint32_t)tile, .blocks = (uint32_t)blocks};
     p.form = mica__cpu_quant_form(w, matmul->precision);
@@ -70,11 +71,13 @@ static mica_status plan_quant(const mica__record *record, const mica__device_inf
     if (status != MICA_OK)
         return status;
     if (!few)
-        plan_map(record, &(mica__experts_map_params){(uint32_t)experts, (uint32_t)tile}, rows_bytes, map_bytes, plan);
+        plan_map(record, &(mica__experts_map_params){(uint32_t)experts, (uint32_t)tile}, rows_bytes,
+                 map_bytes, plan);
     return plan_units(record, info, &p, units, rows_bytes, map_bytes, plan);
 }
 
-mica_status mica__cpu_plan_experts(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+mica_status mica__cpu_plan_experts(const mica__record *record, const mica__device_info *info,
+                                   mica__plan *plan)
 {
     const mica__operand *weight = &record->operand[MICA__EXPERTS_WEIGHT];
     if (!mica__quant_known(weight->dtype) && !mica__affine_known(weight->dtype))

@@ -18,8 +18,9 @@ mica_layout mica__cpu_weight_layout(const mica__operand *weight, const mica__dev
 {
     mica__packed_form form;
     (void)info;
-    return weight->ndim >= 2 && mica__packed_form_of(weight->dtype, weight->group_size, &form) ? MICA_LAYOUT_ROWS8
-                                                                                                : MICA_LAYOUT_CANONICAL;
+    return weight->ndim >= 2 && mica__packed_form_of(weight->dtype, weight->group_size, &form)
+               ? MICA_LAYOUT_ROWS8
+               : MICA_LAYOUT_CANONICAL;
 }
 
 mica_status mica__cpu_plan_pack(const mica__record *record, const mica__device_info *info, mica__plan *plan)
@@ -34,12 +35,14 @@ mica_status mica__cpu_plan_pack(const mica__record *record, const mica__device_i
         return mica__fail(MICA_ERR_UNSUPPORTED, "copy on the cpu: %s with groups of %u has no packed layout",
                           mica_dtype_name((mica_dtype)x->dtype), x->group_size);
     if (form.head_bytes != 0 && (scales->memory == NULL || !mica__packed_scales(scales->dtype)))
-        return mica__fail(MICA_ERR_UNSUPPORTED, "copy on the cpu: an affine weight is packed with scales of f16 or bf16");
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "copy on the cpu: an affine weight is packed with scales of f16 or bf16");
     uint64_t units = (x->shape[x->ndim - 2] + MICA__PACKED_ROWS - 1) / MICA__PACKED_ROWS;
     for (uint32_t d = 0; d + 2 < x->ndim; d++)
         units *= x->shape[d];
     if (units > UINT32_MAX)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "copy on the cpu: %llu groups of rows to pack; at most %u are served",
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "copy on the cpu: %llu groups of rows to pack; at most %u are served",
                           (unsigned long long)units, UINT32_MAX);
     mica__plan_dispatch *dispatch = mica__cpu_plan_next(plan, "pack", units);
     for (uint32_t slot = 0; slot < MICA__COPY_SLOTS; slot++)

@@ -7,7 +7,6 @@
 #include "backend/cpu/cpu_plan_quant.h"
 
 #include "base/status.h"
-#include "backend/cpu/kernels/quant_rows.h"
 
 /* Estimates of one thread's speed, for the grain: bytes of weight read and products added in a nanosecond. */
 #define BYTES_PER_NS 10.0
@@ -25,7 +24,8 @@ mica_status mica__cpu_quant_check_float(const mica__record *record, uint32_t slo
     const mica__operand *operand = &record->operand[slot];
     if (operand->memory == NULL || is_float(operand->dtype))
         return MICA_OK;
-    return mica__fail(MICA_ERR_UNSUPPORTED, "%s on the cpu: %s is %s; beside a quantised weight f32, f16 and bf16 are served",
+    return mica__fail(MICA_ERR_UNSUPPORTED,
+                      "%s on the cpu: %s is %s; beside a quantised weight f32, f16 and bf16 are served",
                       mica_op_name((mica_op)record->op), name, mica_dtype_name((mica_dtype)operand->dtype));
 }
 
@@ -60,7 +60,8 @@ mica_status mica__cpu_quant_local(const mica__record *record, const mica__device
                                   mica__plan_dispatch *dispatch, uint64_t bytes)
 {
     if (bytes > info->local_bytes)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "%s on the cpu: rows of x need %llu bytes of per-thread memory, not %u",
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "%s on the cpu: rows of x need %llu bytes of per-thread memory, not %u",
                           mica_op_name((mica_op)record->op), (unsigned long long)bytes, info->local_bytes);
     dispatch->local_bytes = (uint32_t)bytes;
     return MICA_OK;
@@ -123,27 +124,27 @@ static uint64_t measure_weights(const mica__record *record, mica__matmul_quant_p
         if (!gate || i == 0)
             blocks += (w->shape[w->ndim - 2] + MICA__QUANT_ROWS - 1) / MICA__QUANT_ROWS;
         p->end_block[i] = blocks < UINT32_MAX ? (uint32_t)blocks : UINT32_MAX;
-        const uint64_t bytes =
-            mica__quant_work_bytes(w->dtype, w->group_size, p->activation.k, p->form[i] == MICA__QUANT_F32);
+        const uint64_t bytes = mica__quant_work_bytes(w->dtype, w->group_size, p->activation.k, p->form[i]);
         work = bytes > work ? bytes : work;
     }
     return work;
 }
 
 /* Rows of x of a unit: what half of a second-level cache holds, fewer where that leaves threads without work. */
-uint64_t mica__cpu_quant_columns(const mica__device_info *info, uint64_t activation_bytes, uint64_t rows, uint64_t units)
+static uint64_t unit_columns(const mica__device_info *info, uint64_t activation_bytes, uint64_t rows,
+                             uint64_t units)
 {
     const uint64_t cache = info->cache_bytes != 0 ? info->cache_bytes : 512 << 10;
-    uint64_t columns = cache / 2 / activation_bytes / 8 * 8;
-    columns = columns < 8 ? 8 : columns > MOST_COLUMNS ? MOST_COLUMNS : columns;
+    uint64_t columns = 8;
+    while (columns < MOST_COLUMNS && (columns + 8) * activation_bytes <= cache / 2)
+        columns += 8;
     while (columns > 8 && (rows + columns - 1) / columns * units < (uint64_t)info->threads * UNITS_PER_THREAD)
-        columns /= 2;
-    columns = columns / 8 * 8;
+        columns = columns < 32 ? 8 : columns / 16 * 8;
     return columns < rows ? columns : rows;
 }
 
-static mica_status plan_units(const mica__record *record, const mica__device_info *info, mica__matmul_quant_params *p,
-                              uint64_t work, mica__plan *plan)
+static mica_status plan_units(const mica__record *record, const mica__device_info *info,
+                              mica__matmul_quant_params *p, uint64_t work, mica__plan *plan)
 {
     const uint32_t weights = p->matmul.weight_count, last = weights - 1;
     const uint64_t units = p->groups * p->column_blocks * p->end_block[last];
@@ -158,16 +159,20 @@ static mica_status plan_units(const mica__record *record, const mica__device_inf
         mica__cpu_plan_scratch(plan, 0, p->groups * p->rows * row_bytes, MICA_ACCESS_READ);
     mica__cpu_plan_params(plan, p, sizeof *p);
     const mica__operand *w = weight_at(record, 0);
-    const double values = (double)p->activation.k * MICA__QUANT_ROWS * (p->matmul.gate != MICA__GATE_NONE ? 2 : 1);
+    const double values =
+        (double)p->activation.k * MICA__QUANT_ROWS * (p->matmul.gate != MICA__GATE_NONE ? 2 : 1);
     const double bytes = values * mica_dtype_block_bytes((mica_dtype)w->dtype) /
                          mica_dtype_block_elements((mica_dtype)w->dtype);
     mica__cpu_plan_grain(dispatch, 30 + bytes / BYTES_PER_NS + values * p->columns / PRODUCTS_PER_NS);
-    const uint64_t unit = mica__quant_work_offset(p->columns) + work, prepare = 2 * p->activation.k * sizeof(float);
+    const uint64_t unit = mica__quant_work_offset(p->columns) + work,
+                   prepare = 2 * p->activation.k * sizeof(float);
     const uint64_t kept = p->prepared ? p->groups * p->rows * row_bytes : 0;
-    return mica__cpu_quant_local(record, info, dispatch, kept + (p->prepared && prepare > unit ? prepare : unit));
+    return mica__cpu_quant_local(record, info, dispatch,
+                                 kept + (p->prepared && prepare > unit ? prepare : unit));
 }
 
-mica_status mica__cpu_plan_matmul_quant(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+mica_status mica__cpu_plan_matmul_quant(const mica__record *record, const mica__device_info *info,
+                                        mica__plan *plan)
 {
     const mica__matmul_record *matmul = record->params;
     const mica__operand *x = &record->operand[MICA__MATMUL_X];
@@ -175,13 +180,13 @@ mica_status mica__cpu_plan_matmul_quant(const mica__record *record, const mica__
     if (status != MICA_OK)
         return status;
     mica__matmul_quant_params p = {.matmul = *matmul, .groups = rows_of(weight_at(record, 0), 2)};
-    p.activation = (mica__quant_activation){.k = x->shape[x->ndim - 1], .norm = matmul->norm, .eps = matmul->eps};
+    p.activation =
+        (mica__quant_activation){.k = x->shape[x->ndim - 1], .norm = matmul->norm, .eps = matmul->eps};
     const uint64_t work = measure_weights(record, &p), rows = rows_of(x, 1);
     p.rows = rows / p.groups;
     p.prepared = rows <= MICA__QUANT_FEW;
     const uint64_t units = p.groups * p.end_block[matmul->weight_count - 1];
-    const uint64_t columns =
-        mica__cpu_quant_columns(info, mica__quant_activation_bytes(&p.activation), p.rows, units);
+    const uint64_t columns = unit_columns(info, mica__quant_activation_bytes(&p.activation), p.rows, units);
     p.columns = (uint32_t)columns;
     p.column_blocks = (uint32_t)((p.rows + columns - 1) / columns);
     if (!p.prepared)

@@ -13,8 +13,6 @@ mica_status mica__cpu_quant_check_float(const mica__record *record, uint32_t slo
 mica_status mica__cpu_quant_check_weight(const mica__record *record, const mica__operand *weight);
 /* MICA__QUANT_Q8 where the caller's precision and the weight allow it, else MICA__QUANT_F32. */
 uint32_t mica__cpu_quant_form(const mica__operand *weight, uint32_t precision);
-/* Rows of x that a unit takes, `units` being the other factor of their number. */
-uint64_t mica__cpu_quant_columns(const mica__device_info *info, uint64_t activation_bytes, uint64_t rows, uint64_t units);
 /* Sets local_bytes, or UNSUPPORTED if it is too much. */
 mica_status mica__cpu_quant_local(const mica__record *record, const mica__device_info *info,
                                   mica__plan_dispatch *dispatch, uint64_t bytes);

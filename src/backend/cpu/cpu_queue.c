@@ -141,8 +141,7 @@ mica_status mica__cpu_wait(mica__device *device, mica__queue *queue, uint64_t va
     if (status != MICA_OK)
         return status;
     if (!mica__cpu_team_wait(&device->team, &of->done, value, timeout_ns))
-        return mica__fail(MICA_ERR_TIMEOUT, "submission %llu is not done after %llu ns",
-                          (unsigned long long)value, (unsigned long long)timeout_ns);
+        return MICA_ERR_TIMEOUT;
     pthread_mutex_lock(&device->team.lock);
     if (of->result[value % MICA__CPU_RESULTS].value == value)
         *out = of->result[value % MICA__CPU_RESULTS].completion;

@@ -190,7 +190,8 @@ static void close_step(member *m, const step *s)
         submission->stamp_ns = stamp;
     }
     if (s->index + 1 < submission->step_count)
-        atomic_store_explicit(&team->now, s->now + 1, memory_order_release);
+        atomic_store_explicit(&team->now, mica__cpu_pack(submission->number, s->tag + 1),
+                              memory_order_release);
     else
         mica__cpu_team_finish(team, submission);
 }

@@ -1,9 +1,10 @@
 /*
  * attention.c - softmax(q k^T scale + mask) v over caches whose lengths are known when the work runs.
  *
- * A unit takes the query heads of one kv head for a tile of tokens, so that they share the loads of its keys. The
- * keys a row sees are one range of logical positions; chunk by chunk the unit finds where they lie, scores them,
- * turns scores into weights and adds values. attention.h says why the bits of a row depend on the row alone.
+ * A unit takes a tile of tokens and the query heads of one or more kv heads: rows that share a key share its
+ * loads, and the kv heads of one token lie side by side in memory. The keys a row sees are one range of logical
+ * positions; chunk by chunk the unit finds where they lie, scores them, turns scores into weights and adds
+ * values. attention.h says why the bits of a row depend on the row alone.
  */
 #include "backend/cpu/kernels/attention.h"
 
@@ -11,28 +12,46 @@
 #include "backend/cpu/kernels/index.h"
 #include "backend/cpu/kernels/kernels.h"
 
-#define WIDEN_ROWS 8 /* from this many rows on 16-bit keys and values are widened once for all */
+#define WIDEN_ROWS 8  /* from this many rows of one kv head on keys are packed and values widened once for all */
+#define BLOCK_KEYS 16 /* that all kv heads of a unit read before the next ones */
 
 /* The keys a token sees: positions [first, last) of its sequence; none if they are equal. */
 typedef struct sight {
     uint64_t sequence, first, last;
 } sight;
 
-/* The rows of one unit: tokens [token, token + tokens) by query heads [head, head + heads) of one kv head. */
+/* The rows of one unit: tokens [token, token + tokens) by kv heads [kv_head, kv_head + kv_heads) by `heads` of the
+ * query heads of each, from `head` on. Row numbers rise with query head, then token, then kv head. */
 typedef struct tile {
     const mica__cpu_args *args;
     const mica__attention_plan *plan;
-    uint64_t token, tokens, head, heads, kv_head;
-    uint64_t q_stride, o_stride;
+    uint64_t token, tokens, kv_head, kv_heads, head, heads;
+    uint64_t rows, q_stride, o_stride;
     sight sight[MICA__ATTENTION_MAX_TOKENS];
-    float *q, *score;                /* per row */
-    float *part, *total;             /* per row a partial result: values, greatest score, sum of weights */
-    float *key_widened, *value_widened;
+    float *q, *score;    /* per row */
+    float *part, *total; /* per row a partial result: values, greatest score, sum of weights */
+    float *key_packed, *value_widened;
 } tile;
+
+/* Where the values of a chunk lie, and the keys of the next one (NULL: there is none). */
+typedef struct chunk_rows {
+    key_rows values;
+    const key_rows *next;
+} chunk_rows;
 
 static const mica__cpu_view *view_of(const mica__cpu_args *args, uint32_t slot)
 {
     return &args->view[slot];
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }
 
 /* Keys that a sequence can hold. */
@@ -75,12 +94,12 @@ static bool look(const mica__cpu_args *args, const mica_attention_params *a, uin
         return false;
     const uint64_t next = (uint64_t)position + 1;
     uint64_t first = a->window != 0 && next > a->window ? next - a->window : 0, last = (uint64_t)length;
-    if (a->ring && last > room && first < last - room)
-        first = last - room;
-    if (!a->bidirectional && last > next)
-        last = next;
-    if (mask->data != NULL && last > mask->shape[mask->ndim - 1])
-        last = mask->shape[mask->ndim - 1];
+    if (a->ring && last > room)
+        first = larger(first, last - room);
+    if (!a->bidirectional)
+        last = smaller(last, next);
+    if (mask->data != NULL)
+        last = smaller(last, mask->shape[mask->ndim - 1]);
     sight s = {(uint64_t)sequence, first, last};
     if (first >= last)
         s.first = s.last = 0;
@@ -90,61 +109,146 @@ static bool look(const mica__cpu_args *args, const mica_attention_params *a, uin
     return true;
 }
 
-/* Where the keys (or values) at positions [first, last) of a sequence lie; the first position of the chunk is
- * `base`. Places up to whole tiles around them repeat the nearest one. */
-static void find_rows(const tile *t, uint32_t slot, uint64_t sequence, uint64_t base, uint64_t first, uint64_t last,
-                      key_rows *out)
+static uint64_t row_token(const tile *t, uint64_t row)
+{
+    return row / t->heads % t->tokens;
+}
+
+static uint64_t row_head(const tile *t, uint64_t row)
+{
+    const mica__cpu_view *q = view_of(t->args, MICA__ATTENTION_Q), *k = view_of(t->args, MICA__ATTENTION_K);
+    const uint64_t group = q->shape[1] / k->shape[k->ndim - 2];
+    return (t->kv_head + row / (t->heads * t->tokens)) * group + t->head + row % t->heads;
+}
+
+/* The part of a token's keys in the chunk from `base` on, as places in it; false and [0, 0) if it is empty. */
+static bool in_chunk(const sight *s, uint64_t base, uint64_t *out_first, uint64_t *out_last)
+{
+    *out_first = larger(s->first, base) - base;
+    *out_last = s->last > base ? smaller(s->last - base, MICA__ATTENTION_CHUNK) : 0;
+    if (*out_first >= *out_last)
+        *out_first = *out_last = 0;
+    return *out_last != 0;
+}
+
+/* What tokens [from, to) of the tile see of a chunk, taken together; [0, 0) if nothing. */
+static void seen_by(const tile *t, uint64_t base, uint64_t from, uint64_t to, uint64_t *out_first, uint64_t *out_last)
+{
+    uint64_t first, last;
+    *out_first = MICA__ATTENTION_CHUNK;
+    *out_last = 0;
+    for (uint64_t i = from; i < to; i++)
+        if (in_chunk(&t->sight[i], base, &first, &last)) {
+            *out_first = smaller(*out_first, first);
+            *out_last = larger(*out_last, last);
+        }
+    if (*out_last == 0)
+        *out_first = 0;
+}
+
+/* The keys (or values, by slot) of a chunk that some token of the tile sees. */
+static void find_rows(const tile *t, uint32_t slot, uint64_t chunk, key_rows *out)
 {
     const mica__cpu_view *cache = view_of(t->args, slot), *pages = view_of(t->args, MICA__ATTENTION_PAGES);
     const uint64_t slots = cache->shape[cache->ndim - 3], slot_stride = cache->stride[cache->ndim - 3];
-    const unsigned char *head = cache->data + t->kv_head * cache->stride[cache->ndim - 2], *page = head;
-    uint64_t entry = first / slots, place = first % slots;
-    for (uint64_t position = first; position < last; position++, place++) {
+    const uint64_t base = chunk * MICA__ATTENTION_CHUNK, sequence = t->sight[0].sequence;
+    out->dtype = cache->dtype;
+    out->dim = cache->shape[cache->ndim - 1];
+    out->head_stride = cache->stride[cache->ndim - 2];
+    const unsigned char *head = cache->data + t->kv_head * out->head_stride, *page = head;
+    seen_by(t, base, 0, t->tokens, &out->first, &out->last);
+    uint64_t entry = (base + out->first) / slots, place = (base + out->first) % slots;
+    for (uint64_t i = out->first; i < out->last; i++, place++) {
         if (place == slots) {
             place = 0;
             entry++;
         }
-        if (pages->data != NULL && (place == 0 || position == first)) {
+        if (pages->data != NULL && (place == 0 || i == out->first)) {
             const int64_t number = index_at(pages, sequence * pages->stride[0] + entry * pages->stride[1]);
             page = head + (uint64_t)number * cache->stride[0];
         }
-        out->row[position - base] = page + place * slot_stride;
+        out->row[i] = page + place * slot_stride;
     }
-    for (uint64_t i = (first - base) / TILE_KEYS * TILE_KEYS; i < first - base; i++)
-        out->row[i] = out->row[first - base];
-    for (uint64_t i = last - base; i % TILE_KEYS != 0; i++)
-        out->row[i] = out->row[last - base - 1];
-    out->dtype = cache->dtype;
-    out->dim = cache->shape[cache->ndim - 1];
+    for (uint64_t i = out->first / TILE_KEYS * TILE_KEYS; i < out->first; i++)
+        out->row[i] = out->row[out->first];
+    for (uint64_t i = out->last; i % TILE_KEYS != 0; i++)
+        out->row[i] = out->row[out->last - 1];
 }
 
-/* Brings rows [first, last) to f32 and points at the copies. */
-static void widen_rows(key_rows *rows, uint64_t first, uint64_t last, float *to)
+/* Whether the tile's rows share each key often enough to prepare it for them; then it has one kv head. */
+static bool widens(const tile *t)
+{
+    return t->kv_heads == 1 && t->rows >= WIDEN_ROWS;
+}
+
+/* Brings values to f32 and points at the copies. */
+static void widen_values(const tile *t, key_rows *rows)
 {
     const uint64_t stride = mica__attention_row_floats(rows->dim);
-    for (uint64_t i = first; i < last; i++)
-        rows->row[i] = (const unsigned char *)row_f32(rows->row[i], rows->dtype, rows->dim, to + i * stride);
+    for (uint64_t i = rows->first; i < rows->last; i++) {
+        float *to = t->value_widened + i * stride;
+        rows->row[i] = (const unsigned char *)row_f32(rows->row[i], rows->dtype, rows->dim, to);
+    }
     rows->dtype = MICA_DTYPE_F32;
 }
 
-/* The part of a token's keys in the chunk from `base` on, as places in it; false if it is empty. */
-static bool in_chunk(const sight *s, uint64_t base, uint64_t *first, uint64_t *last)
+/* Packs keys into panels of gemm.h by place in the chunk; those that no row sees are zeros. */
+static void pack_keys(const tile *t, const key_rows *keys)
 {
-    const uint64_t end = base + MICA__ATTENTION_CHUNK;
-    *first = (s->first > base ? s->first : base) - base;
-    *last = s->last > base ? (s->last < end ? s->last : end) - base : 0;
-    return *first < *last;
+    const uint64_t steps = gemm_steps(keys->dim), end = mica__dense_round(keys->last, GEMM_NR);
+    for (uint64_t i = keys->first / GEMM_NR * GEMM_NR; i < end; i++) {
+        const uint32_t j = (uint32_t)(i % GEMM_NR);
+        float *panel = t->key_packed + (i - j) * steps * VW;
+        if (i >= keys->first && i < keys->last)
+            gemm_pack_row(keys->row[i], keys->dtype, keys->dim, j, GEMM_NR, panel);
+        else
+            gemm_pack_zero(steps, j, GEMM_NR, panel);
+    }
 }
 
-/* Row of the mask for a query row, as values added to keys [first, last) of the chunk; f32 in `work`. */
+/* Scores of all rows of a tile that widens, from packed rows of q and packed keys. What no row of a panel sees is
+ * left out. */
+static void score_panels(const tile *t, uint64_t base, uint64_t dim)
+{
+    const uint64_t panels = gemm_row_panels(t->rows);
+    gemm_part part = {.steps = gemm_steps(dim), .first = true, .last = true};
+    for (uint64_t p = 0; p < panels; p++) {
+        const uint64_t row = mica__dense_cut(t->rows, panels, p), end = mica__dense_cut(t->rows, panels, p + 1);
+        const float *q = t->q + row * part.steps * VW;
+        uint64_t first, last;
+        seen_by(t, base, row_token(t, row), row_token(t, end - 1) + 1, &first, &last);
+        for (uint64_t key = first / GEMM_NR * GEMM_NR; key < last; key += GEMM_NR) {
+            const float *keys = t->key_packed + key * part.steps * VW;
+            part.ahead = (const unsigned char *)(keys + GEMM_NR * part.steps * VW);
+            gemm_tile(q, keys, &part, end - row, t->score + row * SCORE_STRIDE + key, SCORE_STRIDE);
+        }
+    }
+}
+
+/* Scores of the rows of kv head `kv` for places [from, to), multiples of TILE_KEYS. What no row of a group sees is
+ * left out. The first group fetches the values meanwhile. */
+static void score_block(const tile *t, uint64_t base, uint64_t kv, uint64_t from, uint64_t to, const key_rows *keys,
+                        const key_rows *values)
+{
+    const uint64_t begin = kv * t->tokens * t->heads, end = begin + t->tokens * t->heads;
+    for (uint64_t row = begin; row < end; row += TILE_ROWS) {
+        const uint64_t count = smaller(TILE_ROWS, end - row);
+        key_range range = {keys, row == begin ? values : NULL, kv, 0, 0};
+        seen_by(t, base, row_token(t, row), row_token(t, row + count - 1) + 1, &range.first, &range.last);
+        range.first = larger(range.first / TILE_KEYS * TILE_KEYS, from);
+        range.last = smaller(mica__dense_round(range.last, TILE_KEYS), to);
+        score_keys(t->q + row * t->q_stride, t->q_stride, &range, count, t->score + row * SCORE_STRIDE);
+    }
+}
+
+/* Row of the mask for a query row: what is added to the scores of keys [first, last) of the chunk. */
 static const float *mask_row(const tile *t, uint64_t row, uint64_t base, uint64_t first, uint64_t last, float *work)
 {
     const mica__cpu_view *mask = view_of(t->args, MICA__ATTENTION_MASK);
-    const uint64_t token = t->token + row / t->heads, head = t->head + row % t->heads;
-    const unsigned char *at = mask->data + token * mask->stride[mask->ndim - 2];
-    if (mask->ndim > 2 && mask->shape[0] > 1)
-        at += head * mask->stride[0];
     const uint64_t stride = mask->stride[mask->ndim - 1];
+    const unsigned char *at = mask->data + (t->token + row_token(t, row)) * mask->stride[mask->ndim - 2];
+    if (mask->ndim > 2 && mask->shape[0] > 1)
+        at += row_head(t, row) * mask->stride[0];
     return row_f32_strided(at + (base + first) * stride, mask->dtype, stride, last - first, work);
 }
 
@@ -153,7 +257,7 @@ static const float *mask_row(const tile *t, uint64_t row, uint64_t base, uint64_
 static void weigh(const tile *t, uint64_t row, uint64_t base, uint64_t first, uint64_t last)
 {
     const mica_attention_params *a = &t->plan->attention;
-    float *score = t->score + row * MICA__ATTENTION_CHUNK, *part = t->part + row * t->o_stride;
+    float *score = t->score + row * SCORE_STRIDE, *part = t->part + row * t->o_stride;
     const uint64_t begin = first / VW * VW, end = (last + VW - 1) / VW * VW;
     const vf scale = vf_set1(a->scale), cap = vf_set1(a->softcap);
     float work[MICA__ATTENTION_CHUNK];
@@ -182,65 +286,43 @@ static void weigh(const tile *t, uint64_t row, uint64_t base, uint64_t first, ui
     part[t->o_stride - MICA__ATTENTION_LANES + 1] = vf_sum(sum);
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
+/* Each of a few rows adds its own keys in order: alone up to those that all rows see, together, then alone again. */
+static void mix_rows(const tile *t, uint64_t base, uint64_t row, uint64_t rows, const key_range *block)
 {
-    return a < b ? a : b;
-}
-
-/* Scores of all rows over keys [first, last) of the chunk: what no row of a group sees is left out. */
-static void score_tokens(const tile *t, uint64_t base, const key_rows *keys)
-{
-    const uint64_t rows = t->tokens * t->heads;
-    for (uint64_t row = 0; row < rows; row += TILE_ROWS) {
-        const uint64_t count = smaller(TILE_ROWS, rows - row);
-        uint64_t from = MICA__ATTENTION_CHUNK, to = 0, first, last;
-        for (uint64_t i = row / t->heads; i <= (row + count - 1) / t->heads; i++)
-            if (in_chunk(&t->sight[i], base, &first, &last)) {
-                from = smaller(from, first);
-                to = last > to ? last : to;
-            }
-        if (from < to)
-            score_keys(t->q + row * t->q_stride, t->q_stride, keys, from / TILE_KEYS * TILE_KEYS,
-                       (to + TILE_KEYS - 1) / TILE_KEYS * TILE_KEYS, count, t->score + row * MICA__ATTENTION_CHUNK);
-    }
-}
-
-/* Values of keys [first, last) for rows that all see them. */
-static void sum_values(const tile *t, uint64_t row, uint64_t rows, const key_rows *values, uint64_t first, uint64_t last)
-{
-    if (first < last)
-        add_values(t->score + row * MICA__ATTENTION_CHUNK, values, first, last, rows, t->part + row * t->o_stride,
-                   t->o_stride);
-}
-
-/* Each row adds its own keys in order: alone up to those that all rows see, together, then alone again. */
-static void mix_rows(const tile *t, uint64_t base, uint64_t row, uint64_t rows, const key_rows *values)
-{
-    uint64_t first[4], last[4], from = 0, to = MICA__ATTENTION_CHUNK;
+    const float *weight = t->score + row * SCORE_STRIDE;
+    float *part = t->part + row * t->o_stride;
+    uint64_t first[4], last[4];
+    key_range all = *block;
     for (uint64_t i = 0; i < rows; i++) {
-        if (!in_chunk(&t->sight[(row + i) / t->heads], base, &first[i], &last[i]))
-            first[i] = last[i] = 0;
-        memset(t->part + (row + i) * t->o_stride, 0, (t->o_stride - MICA__ATTENTION_LANES) * sizeof(float));
-        from = first[i] > from ? first[i] : from;
-        to = smaller(to, last[i]);
+        in_chunk(&t->sight[row_token(t, row + i)], base, &first[i], &last[i]);
+        first[i] = smaller(larger(first[i], block->first), block->last);
+        last[i] = larger(smaller(last[i], block->last), first[i]);
+        all.first = larger(all.first, first[i]);
+        all.last = smaller(all.last, last[i]);
     }
-    if (from >= to) {
-        for (uint64_t i = 0; i < rows; i++)
-            sum_values(t, row + i, 1, values, first[i], last[i]);
-        return;
+    if (all.first >= all.last)
+        all.first = all.last = block->last;
+    for (uint64_t i = 0; i < rows; i++) {
+        const key_range alone = {block->rows, NULL, block->head, first[i], smaller(last[i], all.first)};
+        add_values(weight + i * SCORE_STRIDE, &alone, 1, part + i * t->o_stride, t->o_stride);
     }
-    for (uint64_t i = 0; i < rows; i++)
-        sum_values(t, row + i, 1, values, first[i], from);
-    sum_values(t, row, rows, values, from, to);
-    for (uint64_t i = 0; i < rows; i++)
-        sum_values(t, row + i, 1, values, to, last[i]);
+    add_values(weight, &all, rows, part, t->o_stride);
+    for (uint64_t i = 0; i < rows; i++) {
+        const key_range alone = {block->rows, NULL, block->head, all.last, last[i]};
+        add_values(weight + i * SCORE_STRIDE, &alone, 1, part + i * t->o_stride, t->o_stride);
+    }
 }
 
-static float exp_of(float x)
+/* Values of places [from, to) for the rows of kv head `kv`. The first rows fetch the next keys meanwhile. */
+static void mix_block(const tile *t, uint64_t base, uint64_t kv, uint64_t from, uint64_t to, const chunk_rows *c)
 {
-    float lane[VW];
-    vf_store(lane, vf_exp(vf_set1(x)));
-    return lane[0];
+    const uint64_t begin = kv * t->tokens * t->heads, end = begin + t->tokens * t->heads;
+    for (uint64_t row = begin; row < end;) {
+        const uint64_t count = end - row >= 4 ? 4 : end - row >= 2 ? 2 : 1;
+        const key_range block = {&c->values, row == begin ? c->next : NULL, kv, from, to};
+        mix_rows(t, base, row, count, &block);
+        row += count;
+    }
 }
 
 /* total = total and part together; both are values, greatest score, sum of weights. */
@@ -248,18 +330,19 @@ static void combine(float *total, const float *part, uint64_t stride)
 {
     const uint64_t values = stride - MICA__ATTENTION_LANES;
     float *most = &total[values], *sum = &total[values + 1];
-    float scale = 1, part_scale = 1;
+    vf scale = vf_set1(1), part_scale = vf_set1(1);
     if (part[values] != -INFINITY) {
         const float greatest = part[values] > *most ? part[values] : *most;
-        scale = exp_of(*most - greatest);
-        part_scale = exp_of(part[values] - greatest);
+        scale = vf_exp(vf_set1(*most - greatest));
+        part_scale = vf_exp(vf_set1(part[values] - greatest));
         *most = greatest;
     }
-    *sum = *sum * scale + part[values + 1] * part_scale;
-    for (uint64_t i = 0; i < values; i += VW) {
-        const vf old = vf_mul(vf_load(total + i), vf_set1(scale));
-        vf_store(total + i, vf_fma(vf_load(part + i), vf_set1(part_scale), old));
-    }
+    float lane[2][VW];
+    vf_store(lane[0], scale);
+    vf_store(lane[1], part_scale);
+    *sum = *sum * lane[0][0] + part[values + 1] * lane[1][0];
+    for (uint64_t i = 0; i < values; i += VW)
+        vf_store(total + i, vf_fma(vf_load(part + i), part_scale, vf_mul(vf_load(total + i), scale)));
 }
 
 static void clear(float *total, uint64_t stride)
@@ -287,82 +370,117 @@ static float *kept_part(const mica__cpu_args *args, uint64_t token, uint64_t hea
     const mica__cpu_view *q = view_of(args, MICA__ATTENTION_Q), *y = view_of(args, MICA__ATTENTION_Y);
     float *kept = (float *)(void *)args->view[MICA__ATTENTION_SLOTS].data;
     const uint64_t row = token * q->shape[1] + head;
-    return kept + (row * plan->chunks + chunk) * mica__attention_partial_floats(y->shape[2]);
+    return kept + (row * plan->chunks + chunk % plan->chunks) * mica__attention_partial_floats(y->shape[2]);
 }
 
 /* Hands the partial results of a chunk on: into the rows' totals, or into scratch. */
 static void give_parts(const tile *t, uint64_t chunk)
 {
     uint64_t first, last;
-    for (uint64_t row = 0; row < t->tokens * t->heads; row++) {
+    for (uint64_t row = 0; row < t->rows; row++) {
         const float *part = t->part + row * t->o_stride;
-        const uint64_t token = row / t->heads;
+        const uint64_t token = row_token(t, row);
         if (!in_chunk(&t->sight[token], chunk * MICA__ATTENTION_CHUNK, &first, &last))
             continue;
         if (t->plan->mode == MICA__ATTENTION_WHOLE)
             combine(t->total + row * t->o_stride, part, t->o_stride);
         else
-            memcpy(kept_part(t->args, t->token + token, t->head + row % t->heads, chunk % t->plan->chunks), part,
-                   t->o_stride * sizeof(float));
+            memcpy(kept_part(t->args, t->token + token, row_head(t, row), chunk), part, t->o_stride * sizeof(float));
     }
 }
 
-static void walk_chunk(const tile *t, uint64_t chunk)
+/* Scores of all rows. The kv heads of a unit take turns, so that they read memory in order. */
+static void score_chunk(const tile *t, uint64_t base, uint64_t step, const key_rows *keys, const key_rows *values)
 {
-    const uint64_t base = chunk * MICA__ATTENTION_CHUNK, rows = t->tokens * t->heads;
-    uint64_t from = MICA__ATTENTION_CHUNK, to = 0, first, last;
-    for (uint64_t i = 0; i < t->tokens; i++)
-        if (in_chunk(&t->sight[i], base, &first, &last)) {
-            from = smaller(from, first);
-            to = last > to ? last : to;
-        }
-    if (from >= to)
+    if (widens(t)) {
+        pack_keys(t, keys);
+        score_panels(t, base, keys->dim);
         return;
-    key_rows keys, values;
-    find_rows(t, MICA__ATTENTION_K, t->sight[0].sequence, base, base + from, base + to, &keys);
-    find_rows(t, MICA__ATTENTION_V, t->sight[0].sequence, base, base + from, base + to, &values);
-    if (rows >= WIDEN_ROWS) {
-        widen_rows(&keys, from / TILE_KEYS * TILE_KEYS, (to + TILE_KEYS - 1) / TILE_KEYS * TILE_KEYS, t->key_widened);
-        widen_rows(&values, from, to, t->value_widened);
     }
-    score_tokens(t, base, &keys);
-    for (uint64_t row = 0; row < rows; row++)
-        if (in_chunk(&t->sight[row / t->heads], base, &first, &last))
+    for (uint64_t from = 0; from < keys->last; from += step)
+        for (uint64_t kv = 0; kv < t->kv_heads; kv++)
+            score_block(t, base, kv, from, from + step, keys, values);
+}
+
+/* One chunk: its keys, and those of the chunk after it to fetch meanwhile. */
+static void walk_chunk(const tile *t, uint64_t chunk, const key_rows *keys, const key_rows *next)
+{
+    const uint64_t base = chunk * MICA__ATTENTION_CHUNK;
+    const uint64_t step = t->kv_heads > 1 ? BLOCK_KEYS : MICA__ATTENTION_CHUNK;
+    uint64_t first, last;
+    chunk_rows c = {.next = next};
+    if (keys->last == 0)
+        return;
+    find_rows(t, MICA__ATTENTION_V, chunk, &c.values);
+    score_chunk(t, base, step, keys, &c.values);
+    for (uint64_t row = 0; row < t->rows; row++) {
+        memset(t->part + row * t->o_stride, 0, t->o_stride * sizeof(float));
+        if (in_chunk(&t->sight[row_token(t, row)], base, &first, &last))
             weigh(t, row, base, first, last);
-    for (uint64_t row = 0; row < rows;) {
-        const uint64_t count = rows - row >= 4 ? 4 : rows - row >= 2 ? 2 : 1;
-        mix_rows(t, base, row, count, &values);
-        row += count;
     }
+    if (widens(t))
+        widen_values(t, &c.values);
+    for (uint64_t from = 0; from < keys->last; from += step)
+        for (uint64_t kv = 0; kv < t->kv_heads; kv++)
+            mix_block(t, base, kv, from, from + step, &c);
     give_parts(t, chunk);
 }
 
-/* The rows of tokens that share a sequence: those that see nothing fit anywhere. */
-static void run_tokens(const tile *t, uint64_t split)
+/* Chunks that some token of the tile sees: [first, last). */
+static void seen_chunks(const tile *t, uint64_t *out_first, uint64_t *out_last)
 {
-    const mica__cpu_view *q = view_of(t->args, MICA__ATTENTION_Q);
-    const uint64_t rows = t->tokens * t->heads, splits = t->plan->splits;
-    uint64_t from = UINT64_MAX, to = 0;
+    *out_first = UINT64_MAX;
+    *out_last = 0;
     for (uint64_t i = 0; i < t->tokens; i++)
         if (t->sight[i].first < t->sight[i].last) {
-            from = smaller(from, t->sight[i].first / MICA__ATTENTION_CHUNK);
-            const uint64_t end = (t->sight[i].last - 1) / MICA__ATTENTION_CHUNK + 1;
-            to = end > to ? end : to;
+            *out_first = smaller(*out_first, t->sight[i].first / MICA__ATTENTION_CHUNK);
+            *out_last = larger(*out_last, (t->sight[i].last - 1) / MICA__ATTENTION_CHUNK + 1);
         }
-    for (uint64_t row = 0; row < rows; row++) {
-        const unsigned char *at = q->data + (t->token + row / t->heads) * q->stride[0] +
-                                  (t->head + row % t->heads) * q->stride[1];
-        float *copy = t->q + row * t->q_stride;
-        const float *values = row_f32(at, q->dtype, q->shape[2], copy);
-        if (values != copy)
-            memcpy(copy, values, q->shape[2] * sizeof(float));
-        clear(t->total + row * t->o_stride, t->o_stride);
+}
+
+static const unsigned char *q_row(const tile *t, uint64_t row)
+{
+    const mica__cpu_view *q = view_of(t->args, MICA__ATTENTION_Q);
+    return q->data + (t->token + row_token(t, row)) * q->stride[0] + row_head(t, row) * q->stride[1];
+}
+
+/* Rows of q as f32; packed into panels of gemm.h if the tile widens. */
+static void load_q(const tile *t)
+{
+    const mica__cpu_view *q = view_of(t->args, MICA__ATTENTION_Q);
+    const uint64_t dim = q->shape[2], panels = gemm_row_panels(t->rows);
+    for (uint64_t row = 0; !widens(t) && row < t->rows; row++)
+        gemm_pack_row(q_row(t, row), q->dtype, dim, 0, 1, t->q + row * t->q_stride);
+    for (uint64_t p = 0; widens(t) && p < panels; p++) {
+        const uint64_t first = mica__dense_cut(t->rows, panels, p), end = mica__dense_cut(t->rows, panels, p + 1);
+        for (uint64_t row = first; row < end; row++)
+            gemm_pack_row(q_row(t, row), q->dtype, dim, (uint32_t)(row - first), (uint32_t)(end - first),
+                          t->q + first * gemm_steps(dim) * VW);
     }
-    for (uint64_t chunk = from; chunk < to; chunk++)
-        if (chunk % splits == split)
-            walk_chunk(t, chunk);
-    for (uint64_t row = 0; t->plan->mode == MICA__ATTENTION_WHOLE && row < rows; row++)
-        write_row(t->args, t->token + row / t->heads, t->head + row % t->heads, t->total + row * t->o_stride, t->o_stride);
+}
+
+/* Tokens that share a sequence: each split takes every splits-th chunk. */
+static void run_tokens(tile *t, uint64_t split)
+{
+    const uint64_t splits = t->plan->splits;
+    uint64_t from, to;
+    key_rows keys[2];
+    t->rows = t->kv_heads * t->tokens * t->heads;
+    load_q(t);
+    for (uint64_t row = 0; row < t->rows; row++)
+        clear(t->total + row * t->o_stride, t->o_stride);
+    seen_chunks(t, &from, &to);
+    uint64_t chunk = from < to ? from + (split + splits - from % splits) % splits : to;
+    if (chunk < to)
+        find_rows(t, MICA__ATTENTION_K, chunk, &keys[0]);
+    for (uint32_t turn = 0; chunk < to; chunk += splits, turn ^= 1) {
+        const bool more = chunk + splits < to;
+        if (more)
+            find_rows(t, MICA__ATTENTION_K, chunk + splits, &keys[turn ^ 1]);
+        walk_chunk(t, chunk, &keys[turn], more ? &keys[turn ^ 1] : NULL);
+    }
+    for (uint64_t row = 0; t->plan->mode == MICA__ATTENTION_WHOLE && row < t->rows; row++)
+        write_row(t->args, t->token + row_token(t, row), row_head(t, row), t->total + row * t->o_stride, t->o_stride);
 }
 
 /* Per-thread memory of a tile of that many rows. */
@@ -373,10 +491,10 @@ static void lay_out(tile *t, uint64_t rows)
     t->o_stride = mica__attention_partial_floats(y->shape[2]);
     t->q = t->args->local;
     t->score = t->q + rows * t->q_stride;
-    t->part = t->score + rows * MICA__ATTENTION_CHUNK;
+    t->part = t->score + rows * SCORE_STRIDE;
     t->total = t->part + rows * t->o_stride;
-    t->key_widened = t->total + rows * t->o_stride;
-    t->value_widened = t->key_widened + MICA__ATTENTION_CHUNK * t->q_stride;
+    t->key_packed = t->total + rows * t->o_stride;
+    t->value_widened = t->key_packed + SCORE_STRIDE * t->q_stride;
 }
 
 static void tile_unit(const mica__cpu_args *args, uint64_t unit)
@@ -385,12 +503,13 @@ static void tile_unit(const mica__cpu_args *args, uint64_t unit)
     const mica__cpu_view *q = view_of(args, MICA__ATTENTION_Q), *k = view_of(args, MICA__ATTENTION_K);
     const uint64_t kv_heads = k->shape[k->ndim - 2], group = q->shape[1] / kv_heads, split = unit % plan->splits;
     const uint64_t part = unit / plan->splits % plan->head_parts, rest = unit / plan->splits / plan->head_parts;
-    tile t = {.args = args, .plan = plan, .kv_head = rest % kv_heads};
-    t.head = t.kv_head * group + part * plan->part_heads;
-    t.heads = smaller(plan->part_heads, group - part * plan->part_heads);
-    uint64_t token = rest / kv_heads * plan->tile_tokens;
+    tile t = {.args = args, .plan = plan, .kv_head = rest % plan->kv_parts * plan->part_kv_heads};
+    t.kv_heads = smaller(plan->part_kv_heads, kv_heads - t.kv_head);
+    t.head = part * plan->part_heads;
+    t.heads = smaller(plan->part_heads, group - t.head);
+    uint64_t token = rest / plan->kv_parts * plan->tile_tokens;
     const uint64_t end = smaller(token + plan->tile_tokens, q->shape[0]);
-    lay_out(&t, (uint64_t)plan->tile_tokens * plan->part_heads);
+    lay_out(&t, (uint64_t)plan->tile_tokens * plan->part_kv_heads * plan->part_heads);
     while (token < end) {
         t.token = token;
         for (t.tokens = 0; token < end; t.tokens++, token++) {
@@ -415,7 +534,7 @@ static void combine_unit(const mica__cpu_args *args, uint64_t row)
         mica__cpu_fault(args);
     clear(total, stride);
     for (uint64_t chunk = s.first / MICA__ATTENTION_CHUNK; chunk * MICA__ATTENTION_CHUNK < s.last; chunk++)
-        combine(total, kept_part(args, token, head, chunk % plan->chunks), stride);
+        combine(total, kept_part(args, token, head, chunk), stride);
     write_row(args, token, head, total, stride);
 }
 

@@ -15,6 +15,7 @@
 
 #define MICA__ATTENTION_CHUNK 128 /* keys; a multiple of the widest vector */
 #define MICA__ATTENTION_LANES 16  /* of the widest vector */
+#define MICA__ATTENTION_SCORES (MICA__ATTENTION_CHUNK + MICA__ATTENTION_LANES) /* floats; the last panel may pass the chunk */
 #define MICA__ATTENTION_MAX_TOKENS 64 /* in a tile */
 
 typedef enum mica__attention_mode {
@@ -24,12 +25,13 @@ typedef enum mica__attention_mode {
 } mica__attention_mode;
 
 /* The views are the record's operands in slot order, then scratch (SPLIT, COMBINE). A unit of WHOLE and SPLIT is
- * (token tile, kv head, part of its query heads, split), the last fastest. */
+ * (token tile, some kv heads, part of their query heads, split), the last fastest. */
 typedef struct mica__attention_plan {
     mica_attention_params attention; /* scale filled in */
     uint32_t mode;
     uint32_t tile_tokens;
-    uint32_t head_parts, part_heads; /* the query heads of a kv head in parts of at most part_heads */
+    uint32_t kv_parts, part_kv_heads; /* kv heads in parts of at most part_kv_heads */
+    uint32_t head_parts, part_heads;  /* query heads of a kv head in parts of at most part_heads */
     uint32_t splits;
     uint64_t chunks; /* that the cache can hold; partial results of a row in scratch */
 } mica__attention_plan;
@@ -45,12 +47,12 @@ static inline uint64_t mica__attention_partial_floats(uint64_t v_dim)
     return mica__attention_row_floats(v_dim) + MICA__ATTENTION_LANES;
 }
 
-/* Per-thread memory: rows of q, scores, partial and combined results; a chunk of keys and of values widened. */
+/* Per-thread memory: rows of q, scores, partial and combined results; a chunk of keys packed and of values widened. */
 static inline uint64_t mica__attention_local_floats(uint64_t rows, uint64_t dim, uint64_t v_dim)
 {
     const uint64_t q = mica__attention_row_floats(dim), v = mica__attention_row_floats(v_dim);
-    return rows * (q + MICA__ATTENTION_CHUNK + 2 * mica__attention_partial_floats(v_dim)) +
-           MICA__ATTENTION_CHUNK * (q + v);
+    return rows * (q + MICA__ATTENTION_SCORES + 2 * mica__attention_partial_floats(v_dim)) +
+           MICA__ATTENTION_SCORES * (q + v);
 }
 
 #endif

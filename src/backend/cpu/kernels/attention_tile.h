@@ -11,6 +11,7 @@
 #include "backend/cpu/kernels/attention.h"
 #include "backend/cpu/kernels/gemm.h"
 
+#define SCORE_STRIDE MICA__ATTENTION_SCORES /* floats from one row of scores to the next */
 #define TILE_KEYS 4 /* scored together: what gemm_sum4 adds at once */
 #if MICA__ISA_LEVEL == 3
 #define TILE_ROWS  4 /* query rows that share a key */
@@ -19,28 +20,41 @@
 #define TILE_ROWS  2
 #define VALUE_SUMS 8
 #endif
-#define PREFETCH_KEYS 16 /* this many keys ahead */
 
-/* Rows of one type at pointers: the keys or values of a chunk, by place in it. */
+/* Rows of one type at pointers: the keys or values of a chunk, by place in it, for the first of some kv heads; those
+ * of the next head lie head_stride bytes on. The rows seen are [first, last); the pointers around them up to whole
+ * tiles repeat the nearest one. */
 typedef struct key_rows {
     const unsigned char *row[MICA__ATTENTION_CHUNK];
+    uint64_t first, last;
+    uint64_t dim, head_stride;
     uint16_t dtype;
-    uint64_t dim;
 } key_rows;
 
-static inline void prefetch_row(const key_rows *keys, uint64_t key)
+/* A range of places for one kv head. `ahead` may be NULL: rows to prefetch at the same places meanwhile. */
+typedef struct key_range {
+    const key_rows *rows, *ahead;
+    uint64_t head, first, last;
+} key_range;
+
+static inline void prefetch_row(const key_rows *rows, uint64_t head, uint64_t place)
 {
-    const uint64_t bytes = keys->dim * row_element_bytes(keys->dtype);
+    if (place < rows->first || place >= rows->last)
+        return;
+    const unsigned char *row = rows->row[place] + head * rows->head_stride;
+    const uint64_t bytes = rows->dim * row_element_bytes(rows->dtype);
     for (uint64_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(keys->row[key] + i, 0, 3);
+        __builtin_prefetch(row + i, 0, 2);
 }
 
-/* Scores of TILE_KEYS keys from `key` on for `rows` rows of q: score[i * MICA__ATTENTION_CHUNK + key]. */
-GEMM_INLINE void score_tile(const float *q, uint64_t q_stride, const key_rows *keys, uint64_t key, uint16_t dtype, int rows,
+/* Scores of TILE_KEYS keys from `key` on for `rows` rows of q: score[i * SCORE_STRIDE + key]. */
+GEMM_INLINE void score_tile(const float *q, uint64_t q_stride, const key_range *keys, uint64_t key, uint16_t dtype, int rows,
                             float *score)
 {
-    const unsigned char *const *k = keys->row + key;
-    const uint64_t dim = keys->dim;
+    const uint64_t dim = keys->rows->dim, offset = keys->head * keys->rows->head_stride;
+    const unsigned char *k[TILE_KEYS];
+    for (int j = 0; j < TILE_KEYS; j++)
+        k[j] = keys->rows->row[key + (uint64_t)j] + offset;
     vf sum[TILE_ROWS * TILE_KEYS];
     GEMM_UNROLL
     for (int i = 0; i < rows * TILE_KEYS; i++)
@@ -64,61 +78,63 @@ GEMM_INLINE void score_tile(const float *q, uint64_t q_stride, const key_rows *k
                     vf_fma(vf_load_n(q + (uint64_t)i * q_stride + at, dim - at), b, sum[i * TILE_KEYS + j]);
         }
     for (int i = 0; i < rows; i++)
-        gemm_sum4(sum + i * TILE_KEYS, score + i * MICA__ATTENTION_CHUNK + key);
+        gemm_sum4(sum + i * TILE_KEYS, score + i * SCORE_STRIDE + key);
 }
 
-GEMM_INLINE void score_type(const float *q, uint64_t q_stride, const key_rows *keys, uint64_t first, uint64_t last,
-                            uint16_t dtype, int rows, float *score)
+GEMM_INLINE void score_type(const float *q, uint64_t q_stride, const key_range *keys, uint16_t dtype, int rows, float *score)
 {
-    for (uint64_t key = first; key < last; key += TILE_KEYS) {
-        for (uint64_t i = key + PREFETCH_KEYS; i < key + PREFETCH_KEYS + TILE_KEYS && i < last; i++)
-            prefetch_row(keys, i);
+    const key_rows *ahead = keys->ahead;
+    for (uint64_t key = keys->first; key < keys->last; key += TILE_KEYS) {
+        for (uint64_t i = 0; ahead != NULL && i < TILE_KEYS; i++)
+            prefetch_row(ahead, keys->head, key + i);
         score_tile(q, q_stride, keys, key, dtype, rows, score);
     }
 }
 
-GEMM_INLINE void score_rows(const float *q, uint64_t q_stride, const key_rows *keys, uint64_t first, uint64_t last,
-                            int rows, float *score)
+GEMM_INLINE void score_rows(const float *q, uint64_t q_stride, const key_range *keys, int rows, float *score)
 {
-    switch (keys->dtype) {
-    case MICA_DTYPE_F32: score_type(q, q_stride, keys, first, last, MICA_DTYPE_F32, rows, score); return;
-    case MICA_DTYPE_F16: score_type(q, q_stride, keys, first, last, MICA_DTYPE_F16, rows, score); return;
-    default: score_type(q, q_stride, keys, first, last, MICA_DTYPE_BF16, rows, score); return;
+    switch (keys->rows->dtype) {
+    case MICA_DTYPE_F32: score_type(q, q_stride, keys, MICA_DTYPE_F32, rows, score); return;
+    case MICA_DTYPE_F16: score_type(q, q_stride, keys, MICA_DTYPE_F16, rows, score); return;
+    default: score_type(q, q_stride, keys, MICA_DTYPE_BF16, rows, score); return;
     }
 }
 
-/* Scores of keys [first, last), both multiples of TILE_KEYS, for 1 to TILE_ROWS rows. */
-static inline void score_keys(const float *q, uint64_t q_stride, const key_rows *keys, uint64_t first, uint64_t last,
-                              uint64_t rows, float *score)
+/* Scores of a range of keys, which is whole tiles, for 1 to TILE_ROWS rows. */
+static inline void score_keys(const float *q, uint64_t q_stride, const key_range *keys, uint64_t rows, float *score)
 {
     switch (rows) {
-    case 1: score_rows(q, q_stride, keys, first, last, 1, score); return;
-    case 2: score_rows(q, q_stride, keys, first, last, 2, score); return;
+    case 1: score_rows(q, q_stride, keys, 1, score); return;
+    case 2: score_rows(q, q_stride, keys, 2, score); return;
 #if TILE_ROWS > 2
-    case 3: score_rows(q, q_stride, keys, first, last, 3, score); return;
-    case 4: score_rows(q, q_stride, keys, first, last, 4, score); return;
+    case 3: score_rows(q, q_stride, keys, 3, score); return;
+    case 4: score_rows(q, q_stride, keys, 4, score); return;
 #endif
     default: return;
     }
 }
 
-/* Adds the values of keys [first, last) times their weights to `rows` sums, over `vectors` vectors from value `at`
- * on. `lanes` < VW: one vector, that many lanes of it. */
-GEMM_INLINE void value_tile(const float *weight, const key_rows *values, uint64_t first, uint64_t last, uint16_t dtype,
-                            uint64_t at, int rows, int vectors, uint64_t lanes, float *sum, uint64_t sum_stride)
+/* Adds the values of a range of keys times their weights to `rows` sums, over `vectors` vectors from value `at` on.
+ * `lanes` < VW: one vector, that many lanes of it. */
+GEMM_INLINE void value_tile(const float *weight, const key_range *keys, uint16_t dtype, uint64_t at, int rows, int vectors,
+                            uint64_t lanes, float *sum, uint64_t sum_stride)
 {
+    const key_rows *ahead = at == 0 ? keys->ahead : NULL;
+    const uint64_t offset = keys->head * keys->rows->head_stride;
     vf o[VALUE_SUMS];
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < vectors; j++)
             o[i * vectors + j] = vf_load(sum + (uint64_t)i * sum_stride + at + (uint64_t)j * VW);
-    for (uint64_t key = first; key < last; key++) {
-        const unsigned char *row = values->row[key];
+    for (uint64_t key = keys->first; key < keys->last; key++) {
+        const unsigned char *row = keys->rows->row[key] + offset;
         vf v[8];
+        if (ahead != NULL)
+            prefetch_row(ahead, keys->head, key);
         for (int j = 0; j < vectors; j++)
             v[j] = lanes < VW ? row_load_n(row + at * row_element_bytes(dtype), dtype, lanes)
                               : gemm_load(row, dtype, at + (uint64_t)j * VW);
         for (int i = 0; i < rows; i++) {
-            const vf w = vf_set1(weight[(uint64_t)i * MICA__ATTENTION_CHUNK + key]);
+            const vf w = vf_set1(weight[(uint64_t)i * SCORE_STRIDE + key]);
             for (int j = 0; j < vectors; j++)
                 o[i * vectors + j] = vf_fma(w, v[j], o[i * vectors + j]);
         }
@@ -128,41 +144,39 @@ GEMM_INLINE void value_tile(const float *weight, const key_rows *values, uint64_
             vf_store(sum + (uint64_t)i * sum_stride + at + (uint64_t)j * VW, o[i * vectors + j]);
 }
 
-GEMM_INLINE void value_type(const float *weight, const key_rows *values, uint64_t first, uint64_t last, uint16_t dtype,
-                            int rows, float *sum, uint64_t sum_stride)
+GEMM_INLINE void value_type(const float *weight, const key_range *keys, uint16_t dtype, int rows, float *sum,
+                            uint64_t sum_stride)
 {
-    const uint64_t dim = values->dim;
+    const uint64_t dim = keys->rows->dim;
     uint64_t at = 0;
     if (rows * 8 <= VALUE_SUMS)
         for (; at + 8 * VW <= dim; at += 8 * VW)
-            value_tile(weight, values, first, last, dtype, at, rows, 8, VW, sum, sum_stride);
+            value_tile(weight, keys, dtype, at, rows, 8, VW, sum, sum_stride);
     if (rows * 4 <= VALUE_SUMS)
         for (; at + 4 * VW <= dim; at += 4 * VW)
-            value_tile(weight, values, first, last, dtype, at, rows, 4, VW, sum, sum_stride);
+            value_tile(weight, keys, dtype, at, rows, 4, VW, sum, sum_stride);
     for (; at + 2 * VW <= dim; at += 2 * VW)
-        value_tile(weight, values, first, last, dtype, at, rows, 2, VW, sum, sum_stride);
+        value_tile(weight, keys, dtype, at, rows, 2, VW, sum, sum_stride);
     for (; at < dim; at += VW)
-        value_tile(weight, values, first, last, dtype, at, rows, 1, dim - at < VW ? dim - at : VW, sum, sum_stride);
+        value_tile(weight, keys, dtype, at, rows, 1, dim - at < VW ? dim - at : VW, sum, sum_stride);
 }
 
-GEMM_INLINE void value_rows(const float *weight, const key_rows *values, uint64_t first, uint64_t last, int rows, float *sum,
-                            uint64_t sum_stride)
+GEMM_INLINE void value_rows(const float *weight, const key_range *keys, int rows, float *sum, uint64_t sum_stride)
 {
-    switch (values->dtype) {
-    case MICA_DTYPE_F32: value_type(weight, values, first, last, MICA_DTYPE_F32, rows, sum, sum_stride); return;
-    case MICA_DTYPE_F16: value_type(weight, values, first, last, MICA_DTYPE_F16, rows, sum, sum_stride); return;
-    default: value_type(weight, values, first, last, MICA_DTYPE_BF16, rows, sum, sum_stride); return;
+    switch (keys->rows->dtype) {
+    case MICA_DTYPE_F32: value_type(weight, keys, MICA_DTYPE_F32, rows, sum, sum_stride); return;
+    case MICA_DTYPE_F16: value_type(weight, keys, MICA_DTYPE_F16, rows, sum, sum_stride); return;
+    default: value_type(weight, keys, MICA_DTYPE_BF16, rows, sum, sum_stride); return;
     }
 }
 
-/* sum[i] += weight[i][key] * value[key] over keys [first, last), for 1, 2 or 4 rows. */
-static inline void add_values(const float *weight, const key_rows *values, uint64_t first, uint64_t last, uint64_t rows,
-                              float *sum, uint64_t sum_stride)
+/* sum[i] += weight[i][key] * value[key] over a range of keys, for 1, 2 or 4 rows. */
+static inline void add_values(const float *weight, const key_range *keys, uint64_t rows, float *sum, uint64_t sum_stride)
 {
     switch (rows) {
-    case 1: value_rows(weight, values, first, last, 1, sum, sum_stride); return;
-    case 2: value_rows(weight, values, first, last, 2, sum, sum_stride); return;
-    case 4: value_rows(weight, values, first, last, 4, sum, sum_stride); return;
+    case 1: value_rows(weight, keys, 1, sum, sum_stride); return;
+    case 2: value_rows(weight, keys, 2, sum, sum_stride); return;
+    case 4: value_rows(weight, keys, 4, sum, sum_stride); return;
     default: return;
     }
 }

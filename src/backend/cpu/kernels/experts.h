@@ -42,8 +42,10 @@ static inline uint64_t mica__experts_max_tiles(uint64_t slots, uint64_t experts,
 
 static inline uint64_t mica__experts_map_bytes(uint64_t slots, uint64_t experts, uint64_t tile)
 {
-    return sizeof(mica__experts_head) + mica__experts_max_tiles(slots, experts, tile) * sizeof(mica__experts_tile) +
-           (slots + experts + 1) * sizeof(uint32_t); /* slot list, and one cursor per expert while it is built */
+    return sizeof(mica__experts_head) +
+           mica__experts_max_tiles(slots, experts, tile) * sizeof(mica__experts_tile) +
+           (slots + experts + 1) *
+               sizeof(uint32_t); /* slot list, and one cursor per expert while it is built */
 }
 
 static inline mica__experts_tile *mica__experts_tiles(void *map)
@@ -61,7 +63,8 @@ static inline uint32_t *mica__experts_slots(void *map)
 static inline int64_t mica__experts_id(const mica__cpu_view *ids, uint64_t slot, uint64_t experts)
 {
     const uint64_t per_token = ids->shape[1];
-    const unsigned char *at = ids->data + slot / per_token * ids->stride[0] + slot % per_token * ids->stride[1];
+    const unsigned char *at =
+        ids->data + slot / per_token * ids->stride[0] + slot % per_token * ids->stride[1];
     uint32_t id;
     __builtin_memcpy(&id, at, sizeof id);
     return id < experts ? (int64_t)id : -1; /* a negative i32 is a large u32 */

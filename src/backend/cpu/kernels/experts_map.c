@@ -16,7 +16,8 @@ static void build(const mica__cpu_args *args, const mica__experts_map_params *p,
 {
     const mica__cpu_view *ids = &args->view[0];
     mica__experts_head *head = map;
-    *head = (mica__experts_head){0, (uint32_t)mica__experts_max_tiles(slots, p->experts, p->tile), (uint32_t)slots, 0};
+    *head = (mica__experts_head){0, (uint32_t)mica__experts_max_tiles(slots, p->experts, p->tile),
+                                 (uint32_t)slots, 0};
     mica__experts_tile *tile = mica__experts_tiles(map);
     uint32_t *list = mica__experts_slots(map), *cursor = list + slots, used = 0;
     memset(cursor, 0, ((uint64_t)p->experts + 1) * sizeof *cursor);
@@ -33,8 +34,8 @@ static void build(const mica__cpu_args *args, const mica__experts_map_params *p,
         const uint32_t count = cursor[expert];
         cursor[expert] = used;
         for (uint32_t first = 0; first < count; first += p->tile)
-            tile[head->tile_count++] = (mica__experts_tile){expert, used + first,
-                                                            count - first < p->tile ? count - first : p->tile};
+            tile[head->tile_count++] =
+                (mica__experts_tile){expert, used + first, count - first < p->tile ? count - first : p->tile};
         used += count;
     }
     for (uint64_t s = 0; s < slots; s++) {

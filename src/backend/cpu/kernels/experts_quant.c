@@ -29,8 +29,9 @@ static void multiply(const mica__cpu_args *args, const share *s)
 {
     const mica__experts_quant_params *p = args->params;
     const mica__cpu_view *y = &args->view[MICA__EXPERTS_Y];
-    const mica__quant_weight w = mica__quant_weight_of(
-        &args->view[MICA__EXPERTS_WEIGHT], &args->view[MICA__EXPERTS_SCALES], &args->view[MICA__EXPERTS_BIASES], s->expert);
+    const mica__quant_weight w =
+        mica__quant_weight_of(&args->view[MICA__EXPERTS_WEIGHT], &args->view[MICA__EXPERTS_SCALES],
+                              &args->view[MICA__EXPERTS_BIASES], s->expert);
     unsigned char *local = args->local, *work = local + mica__quant_work_offset(p->tile);
     const void **x = (const void **)(void *)local;
     float *result = (float *)(void *)(local + mica__quant_results_offset(p->tile));

@@ -197,15 +197,17 @@ static inline void gemm_panel(const gemm_block *b, uint64_t row, uint64_t mr, fl
 {
     const uint64_t steps = gemm_steps(b->k), parts = (b->k + MICA__DENSE_K_PART - 1) / MICA__DENSE_K_PART;
     const uint64_t ld = gemm_out_stride(b->columns);
+    gemm_part part = {.ahead = (const unsigned char *)(b->x + (row + mr) * steps * VW)}; /* the next panel */
     for (uint64_t i = 0; i < parts; i++) {
         const uint64_t step = mica__dense_cut(steps, parts, i);
         const float *x = b->x + (row * steps + step * mr) * VW;
-        const unsigned char *next = (const unsigned char *)(x + steps * mr * VW); /* the same part of the next panel */
-        gemm_part part = {.steps = mica__dense_cut(steps, parts, i + 1) - step, .first = i == 0, .last = i + 1 == parts};
+        part.steps = mica__dense_cut(steps, parts, i + 1) - step;
+        part.first = i == 0;
+        part.last = i + 1 == parts;
         for (uint64_t column = 0; column < b->columns; column += GEMM_NR) {
             part.partial = b->partial + column * GEMM_MR * VW;
-            part.ahead = next + column / GEMM_NR * part.steps * 64;
             gemm_tile(x, b->packed + (column * steps + step * GEMM_NR) * VW, &part, mr, out + column, ld);
+            part.ahead += part.steps * 64;
         }
     }
 }

@@ -12,11 +12,11 @@
 /* A unit with its place in per-thread memory. */
 typedef struct unit {
     uint32_t weight;
-    uint64_t group;            /* of rows of x, and which weight matrix */
-    uint64_t row;              /* first row of the weight */
-    uint64_t column, columns;  /* rows of x, numbered over all groups */
-    const void **x;            /* [columns] */
-    float *result[2];          /* [columns][16] */
+    uint64_t group;           /* of rows of x, and which weight matrix */
+    uint64_t row;             /* first row of the weight */
+    uint64_t column, columns; /* rows of x, numbered over all groups */
+    const void **x;           /* [columns] */
+    float *result[2];         /* [columns][16] */
     unsigned char *work;
 } unit;
 
@@ -33,8 +33,8 @@ void MICA__ISA(matmul_quant_prepare)(const mica__cpu_args *args)
     unsigned char *local = args->local;
     float *tmp = (float *)(void *)(local + prepared_bytes(p)); /* where the units will work */
     for (uint64_t r = 0; r < p->groups * p->rows; r++)
-        quant_activate(&p->activation, &args->view[MICA__MATMUL_X], &args->view[MICA__MATMUL_NORM_WEIGHT], r, tmp,
-                       local + r * mica__quant_activation_bytes(&p->activation));
+        quant_activate(&p->activation, &args->view[MICA__MATMUL_X], &args->view[MICA__MATMUL_NORM_WEIGHT], r,
+                       tmp, local + r * mica__quant_activation_bytes(&p->activation));
 }
 
 static unit unit_at(const mica__cpu_args *args, uint64_t index)
@@ -61,8 +61,8 @@ static unit unit_at(const mica__cpu_args *args, uint64_t index)
 static mica__quant_weight weight_of(const mica__cpu_args *args, const unit *u, uint32_t weight)
 {
     const mica__cpu_view *part = &args->view[MICA__MATMUL_SLOT(weight, 0)];
-    return mica__quant_weight_of(&part[MICA__WEIGHT_DATA], &part[MICA__WEIGHT_SCALES], &part[MICA__WEIGHT_BIASES],
-                                 u->group);
+    return mica__quant_weight_of(&part[MICA__WEIGHT_DATA], &part[MICA__WEIGHT_SCALES],
+                                 &part[MICA__WEIGHT_BIASES], u->group);
 }
 
 static void multiply(const mica__cpu_args *args, unit *u, uint32_t weight, float *result)
@@ -94,7 +94,8 @@ static void finish(const mica__matmul_record *m, float *o, const float *up, cons
         if (m->softcap != 0)
             v = vf_softcap(v, vf_set1(m->softcap));
         if (residual != NULL)
-            v = vf_add(v, row_load_n(residual + i * row_element_bytes(residual_dtype), residual_dtype, lanes));
+            v = vf_add(v,
+                       row_load_n(residual + i * row_element_bytes(residual_dtype), residual_dtype, lanes));
         vf_store(o + i, v);
     }
 }
@@ -104,8 +105,10 @@ static void store(const mica__cpu_args *args, const unit *u)
     const mica__matmul_quant_params *p = args->params;
     const mica__cpu_view *y = &args->view[MICA__MATMUL_SLOT(u->weight, MICA__WEIGHT_Y)];
     const mica__cpu_view *residual = &args->view[MICA__MATMUL_RESIDUAL];
-    const bool plain = u->weight > 0 || (p->matmul.gate == MICA__GATE_NONE && p->matmul.softcap == 0 && residual->data == NULL);
-    const uint64_t left = y->shape[y->ndim - 1u] - u->row, n = left < MICA__QUANT_ROWS ? left : MICA__QUANT_ROWS;
+    const bool plain = u->weight > 0 || (p->matmul.gate == MICA__GATE_NONE && p->matmul.softcap == 0 &&
+                                         residual->data == NULL);
+    const uint64_t left = y->shape[y->ndim - 1u] - u->row,
+                   n = left < MICA__QUANT_ROWS ? left : MICA__QUANT_ROWS;
     for (uint64_t c = 0; c < u->columns; c++) {
         float *o = u->result[0] + c * MICA__QUANT_ROWS;
         const unsigned char *r = NULL;

@@ -7,6 +7,7 @@
 #define MICA_CPU_MATMUL_QUANT_H
 
 #include "backend/cpu/cpu_kernel.h"
+#include "quant/packed.h"
 #include "quant/quant.h"
 
 #define MICA__QUANT_ROWS 16u /* rows of a weight in a unit */
@@ -50,10 +51,10 @@ static inline uint64_t mica__quant_activation_bytes(const mica__quant_activation
 typedef struct mica__matmul_quant_params {
     mica__matmul_record matmul;
     uint32_t prepared;
-    uint32_t columns;                        /* rows of x of a unit, at most */
-    uint32_t column_blocks;                  /* of a group */
-    uint32_t end_block[MICA__MAX_WEIGHTS];   /* number of sixteen-row blocks up to and with weight i */
-    uint32_t form[MICA__MAX_WEIGHTS];        /* MICA__QUANT_Q8 or _F32 */
+    uint32_t columns;                      /* rows of x of a unit, at most */
+    uint32_t column_blocks;                /* of a group */
+    uint32_t end_block[MICA__MAX_WEIGHTS]; /* number of sixteen-row blocks up to and with weight i */
+    uint32_t form[MICA__MAX_WEIGHTS];      /* MICA__QUANT_Q8 or _F32 */
     uint64_t groups, rows;
     mica__quant_activation activation;
 } mica__matmul_quant_params;
@@ -67,6 +68,26 @@ static inline uint64_t mica__quant_results_offset(uint64_t columns)
 static inline uint64_t mica__quant_work_offset(uint64_t columns)
 {
     return mica__quant_results_offset(columns) + 2 * columns * MICA__QUANT_ROWS * sizeof(float);
+}
+
+/* Values along K that are unpacked and multiplied before the next ones: activations of a tile and the weights of
+ * sixteen rows then stay in a first-level cache. */
+#define MICA__QUANT_CHUNK 1024u
+
+static inline uint64_t mica__quant_chunk(const mica__packed_form *form)
+{
+    return form->block_values >= MICA__QUANT_CHUNK
+               ? form->block_values
+               : MICA__QUANT_CHUNK / form->block_values * form->block_values;
+}
+
+/* Bytes of work for sixteen rows: a chunk of a canonical weight packed (Q8), a row decoded (F32). */
+static inline uint64_t mica__quant_work_bytes(uint16_t dtype, uint32_t group_size, uint64_t k, uint32_t form)
+{
+    mica__packed_form packed;
+    if (form == MICA__QUANT_F32 || !mica__packed_form_of(dtype, group_size, &packed))
+        return k * sizeof(float);
+    return 2 * mica__packed_block_bytes(&packed, mica__quant_chunk(&packed));
 }
 
 /*

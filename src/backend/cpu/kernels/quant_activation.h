@@ -62,7 +62,8 @@ static inline unsigned char *quant_row_at(const mica__cpu_view *view, uint64_t r
 
 /* Row r of x into dst, in the forms that `a` asks for. `tmp` holds 2 k floats. */
 static inline void quant_activate(const mica__quant_activation *a, const mica__cpu_view *x,
-                                  const mica__cpu_view *norm_weight, uint64_t r, float *tmp, unsigned char *dst)
+                                  const mica__cpu_view *norm_weight, uint64_t r, float *tmp,
+                                  unsigned char *dst)
 {
     const uint64_t k = a->k;
     const float *row = row_f32(quant_row_at(x, r), x->dtype, k, tmp);

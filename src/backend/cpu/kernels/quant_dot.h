@@ -50,12 +50,13 @@ QUANT_INLINE void quant_advance(quant_panels *p, uint64_t bytes)
         p->at[i] += bytes;
 }
 
-/* Weights are read once, in two streams at most: ask for the lines some blocks ahead. */
-QUANT_INLINE void quant_prefetch(const quant_panels *p, uint64_t bytes)
+/* Asks for the lines of weights some blocks ahead: with few columns the weights come from memory, read once, in as
+ * many streams as there are panels. The address may lie past the weight; nothing is read then. */
+QUANT_INLINE void quant_prefetch(const quant_panels *p, uint64_t bytes, const int columns)
 {
-    for (int i = 0; i < QUANT_PANELS; i++)
+    for (int i = 0; columns < QUANT_COLUMNS && i < QUANT_PANELS; i++)
         for (uint64_t line = 0; line < bytes; line += 64)
-            __builtin_prefetch(p->at[i] + 2048 + line);
+            __builtin_prefetch((const void *)((uintptr_t)p->at[i] + 3072 + line));
 }
 
 QUANT_INLINE void quant_fold(vf *acc, const vf *sum, vf scale, const mica__q8_block *const *x, uint64_t run,
@@ -65,7 +66,8 @@ QUANT_INLINE void quant_fold(vf *acc, const vf *sum, vf scale, const mica__q8_bl
         acc[c] = vf_fma(sum[c], vf_mul(scale, vf_set1(x[c][run].d)), acc[c]);
 }
 
-QUANT_INLINE void quant_fold_bias(vf *acc, vf bias, const mica__q8_block *const *x, uint64_t run, const int columns)
+QUANT_INLINE void quant_fold_bias(vf *acc, vf bias, const mica__q8_block *const *x, uint64_t run,
+                                  const int columns)
 {
     for (int c = 0; c < columns; c++)
         acc[c] = vf_fma(bias, vf_set1(x[c][run].s), acc[c]);
@@ -76,7 +78,7 @@ QUANT_INLINE void quant_runs_q4_0(const quant_tile *t, vf *acc, const int column
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs; run++, quant_advance(&p, 144)) {
         vf sum[QUANT_COLUMNS];
-        quant_prefetch(&p, 144);
+        quant_prefetch(&p, 144, columns);
         quant_dot4(&p, 16, t->x, run, columns, 8, sum);
         quant_fold(acc, sum, quant_f16(&p, 0), t->x, run, columns);
     }
@@ -87,7 +89,7 @@ QUANT_INLINE void quant_runs_q8_0(const quant_tile *t, vf *acc, const int column
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs; run++, quant_advance(&p, 272)) {
         vf sum[QUANT_COLUMNS];
-        quant_prefetch(&p, 272);
+        quant_prefetch(&p, 272, columns);
         quant_dot8(&p, 16, t->x, run, columns, 128, sum);
         quant_fold(acc, sum, quant_f16(&p, 0), t->x, run, columns);
     }
@@ -124,7 +126,7 @@ QUANT_INLINE void quant_runs_q4_k(const quant_tile *t, vf *acc, const int column
             vf sum[QUANT_COLUMNS];
             quant_panels part = p;
             quant_advance(&part, 128 * s);
-            quant_prefetch(&part, 144);
+            quant_prefetch(&part, 144, columns);
             quant_dot4(&part, 128, t->x, run + s, columns, 0, sum);
             quant_fold(acc, sum, vf_mul(d, quant_u8(&expanded, 8 * s)), t->x, run + s, columns);
             quant_fold_bias(acc, vf_mul(dmin, quant_u8(&expanded, 64 + 8 * s)), t->x, run + s, columns);
@@ -141,7 +143,7 @@ QUANT_INLINE void quant_runs_q6_k(const quant_tile *t, vf *acc, const int column
             vf sum[QUANT_COLUMNS];
             quant_panels part = p;
             quant_advance(&part, 192 * s);
-            quant_prefetch(&part, 192);
+            quant_prefetch(&part, 192, columns);
             quant_dot6_halves(&p, 144 + 192 * s, 16 + 16 * s, t->x, run + s, columns, sum);
             quant_fold(acc, sum, d, t->x, run + s, columns);
         }
@@ -160,7 +162,7 @@ QUANT_INLINE void quant_runs_affine(const quant_tile *t, vf *acc, const int colu
         quant_advance(&p, 32);
         for (; run < end; run++, quant_advance(&p, part_bytes)) {
             vf sum[QUANT_COLUMNS];
-            quant_prefetch(&p, part_bytes);
+            quant_prefetch(&p, part_bytes, columns);
             if (bits == 4)
                 quant_dot4(&p, 0, t->x, run, columns, 0, sum);
             else if (bits == 6)
@@ -188,7 +190,9 @@ QUANT_INLINE void quant_tile_run(const quant_tile *t, const uint16_t dtype, cons
         quant_runs_q6_k(t, acc, columns);
     else
         quant_runs_affine(t, acc, columns,
-                          dtype == MICA_DTYPE_AFFINE4 ? 4 : dtype == MICA_DTYPE_AFFINE6 ? 6 : 8);
+                          dtype == MICA_DTYPE_AFFINE4   ? 4
+                          : dtype == MICA_DTYPE_AFFINE6 ? 6
+                                                        : 8);
     for (int c = 0; c < columns; c++)
         vf_store(t->acc + c * MICA__QUANT_ROWS, acc[c]);
 }

@@ -42,6 +42,14 @@ static inline __m256i quant_x(const mica__q8_block *x, int chunk)
     return _mm256_set1_epi32(four);
 }
 
+/* The sum, where it is written: left alone, gcc turns a chain of integer sums into a wide tree of them, which spills
+ * every register. */
+static inline __m256i quant_in_order(__m256i sum)
+{
+    __asm__("" : "+x"(sum));
+    return sum;
+}
+
 /* A pair of products is at most 2 * 15 * 127 = 3810; the eight of a part add to 30480: one widening for 32 values. */
 static inline __attribute__((always_inline)) void quant_dot4(const quant_panels *p, uint64_t offset,
                                                              const mica__q8_block *const *x, uint64_t block,
@@ -56,8 +64,8 @@ static inline __attribute__((always_inline)) void quant_dot4(const quant_panels 
         for (int c = 0; c < columns; c++) {
             const __m256i first = _mm256_maddubs_epi16(low, quant_x(&x[c][block], v));
             const __m256i second = _mm256_maddubs_epi16(high, quant_x(&x[c][block], v + 4));
-            acc[c] = v == 0 ? first : _mm256_add_epi16(acc[c], first);
-            acc[c] = _mm256_add_epi16(acc[c], second);
+            acc[c] = v == 0 ? first : quant_in_order(_mm256_add_epi16(acc[c], first));
+            acc[c] = quant_in_order(_mm256_add_epi16(acc[c], second));
         }
     }
     for (int c = 0; c < columns; c++) {
@@ -82,10 +90,9 @@ static inline void quant_load6(const quant_panels *p, uint64_t offset, int v, __
 
 /* A pair is at most 2 * 63 * 127 = 16002: two of them fit before widening. `first` and `second` multiply the 16-bit
  * sums of the low and of the high chunks. */
-static inline __attribute__((always_inline)) void quant_dot6_scaled(const quant_panels *p, uint64_t offset,
-                                                                    const mica__q8_block *const *x, uint64_t block,
-                                                                    const int columns, __m256i first, __m256i second,
-                                                                    __m256i *total)
+static inline __attribute__((always_inline)) void
+quant_dot6_scaled(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x, uint64_t block,
+                  const int columns, __m256i first, __m256i second, __m256i *total)
 {
     for (int v = 0; v < 4; v += 2) {
         __m256i low[2], high[2];
@@ -98,7 +105,7 @@ static inline __attribute__((always_inline)) void quant_dot6_scaled(const quant_
             const __m256i b = _mm256_add_epi16(_mm256_maddubs_epi16(high[0], quant_x(xb, v + 4)),
                                                _mm256_maddubs_epi16(high[1], quant_x(xb, v + 5)));
             const __m256i both = _mm256_add_epi32(_mm256_madd_epi16(a, first), _mm256_madd_epi16(b, second));
-            total[c] = v == 0 ? both : _mm256_add_epi32(total[c], both);
+            total[c] = v == 0 ? both : quant_in_order(_mm256_add_epi32(total[c], both));
         }
     }
 }
@@ -116,9 +123,9 @@ static inline __attribute__((always_inline)) void quant_dot6(const quant_panels 
 
 /* Sums of code * x * scale stay below 2 * 16 * 63 * 127 * 128 < 2^25. With the zero point taken off, 32 scale_a sum_a
  * + 32 scale_b sum_b, what is left is below 2^24, exact in f32. */
-static inline __attribute__((always_inline)) void quant_dot6_halves(const quant_panels *p, uint64_t offset,
-                                                                    uint64_t scales, const mica__q8_block *const *x,
-                                                                    uint64_t block, const int columns, vf *sum)
+static inline __attribute__((always_inline)) void
+quant_dot6_halves(const quant_panels *p, uint64_t offset, uint64_t scales, const mica__q8_block *const *x,
+                  uint64_t block, const int columns, vf *sum)
 {
     const __m256i a = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p->at[0] + scales)));
     const __m256i b = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p->at[0] + scales + 8)));
@@ -146,9 +153,10 @@ static inline __attribute__((always_inline)) void quant_dot8(const quant_panels 
         const __m256i w = _mm256_xor_si256(quant_load(p, offset + 32 * (uint64_t)v), middle);
         const __m256i magnitude = _mm256_abs_epi8(w);
         for (int c = 0; c < columns; c++) {
-            const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(quant_x(&x[c][block], v), w));
+            const __m256i pairs =
+                _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(quant_x(&x[c][block], v), w));
             const __m256i four = _mm256_madd_epi16(pairs, one);
-            acc[c] = v == 0 ? four : _mm256_add_epi32(acc[c], four);
+            acc[c] = v == 0 ? four : quant_in_order(_mm256_add_epi32(acc[c], four));
         }
     }
     for (int c = 0; c < columns; c++) {

@@ -109,9 +109,9 @@ static inline __attribute__((always_inline)) void quant_dot6(const quant_panels 
 
 /* Each half's sum is at most 16 * 32 * 127 and a scale 128, so the products and their sum stay below 2^24 and are
  * exact in f32. The low chunks of a part are its first half, the high ones its second. */
-static inline __attribute__((always_inline)) void quant_dot6_halves(const quant_panels *p, uint64_t offset,
-                                                                    uint64_t scales, const mica__q8_block *const *x,
-                                                                    uint64_t block, const int columns, vf *sum)
+static inline __attribute__((always_inline)) void
+quant_dot6_halves(const quant_panels *p, uint64_t offset, uint64_t scales, const mica__q8_block *const *x,
+                  uint64_t block, const int columns, vf *sum)
 {
     const vf first = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(quant_load8(p, scales)));
     const vf second = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(quant_load8(p, scales + 8)));
@@ -129,7 +129,8 @@ static inline __attribute__((always_inline)) void quant_dot6_halves(const quant_
         }
     }
     for (int c = 0; c < columns; c++)
-        sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(b[c]), second, _mm512_mul_ps(_mm512_cvtepi32_ps(a[c]), first));
+        sum[c] =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(b[c]), second, _mm512_mul_ps(_mm512_cvtepi32_ps(a[c]), first));
 }
 
 static inline __attribute__((always_inline)) void quant_dot8(const quant_panels *p, uint64_t offset,

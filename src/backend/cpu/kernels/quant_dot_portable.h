@@ -1,5 +1,6 @@
 /*
- * quant_dot_portable.h - dot products of 32 values for the eight rows of a packed panel in plain C.
+ * quant_dot_portable.h - dot products of 32 values for the eight rows of a packed panel, on 16-byte vectors of the
+ * compiler's own.
  *
  * Included by quant_dot.h alone, which says what each function means. The integer sums are those of the other
  * instruction sets.
@@ -37,17 +38,30 @@ static inline vf quant_u8(const quant_panels *p, uint64_t offset)
     return vf_load(lane);
 }
 
-static inline vf quant_from_int(const int32_t lane[VW])
+typedef int16_t quant_i16 __attribute__((vector_size(16)));
+typedef uint16_t quant_u16 __attribute__((vector_size(16)));
+typedef uint32_t quant_u32 __attribute__((vector_size(16)));
+
+/* Sums of rows 0..3 and 4..7. */
+typedef struct quant_sums {
+    mica__i4 part[2];
+} quant_sums;
+
+static inline vf quant_to_float(quant_sums sums)
 {
-    float value[VW];
-    for (int r = 0; r < VW; r++)
-        value[r] = (float)lane[r];
-    return vf_load(value);
+    return (vf){__builtin_convertvector(sums.part[0], mica__f4),
+                __builtin_convertvector(sums.part[1], mica__f4)};
+}
+
+static inline quant_sums quant_start(int32_t value)
+{
+    const mica__i4 v = {value, value, value, value};
+    return (quant_sums){{v, v}};
 }
 
 static inline void quant_codes4(const unsigned char *part, quant_codes *out)
 {
-    uint8_t *low = &out->code[0][0][0], *high = &out->code[4][0][0];
+    uint8_t *low = (uint8_t *)out, *high = low + 128;
     for (int i = 0; i < 128; i++) {
         low[i] = part[i] & 15;
         high[i] = part[i] >> 4;
@@ -58,7 +72,7 @@ static inline void quant_codes6(const unsigned char *part, quant_codes *out)
 {
     quant_codes4(part, out);
     for (int c = 0; c < 8; c++) {
-        uint8_t *code = &out->code[c][0][0];
+        uint8_t *code = (uint8_t *)out + 32 * c;
         const unsigned char *bits = part + 128 + 32 * (c % 2);
         for (int i = 0; i < 32; i++)
             code[i] |= (uint8_t)((bits[i] >> c / 2 * 2 & 3) << 4);
@@ -70,74 +84,113 @@ static inline void quant_codes8(const unsigned char *part, quant_codes *out)
     memcpy(out, part, sizeof *out);
 }
 
-/* Adds the products of chunks [first, first + 4) to each row's sum. */
-static inline void quant_add(const quant_codes *codes, const mica__q8_block *x, int first, int32_t sum[VW])
+/* The activations of a run as 16-bit pairs, one pair per chunk: its values 0 and 2, its values 1 and 3. */
+typedef struct quant_pairs {
+    int32_t even[8], odd[8];
+} quant_pairs;
+
+static inline void quant_split(const mica__q8_block *x, quant_pairs *out)
+{
+    for (int i = 0; i < 2; i++) {
+        quant_i16 bytes;
+        memcpy(&bytes, x->q + 16 * i, sizeof bytes);
+        const quant_i16 even = (quant_i16)((quant_u16)bytes << 8) >> 8, odd = bytes >> 8;
+        memcpy(out->even + 4 * i, &even, sizeof even);
+        memcpy(out->odd + 4 * i, &odd, sizeof odd);
+    }
+}
+
+/* Both 16-bit halves of each lane added to the sum. */
+static inline mica__i4 quant_widen(mica__i4 sum, quant_i16 halves)
+{
+    const mica__i4 lanes = (mica__i4)halves;
+    return sum + ((mica__i4)((quant_u32)lanes << 16) >> 16) + (lanes >> 16);
+}
+
+/* Adds the products of chunks [first, first + 4) to each row's sum. A product of an 8-bit code is at most 255 * 127 and
+ * fits 16 bits; two of 6-bit codes do so together. */
+static inline __attribute__((always_inline)) void quant_add(const quant_codes *codes, const quant_pairs *x,
+                                                            int first, const int wide, quant_sums *sums)
 {
     for (int c = first; c < first + 4; c++) {
-        const int32_t x0 = x->q[4 * c], x1 = x->q[4 * c + 1], x2 = x->q[4 * c + 2], x3 = x->q[4 * c + 3];
-        for (int r = 0; r < VW; r++) {
-            const uint8_t *w = codes->code[c][r];
-            sum[r] += w[0] * x0 + w[1] * x1 + w[2] * x2 + w[3] * x3;
+        const quant_i16 even = (quant_i16)(mica__i4){x->even[c], x->even[c], x->even[c], x->even[c]};
+        const quant_i16 odd = (quant_i16)(mica__i4){x->odd[c], x->odd[c], x->odd[c], x->odd[c]};
+        for (int part = 0; part < 2; part++) {
+            quant_u16 w;
+            memcpy(&w, codes->code[c][4 * part], sizeof w);
+            const quant_i16 a = (quant_i16)(w & 0xff) * even, b = (quant_i16)(w >> 8) * odd;
+            if (wide)
+                sums->part[part] = quant_widen(quant_widen(sums->part[part], a), b);
+            else
+                sums->part[part] = quant_widen(sums->part[part], a + b);
         }
     }
 }
 
-static inline void quant_dot_codes(const quant_codes *codes, const mica__q8_block *const *x, uint64_t block,
-                                   int columns, int zero, vf *out)
+static inline __attribute__((always_inline)) void quant_dot_codes(const quant_codes *codes,
+                                                                  const mica__q8_block *const *x,
+                                                                  uint64_t block, int columns, const int zero,
+                                                                  const int wide, vf *out)
 {
     for (int c = 0; c < columns; c++) {
         const mica__q8_block *xb = &x[c][block];
-        int32_t sum[VW];
-        for (int r = 0; r < VW; r++)
-            sum[r] = zero == 8 ? xb->sum8 : zero == 128 ? xb->sum128 : 0;
-        quant_add(codes, xb, 0, sum);
-        quant_add(codes, xb, 4, sum);
-        out[c] = quant_from_int(sum);
+        quant_sums sums = quant_start(zero == 8 ? xb->sum8 : zero == 128 ? xb->sum128 : 0);
+        quant_pairs pairs;
+        quant_split(xb, &pairs);
+        quant_add(codes, &pairs, 0, wide, &sums);
+        quant_add(codes, &pairs, 4, wide, &sums);
+        out[c] = quant_to_float(sums);
     }
 }
 
-static inline void quant_dot4(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x, uint64_t block,
-                              const int columns, const int zero, vf *sum)
+static inline mica__i4 quant_i8(const unsigned char *bytes)
+{
+    return (mica__i4){(int8_t)bytes[0], (int8_t)bytes[1], (int8_t)bytes[2], (int8_t)bytes[3]};
+}
+
+static inline void quant_dot4(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x,
+                              uint64_t block, const int columns, const int zero, vf *sum)
 {
     quant_codes codes;
     quant_codes4(p->at[0] + offset, &codes);
-    quant_dot_codes(&codes, x, block, columns, zero, sum);
+    quant_dot_codes(&codes, x, block, columns, zero, 0, sum);
 }
 
-static inline void quant_dot6(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x, uint64_t block,
-                              const int columns, vf *sum)
+static inline void quant_dot6(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x,
+                              uint64_t block, const int columns, vf *sum)
 {
     quant_codes codes;
     quant_codes6(p->at[0] + offset, &codes);
-    quant_dot_codes(&codes, x, block, columns, 0, sum);
+    quant_dot_codes(&codes, x, block, columns, 0, 0, sum);
 }
 
 static inline void quant_dot6_halves(const quant_panels *p, uint64_t offset, uint64_t scales,
-                                     const mica__q8_block *const *x, uint64_t block, const int columns, vf *out)
+                                     const mica__q8_block *const *x, uint64_t block, const int columns,
+                                     vf *out)
 {
     quant_codes codes;
     quant_codes6(p->at[0] + offset, &codes);
     for (int c = 0; c < columns; c++) {
         const mica__q8_block *xb = &x[c][block];
-        int32_t a[VW], b[VW];
-        for (int r = 0; r < VW; r++) {
-            a[r] = xb->half32[0];
-            b[r] = xb->half32[1];
+        quant_sums a = quant_start(xb->half32[0]), b = quant_start(xb->half32[1]);
+        quant_pairs pairs;
+        quant_split(xb, &pairs);
+        quant_add(&codes, &pairs, 0, 0, &a);
+        quant_add(&codes, &pairs, 4, 0, &b);
+        for (int part = 0; part < 2; part++) {
+            const unsigned char *scale = p->at[0] + scales + 4 * part;
+            a.part[part] = a.part[part] * quant_i8(scale) + b.part[part] * quant_i8(scale + 8);
         }
-        quant_add(&codes, xb, 0, a);
-        quant_add(&codes, xb, 4, b);
-        for (int r = 0; r < VW; r++)
-            a[r] = a[r] * (int8_t)p->at[0][scales + (uint64_t)r] + b[r] * (int8_t)p->at[0][scales + 8 + (uint64_t)r];
-        out[c] = quant_from_int(a);
+        out[c] = quant_to_float(a);
     }
 }
 
-static inline void quant_dot8(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x, uint64_t block,
-                              const int columns, const int zero, vf *sum)
+static inline void quant_dot8(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x,
+                              uint64_t block, const int columns, const int zero, vf *sum)
 {
     quant_codes codes;
     quant_codes8(p->at[0] + offset, &codes);
-    quant_dot_codes(&codes, x, block, columns, zero, sum);
+    quant_dot_codes(&codes, x, block, columns, zero, 1, sum);
 }
 
 /* The lanes, whole numbers from -128 to 127, as bytes. */

@@ -13,11 +13,17 @@ typedef void (*tile_fn)(const quant_tile *tile);
     }
 #if QUANT_COLUMNS == 8
 #define TILES(dtype) TILE(dtype, 1) TILE(dtype, 2) TILE(dtype, 4) TILE(dtype, 8)
-#define TILE_ROW(dtype) {tile_##dtype##_1, tile_##dtype##_2, tile_##dtype##_4, tile_##dtype##_8}
+#define TILE_ROW(dtype)                                                        \
+    {                                                                          \
+        tile_##dtype##_1, tile_##dtype##_2, tile_##dtype##_4, tile_##dtype##_8 \
+    }
 #define TILE_WIDTHS 4
 #else
 #define TILES(dtype) TILE(dtype, 1) TILE(dtype, 2) TILE(dtype, 4)
-#define TILE_ROW(dtype) {tile_##dtype##_1, tile_##dtype##_2, tile_##dtype##_4}
+#define TILE_ROW(dtype)                                      \
+    {                                                        \
+        tile_##dtype##_1, tile_##dtype##_2, tile_##dtype##_4 \
+    }
 #define TILE_WIDTHS 3
 #endif
 
@@ -39,8 +45,8 @@ static const tile_fn tiles[MICA_DTYPE_COUNT][TILE_WIDTHS] = {
 
 /* The two panels of a chunk: in place when packed, else written to `work`. The second is the first again where the
  * matrix ends. */
-static void chunk_panels(const mica__quant_weight *w, const mica__packed_form *form, uint64_t row, uint64_t k_first,
-                         uint64_t k_count, unsigned char *work, const unsigned char *out[2])
+static void chunk_panels(const mica__quant_weight *w, const mica__packed_form *form, uint64_t row,
+                         uint64_t k_first, uint64_t k_count, unsigned char *work, const unsigned char *out[2])
 {
     const uint64_t bytes = mica__packed_block_bytes(form, k_first);
     for (uint64_t i = 0; i < 2; i++) {
@@ -59,8 +65,8 @@ static void chunk_panels(const mica__quant_weight *w, const mica__packed_form *f
 }
 
 /* All columns of a chunk for the VW rows of the tile's panels, the widest tiles first. */
-static void chunk_columns(quant_tile *tile, const tile_fn *widths, const void *const *x, uint64_t run, uint64_t columns,
-                          float *out)
+static void chunk_columns(quant_tile *tile, const tile_fn *widths, const void *const *x, uint64_t run,
+                          uint64_t columns, float *out)
 {
     int width = TILE_WIDTHS - 1;
     for (uint64_t c = 0; c < columns; c += 1u << width) {
@@ -73,8 +79,8 @@ static void chunk_columns(quant_tile *tile, const tile_fn *widths, const void *c
     }
 }
 
-void MICA__ISA(quant_rows_q8)(const mica__quant_weight *weight, uint64_t row, const void *const *x, uint64_t columns,
-                              void *work, float *out)
+void MICA__ISA(quant_rows_q8)(const mica__quant_weight *weight, uint64_t row, const void *const *x,
+                              uint64_t columns, void *work, float *out)
 {
     const mica__packed_source *source = &weight->source;
     mica__packed_form form;
@@ -89,7 +95,7 @@ void MICA__ISA(quant_rows_q8)(const mica__quant_weight *weight, uint64_t row, co
     const uint64_t chunk = mica__quant_chunk(&form);
     for (uint64_t k = 0; k < source->k; k += chunk) {
         const uint64_t count = source->k - k < chunk ? source->k - k : chunk;
-        const unsigned char *panel[2];
+        const unsigned char *panel[2] = {NULL, NULL};
         chunk_panels(weight, &form, row, k, count, work, panel);
         tile.runs = (count + 31) / 32;
         for (uint64_t lane = 0; lane < MICA__QUANT_ROWS; lane += VW) {
@@ -105,8 +111,8 @@ static void decode_row(const mica__quant_weight *w, uint64_t row, float *dst)
     const mica__packed_source *s = &w->source;
     if (w->layout == MICA_LAYOUT_ROWS8) {
         const uint64_t in_group = row % MICA__PACKED_ROWS;
-        mica__packed_decode_row(s->dtype, s->data + (row - in_group) * s->row_stride, (uint32_t)in_group, s->k,
-                                s->group_size, dst);
+        mica__packed_decode_row(s->dtype, s->data + (row - in_group) * s->row_stride, (uint32_t)in_group,
+                                s->k, s->group_size, dst);
     } else if (mica__affine_known(s->dtype)) {
         mica__affine_decode_row(s->dtype, s->data + row * s->row_stride, s->scales + row * s->scale_stride,
                                 s->biases + row * s->bias_stride, s->scale_dtype, s->group_size, dst, s->k);
@@ -131,8 +137,8 @@ QUANT_INLINE void dot_columns(const float *w, uint64_t k, const void *const *x, 
     }
 }
 
-void MICA__ISA(quant_rows_f32)(const mica__quant_weight *weight, uint64_t row, const void *const *x, uint64_t columns,
-                               void *work, float *out)
+void MICA__ISA(quant_rows_f32)(const mica__quant_weight *weight, uint64_t row, const void *const *x,
+                               uint64_t columns, void *work, float *out)
 {
     const uint64_t k = weight->source.k;
     float *w = work;

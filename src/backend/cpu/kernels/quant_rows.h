@@ -5,13 +5,8 @@
 #ifndef MICA_CPU_QUANT_ROWS_H
 #define MICA_CPU_QUANT_ROWS_H
 
-#include "backend/cpu/cpu_kernel.h"
+#include "backend/cpu/kernels/matmul_quant.h"
 #include "quant/packed.h"
-#include "quant/quant.h"
-
-/* Values along K that are unpacked and multiplied before the next ones: activations of a tile and the weights of
- * sixteen rows then stay in a first-level cache. */
-#define MICA__QUANT_CHUNK 1024u
 
 /* One matrix [n, k]. source.row_stride is the stride of the view: an eighth of a group when packed. */
 typedef struct mica__quant_weight {
@@ -32,7 +27,8 @@ static inline unsigned char *mica__quant_matrix_at(const mica__cpu_view *view, u
 }
 
 /* Matrix `index` of a weight; scales and biases are absent views unless canonical affine. */
-static inline mica__quant_weight mica__quant_weight_of(const mica__cpu_view *data, const mica__cpu_view *scales,
+static inline mica__quant_weight mica__quant_weight_of(const mica__cpu_view *data,
+                                                       const mica__cpu_view *scales,
                                                        const mica__cpu_view *biases, uint64_t index)
 {
     const uint32_t row = data->ndim - 2u;
@@ -52,26 +48,11 @@ static inline mica__quant_weight mica__quant_weight_of(const mica__cpu_view *dat
     return w;
 }
 
-static inline uint64_t mica__quant_chunk(const mica__packed_form *form)
-{
-    return form->block_values >= MICA__QUANT_CHUNK ? form->block_values
-                                                   : MICA__QUANT_CHUNK / form->block_values * form->block_values;
-}
-
-/* Per-thread bytes that the functions below want: a chunk of a canonical weight packed (q8), a row decoded (f32). */
-static inline uint64_t mica__quant_work_bytes(uint16_t dtype, uint32_t group_size, uint64_t k, uint32_t f32)
-{
-    mica__packed_form form;
-    if (f32 || !mica__packed_form_of(dtype, group_size, &form))
-        return k * sizeof(float);
-    return 2 * mica__packed_block_bytes(&form, mica__quant_chunk(&form));
-}
-
 /* out [columns][16] = activations . rows [row, row + 16)^T; rows past n give anything. x: one activation row per
- * column, mica__q8_block or float. */
-void MICA__ISA(quant_rows_q8)(const mica__quant_weight *weight, uint64_t row, const void *const *x, uint64_t columns,
-                              void *work, float *out);
-void MICA__ISA(quant_rows_f32)(const mica__quant_weight *weight, uint64_t row, const void *const *x, uint64_t columns,
-                               void *work, float *out);
+ * column, mica__q8_block or float. `work`: mica__quant_work_bytes. */
+void MICA__ISA(quant_rows_q8)(const mica__quant_weight *weight, uint64_t row, const void *const *x,
+                              uint64_t columns, void *work, float *out);
+void MICA__ISA(quant_rows_f32)(const mica__quant_weight *weight, uint64_t row, const void *const *x,
+                               uint64_t columns, void *work, float *out);
 
 #endif

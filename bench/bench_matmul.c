@@ -1,0 +1,154 @@
+/*
+ * bench_matmul.c - dense matmul against the multiply-add peak, mat-vecs against the memory's read speed.
+ */
+#include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "oracle/oracle_blocks.h"
+#include "oracle/oracle_number.h"
+#include "support/random.h"
+#include "support/tensor.h"
+
+#define SIDE 1024u
+#define ROWS 14336u
+#define COLUMNS 4096u
+#define MOST_COPIES 64
+
+typedef struct product {
+    mica_buffer *x, *y, *weight[MOST_COPIES];
+    uint32_t count;
+} product;
+
+/* All weights in turn, each behind the one before: they write the same y. */
+static void encode_products(mica_encoder *encoder, void *argument)
+{
+    product *p = argument;
+
+    for (uint32_t i = 0; i < p->count; i++)
+        bench_must(mica_matmul(encoder, p->x, p->weight[i], NULL, p->y));
+}
+
+static void fill(mica_buffer *buffer, mica_dtype dtype, uint64_t count, test_random *random)
+{
+    uint64_t values = oracle_block_bytes(dtype) ? count / oracle_block_values(dtype) : 0;
+    void *data;
+
+    bench_must(mica_buffer_map(buffer, MICA_ACCESS_WRITE, &data));
+    if (oracle_is_block(dtype)) {
+        test_blocks_fill(dtype, data, values, random, 0.02);
+    } else {
+        for (uint64_t i = 0; i < count; i++)
+            oracle_put(dtype, test_random_uniform(random, -1, 1),
+                       (uint8_t *)data + i * oracle_block_bytes(dtype));
+    }
+    bench_must(mica_buffer_unmap(buffer));
+}
+
+static void release(product *p)
+{
+    for (uint32_t i = 0; i < p->count; i++)
+        mica_buffer_release(p->weight[i]);
+    mica_buffer_release(p->x);
+    mica_buffer_release(p->y);
+}
+
+static void time_dense(uint32_t threads, mica_dtype dtype)
+{
+    mica_device *device = bench_device(threads);
+    test_random random = test_random_from(7);
+    product p = {.count = 1, .x = bench_buffer(device, MICA_DTYPE_F32, SIDE, SIDE)};
+    mica_recording *recording;
+    double rate;
+    char name[64];
+
+    p.y = bench_buffer(device, MICA_DTYPE_F32, SIDE, SIDE);
+    p.weight[0] = bench_buffer(device, dtype, SIDE, SIDE);
+    fill(p.x, MICA_DTYPE_F32, (uint64_t)SIDE * SIDE, &random);
+    fill(p.weight[0], dtype, (uint64_t)SIDE * SIDE, &random);
+    recording = bench_record(device, 0, encode_products, &p);
+    rate = 2.0 * SIDE * SIDE * SIDE / bench_replay_time(recording, 0.5);
+    snprintf(name, sizeof name, "matmul 1024 x 1024 x 1024, %s", mica_dtype_name(dtype));
+    bench_row(name, rate * 1e-9, "GFLOP/s", "%u threads, %.0f %% of peak", threads,
+              100 * rate / bench_machine.flops[threads - 1]);
+    mica_recording_release(recording);
+    release(&p);
+    mica_device_release(device);
+}
+
+void bench_matmul(void)
+{
+    static const mica_dtype types[] = {MICA_DTYPE_F32,  MICA_DTYPE_F16,  MICA_DTYPE_BF16, MICA_DTYPE_Q4_0,
+                                       MICA_DTYPE_Q8_0, MICA_DTYPE_Q4_K, MICA_DTYPE_Q6_K};
+
+    bench_section("matmul with many rows (goal: f32 at 60 % of the peak)");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        time_dense(1, types[i]);
+        time_dense(2, types[i]);
+    }
+}
+
+/* One weight of the type; affine ones with their scales and biases. */
+static mica_buffer *make_weight(mica_device *device, mica_dtype dtype, bool packed, test_random *random)
+{
+    mica_buffer *data = bench_buffer(device, dtype, ROWS, COLUMNS), *scales, *whole = data, *out;
+
+    fill(data, dtype, (uint64_t)ROWS * COLUMNS, random);
+    if (oracle_is_affine(dtype)) {
+        scales = bench_buffer(device, MICA_DTYPE_BF16, ROWS, COLUMNS / 64);
+        fill(scales, MICA_DTYPE_BF16, (uint64_t)ROWS * (COLUMNS / 64), random);
+        bench_must(mica_buffer_affine(data, scales, scales, 64, &whole));
+        mica_buffer_release(scales);
+        mica_buffer_release(data);
+    }
+    if (!packed)
+        return whole;
+    bench_must(mica_buffer_pack(whole, &out));
+    mica_buffer_release(whole);
+    return out;
+}
+
+static void time_matvec(uint32_t threads, mica_dtype dtype, bool packed)
+{
+    mica_device *device = bench_device(threads);
+    test_random random = test_random_from(7);
+    uint64_t extra = oracle_is_affine(dtype) ? (uint64_t)ROWS * (COLUMNS / 64) * 4 : 0;
+    uint64_t bytes = oracle_row_bytes(dtype, (uint64_t)ROWS * COLUMNS) + extra;
+    uint64_t total = bench_settings.quick ? 256u << 20 : 1024u << 20;
+    product p = {.count = (uint32_t)((total + bytes - 1) / bytes),
+                 .x = bench_buffer(device, MICA_DTYPE_F32, 1, COLUMNS)};
+    mica_recording *recording;
+    double rate;
+    char name[64];
+
+    p.y = bench_buffer(device, MICA_DTYPE_F32, 1, ROWS);
+    fill(p.x, MICA_DTYPE_F32, COLUMNS, &random);
+    for (uint32_t i = 0; i < p.count; i++)
+        p.weight[i] = make_weight(device, dtype, packed, &random);
+    recording = bench_record(device, 0, encode_products, &p);
+    rate = (double)(bytes * p.count) / bench_replay_time(recording, bench_settings.quick ? 0.2 : 0.5);
+    snprintf(name, sizeof name, "mat-vec 14336 x 4096, %s%s", mica_dtype_name(dtype),
+             packed ? ", packed" : "");
+    bench_row(name, rate * 1e-9, "GB/s", "%u threads, %.0f %% of read, over %llu MB", threads,
+              100 * rate / bench_machine.bytes[threads - 1], (unsigned long long)((bytes * p.count) >> 20));
+    mica_recording_release(recording);
+    release(&p);
+    mica_device_release(device);
+}
+
+void bench_matvec(void)
+{
+    static const mica_dtype types[] = {MICA_DTYPE_F16,     MICA_DTYPE_BF16,    MICA_DTYPE_Q4_0,
+                                       MICA_DTYPE_Q8_0,    MICA_DTYPE_Q4_K,    MICA_DTYPE_Q6_K,
+                                       MICA_DTYPE_AFFINE4, MICA_DTYPE_AFFINE6, MICA_DTYPE_AFFINE8};
+
+    bench_section("mat-vec, weights from memory (goal: quantised at 50 % of read on 2 threads)");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (oracle_is_block(types[i]))
+            time_matvec(2, types[i], false);
+        time_matvec(2, types[i], true);
+        if (!bench_settings.quick)
+            time_matvec(1, types[i], true);
+    }
+}

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Runs the built tool as a user would: what it prints, where, and with which exit status.
+
+    test_tool.py BUILD"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+BUILD = sys.argv.pop(1) if len(sys.argv) > 1 else "build"
+TOOL = os.path.join(BUILD, "mica")
+COMMANDS = ["info", "bench", "pass", "help", "completion", "man", "version"]
+
+
+def mica(*words, **more):
+    """(exit status, stdout, stderr)"""
+    run = subprocess.run([TOOL, *words], capture_output=True, text=True, timeout=100, **more)
+    return run.returncode, run.stdout, run.stderr
+
+
+class Base(unittest.TestCase):
+    def works(self, *words, **more):
+        status, out, err = mica(*words, **more)
+        self.assertEqual((status, err), (0, ""), words)
+        self.assertNotIn("\033", out, "colour in a pipe")
+        return out
+
+    def refused(self, status, word, *words, **more):
+        """One sentence on stderr that contains `word`, nothing on stdout."""
+        got, out, err = mica(*words, **more)
+        self.assertEqual((got, out), (status, ""), (words, err))
+        self.assertRegex(err, r"\Amica: [^\n]+\n\Z")
+        self.assertIn(word, err)
+
+
+class Help(Base):
+    def test_version(self):
+        with open("include/mica/host.h", encoding="utf-8") as header:
+            numbers = re.findall(r"define MICA_VERSION_\w+ (\d+)", header.read())
+        self.assertEqual(self.works("--version"), "mica %s\n" % ".".join(numbers))
+        self.assertEqual(self.works("version"), self.works("--version"))
+
+    def test_overview_names_every_command(self):
+        for words in (("help",), ("--help",), ("-h",)):
+            out = self.works(*words)
+            for command in COMMANDS:
+                self.assertRegex(out, r"(?m)^  %s +\S" % command)
+
+    def test_help_of_a_command(self):
+        for command in COMMANDS:
+            out = self.works("help", command)
+            self.assertIn("usage: mica %s" % command, out)
+            self.assertEqual(out, self.works(command, "--help"))
+            self.assertEqual(out, self.works(command, "-h"))
+            self.assertLessEqual(max(len(line) for line in out.splitlines()), 100)
+        self.assertIn("--tokens N", self.works("help", "pass"))
+
+    def test_wrong_usage(self):
+        self.refused(2, "no command")
+        self.refused(2, "fly", "fly")
+        self.refused(2, "fly", "help", "fly")
+        self.refused(2, "--fast", "info", "--fast")
+        self.refused(2, "-j", "info", "-j")
+        self.refused(2, "extra", "info", "extra")
+        self.refused(2, "--json", "info", "--json=yes")
+        self.refused(2, "--tokens", "pass", "--tokens")
+        for number in ("0", "-1", "x", "12x", "", "99999999999999999999", " 3"):
+            self.refused(2, "--tokens", "pass", "--tokens", number)
+        self.refused(2, "--shape", "pass", "--shape", "huge")
+        self.refused(2, "q4_0", "pass", "--type=f12")
+        self.refused(2, "WHAT", "bench")
+        self.refused(2, "WHAT", "bench", "models")
+        self.refused(2, "fly", "bench", "ops", "--op", "fly")
+        self.refused(2, "SHELL", "completion", "tcsh")
+        self.refused(2, "--json", "info", "--", "--json")
+
+    def test_failures(self):
+        self.refused(1, "cuda:7", "pass", "--device", "cuda:7")
+        self.refused(1, "nothing", "bench", "ops", "--device", "nothing")
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "needs a full device")
+    def test_lost_output_is_a_failure(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            run = subprocess.run([TOOL, "help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=100)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("written", run.stderr)
+
+
+class Table(Base):
+    """One table: whatever help lists, the manual page and the completions know."""
+
+    def options(self, command):
+        return re.findall(r"(?m)^  --(\w+)", self.works("help", command))
+
+    def test_manual(self):
+        page = self.works("man")
+        self.assertTrue(page.startswith(".TH MICA 1"))
+        for command in COMMANDS:
+            self.assertIn('.SS "mica %s' % command, page)
+            for option in self.options(command):
+                self.assertIn(".B \\-\\-%s" % option, page)
+        if shutil.which("groff"):
+            run = subprocess.run(["groff", "-man", "-ww", "-Tutf8"], input=page, capture_output=True, text=True, timeout=100)
+            self.assertEqual((run.returncode, run.stderr), (0, ""))
+
+    def test_completions_know_every_option(self):
+        for shell, form in (("bash", "--%s"), ("zsh", "--%s["), ("fish", "-l %s")):
+            script = self.works("completion", shell)
+            for command in COMMANDS:
+                self.assertIn(command, script)
+                for option in self.options(command):
+                    self.assertIn(form % option, script)
+
+    def complete(self, *words):
+        """What bash offers for the last word."""
+        line = "source <('%s' completion bash); COMP_WORDS=(%s); COMP_CWORD=%d; _mica; printf '%%s\\n' \"${COMPREPLY[@]}\""
+        quoted = " ".join("'%s'" % word for word in words)
+        run = subprocess.run(["bash", "-c", line % (TOOL, quoted, len(words) - 1)], capture_output=True, text=True, timeout=100)
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        return run.stdout.split()
+
+    @unittest.skipUnless(shutil.which("bash"), "needs bash")
+    def test_bash_completes(self):
+        self.assertEqual(self.complete("mica", "in"), ["info"])
+        self.assertEqual(set(COMMANDS) - set(self.complete("mica", "")), set())
+        self.assertEqual(self.complete("mica", "info", "--"), ["--json"])
+        self.assertEqual(self.complete("mica", "pass", "--shape", ""), ["tiny", "1b"])
+        self.assertEqual(self.complete("mica", "completion", "z"), ["zsh"])
+        self.assertEqual(self.complete("mica", "help", "be"), ["bench"])
+        self.assertEqual(self.complete("mica", "pass", "--tokens", ""), [])
+
+    def test_shells_accept_their_scripts(self):
+        for shell in ("bash", "zsh", "fish"):
+            if shutil.which(shell):
+                run = subprocess.run([shell, "-n"], input=self.works("completion", shell), capture_output=True, text=True,
+                                     timeout=100)
+                self.assertEqual((run.returncode, run.stderr), (0, ""), shell)
+
+
+class Info(Base):
+    def test_text(self):
+        out = self.works("info")
+        self.assertRegex(out, r"(?m)^cpu +\S")
+        self.assertRegex(out, r"memory: .* free of ")
+        self.assertRegex(out, r"cpu instruction sets: portable")
+
+    def test_json(self):
+        facts = json.loads(self.works("info", "--json"))
+        self.assertEqual("mica %s\n" % facts["version"], self.works("--version"))
+        cpu = [device for device in facts["devices"] if device["id"] == "cpu"]
+        self.assertEqual(len(cpu), 1)
+        self.assertTrue(cpu[0]["usable"])
+        self.assertGreater(cpu[0]["total_memory"], 0)
+        self.assertGreater(cpu[0]["threads"], 0)
+        for device in facts["devices"]:
+            self.assertEqual(device["usable"], device["reason"] == "")
+        usable = [isa["name"] for isa in facts["cpu_isas"] if isa["usable"]]
+        self.assertIn("portable", usable)
+        self.assertIn(cpu[0]["driver"].split()[0], usable)
+
+
+class Pass(Base):
+    def check(self, facts, tokens):
+        self.assertTrue(facts["same_tokens"])
+        self.assertEqual(facts["tokens"], tokens)
+        ways = facts["ways"]
+        self.assertEqual(len(ways), 3)
+        for way in ways:
+            self.assertGreater(way["us_per_token"], 0)
+        self.assertGreater(facts["fusions"], 0)
+        self.assertLess(ways[2]["records"], ways[0]["records"])
+        self.assertLess(ways[2]["barriers"], ways[0]["barriers"])
+
+    def test_every_type(self):
+        for kind in ("q4_0", "q8_0", "q4_k", "f16"):
+            facts = json.loads(self.works("pass", "--type", kind, "--tokens", "5", "--threads=2", "--json"))
+            self.assertEqual((facts["type"], facts["threads"]), (kind, 2))
+            self.check(facts, 5)
+
+    def test_table(self):
+        out = self.works("pass", "--tokens", "3", "--threads", "1", "--shape", "tiny")
+        self.assertRegex(out, r"decoding 3 tokens on cpu .*1 thread\)")
+        self.assertRegex(out, r"(?m)^direct +[\d.]+ +[\d.]+ +1.00")
+        self.assertIn("same tokens", out)
+
+
+class Bench(Base):
+    def test_one_op(self):
+        facts = json.loads(self.works("bench", "ops", "--op", "argmax", "--threads", "2", "--json"))
+        self.assertGreater(facts["read_gb_per_s"], 0)
+        self.assertGreater(facts["gflop_per_s"], 0)
+        self.assertEqual({row["op"] for row in facts["ops"]}, {"argmax"})
+        for row in facts["ops"]:
+            self.assertGreater(row["us"], 0)
+            self.assertGreater(row["gb_per_s"], 0)
+
+    def test_table(self):
+        out = self.works("bench", "ops", "--op=embedding", "--threads=1")
+        self.assertRegex(out, r"ceilings: [\d.]+ GB/s read, [\d.]+ GFLOP/s f32")
+        self.assertRegex(out, r"(?m)^embedding +q4_0 +128 x 32000 x 2048 ")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,35 @@
+/* bench_case.h - the ops that `mica bench ops` measures: one row per op, type and shape. */
+#ifndef TOOL_BENCH_CASE_H
+#define TOOL_BENCH_CASE_H
+
+#include "mica/mica.h"
+
+#define BENCH_BUFFERS 8
+
+/* Operands of one record. Which is which is the row's business. */
+typedef struct bench_set {
+    mica_buffer *buffer[BENCH_BUFFERS];
+} bench_set;
+
+typedef struct bench_case bench_case;
+struct bench_case {
+    mica_op op;
+    mica_dtype type;  /* of the weights, or of the activations where there are none */
+    uint64_t size[3]; /* what they mean is the family's: rows and columns, or m, n, k */
+    const struct bench_family *family;
+};
+
+/* How the ops of one kind are set up, encoded and counted. */
+typedef struct bench_family {
+    mica_status (*create)(mica_device *device, const bench_case *c, bench_set *set);
+    mica_status (*encode)(mica_encoder *encoder, const bench_case *c, const bench_set *set);
+    double (*bytes)(const bench_case *c, const bench_set *set); /* that must move at least */
+    double (*flops)(const bench_case *c);
+    int rotate; /* 1: a model would not find these operands in the caches, so several sets take turns */
+} bench_family;
+
+const bench_case *bench_cases(size_t *out_count);
+/* "1 x 8192 x 2048" and the like. */
+void bench_case_shape(const bench_case *c, char *out, size_t capacity);
+
+#endif

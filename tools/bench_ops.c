@@ -1,0 +1,168 @@
+/* bench_ops.c - `mica bench ops`: each op against the ceilings of its device. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench_case.h"
+#include "ceiling.h"
+#include "commands.h"
+#include "output.h"
+#include "weights.h"
+
+#define ROTATE_BYTES 200e6 /* sets of operands together: more than the caches hold */
+#define MAX_SETS 64
+#define MEASURE_NS 150000000u
+#define MAX_ROUNDS 1000
+
+static const tool_column columns[] = {
+    {"op", "op", TOOL_TEXT, 14},       {"type", "type", TOOL_TEXT, 8},
+    {"shape", "shape", TOOL_TEXT, 20}, {"us", "us", 1, 10},
+    {"gb_per_s", "GB/s", 1, 8},        {"gflop_per_s", "GFLOP/s", 1, 9},
+    {"share", "% of ceiling", 0, 12},
+};
+#define COLUMNS (sizeof columns / sizeof *columns)
+
+static void release_sets(bench_set *sets, uint32_t count)
+{
+    for (uint32_t s = 0; s < count; s++)
+        for (int i = 0; i < BENCH_BUFFERS; i++)
+            mica_buffer_release(sets[s].buffer[i]);
+}
+
+/* One submission that runs the op once on each set. */
+static mica_status submit_round(mica_device *device, const bench_case *c, const bench_set *sets,
+                                uint32_t count, double *out_ns)
+{
+    mica_encoder *encoder = NULL;
+    mica_fence *fence = NULL;
+    uint64_t begin = 0, end = 0;
+    TOOL_TRY(mica_encoder_begin(device, NULL, &encoder));
+    mica_status status = MICA_OK;
+    for (uint32_t s = 0; s < count && status == MICA_OK; s++) {
+        status = c->family->encode(encoder, c, &sets[s]);
+        if (status == MICA_OK)
+            status = mica_encoder_barrier(encoder); /* as in a model: the next op waits for this one */
+    }
+    if (status == MICA_OK)
+        status = mica_encoder_commit(encoder, &fence);
+    if (status == MICA_OK)
+        status = mica_fence_wait(fence, MICA_WAIT_FOREVER);
+    if (status == MICA_OK)
+        status = mica_fence_times(fence, &begin, &end);
+    *out_ns = (double)(end - begin) / count;
+    mica_fence_release(fence);
+    mica_encoder_release(encoder);
+    return status;
+}
+
+/* The best of the rounds that fit the time, in nanoseconds for one record; bytes of one set in `out_bytes`. */
+static mica_status measure(mica_device *device, const bench_case *c, double *out_ns, double *out_bytes)
+{
+    bench_set sets[MAX_SETS] = {{{NULL}}};
+    uint32_t count = 1;
+    mica_status status = c->family->create(device, c, &sets[0]);
+    *out_bytes = status == MICA_OK ? c->family->bytes(c, &sets[0]) : 1;
+    double wanted = c->family->rotate ? ceil(ROTATE_BYTES / *out_bytes) : 1;
+    while (count < wanted && count < MAX_SETS && status == MICA_OK)
+        status = c->family->create(device, c, &sets[count++]);
+    *out_ns = INFINITY;
+    uint64_t start = tool_clock_ns();
+    for (int round = 0; round < MAX_ROUNDS && status == MICA_OK; round++) {
+        double ns = 0;
+        status = submit_round(device, c, sets, count, &ns);
+        *out_ns = ns < *out_ns ? ns : *out_ns;
+        if (round > 1 && tool_clock_ns() - start > MEASURE_NS)
+            break;
+    }
+    release_sets(sets, count);
+    return status;
+}
+
+/* The ceiling that is nearer: the larger of the two shares. */
+static void fill_cells(const bench_case *c, double ns, double bytes, const tool_ceilings *most,
+                       tool_cell *cells)
+{
+    double gbs = bytes / ns, gflops = c->family->flops(c) / ns;
+    double share = fmax(gbs / most->read_gbs, gflops / most->gflops);
+    cells[0].text = mica_op_name(c->op);
+    cells[1].text = mica_dtype_name(c->type);
+    cells[3].number = ns / 1000;
+    cells[4].number = gbs;
+    cells[5].number = gflops > 0 ? gflops : NAN;
+    cells[6].number = share * 100;
+}
+
+static int run_cases(mica_device *device, const char *only, const tool_ceilings *most, tool_json *json)
+{
+    size_t count = 0;
+    const bench_case *cases = bench_cases(&count);
+    for (size_t i = 0; i < count; i++) {
+        char shape[48];
+        double ns = 0, bytes = 0;
+        tool_cell cells[COLUMNS];
+        if (only != NULL && strcmp(only, mica_op_name(cases[i].op)) != 0)
+            continue;
+        if (measure(device, &cases[i], &ns, &bytes) != MICA_OK)
+            return tool_fail_status();
+        bench_case_shape(&cases[i], shape, sizeof shape);
+        cells[2].text = shape;
+        fill_cells(&cases[i], ns, bytes, most, cells);
+        if (json != NULL)
+            tool_table_object(json, columns, COLUMNS, cells);
+        else
+            tool_table_row(columns, COLUMNS, cells);
+    }
+    return 0;
+}
+
+static int bench_device(const tool_call *call, mica_device *device)
+{
+    mica_device_properties p;
+    tool_ceilings most;
+    tool_json json = {0};
+    if (mica_device_get_properties(device, &p) != MICA_OK || tool_ceilings_measure(device, &most) != MICA_OK)
+        return tool_fail_status();
+    if (!tool_flag(call, "json")) {
+        printf("%s: %s, %s, %u thread%s\n", p.id, p.name, p.driver, p.threads, p.threads == 1 ? "" : "s");
+        printf("ceilings: %.1f GB/s read, %.1f GFLOP/s f32\n\n", most.read_gbs, most.gflops);
+        tool_table_head(columns, COLUMNS);
+        return run_cases(device, tool_word(call, "op"), &most, NULL);
+    }
+    tool_json_open(&json, NULL, '{');
+    tool_json_text(&json, "version", mica_version());
+    tool_json_text(&json, "device", p.id);
+    tool_json_text(&json, "name", p.name);
+    tool_json_text(&json, "driver", p.driver);
+    tool_json_uint(&json, "threads", p.threads);
+    tool_json_real(&json, "read_gb_per_s", most.read_gbs);
+    tool_json_real(&json, "gflop_per_s", most.gflops);
+    tool_json_open(&json, "ops", '[');
+    int result = run_cases(device, tool_word(call, "op"), &most, &json);
+    tool_json_close(&json, ']');
+    tool_json_close(&json, '}');
+    return result;
+}
+
+static int is_benched(const char *name)
+{
+    size_t count = 0;
+    const bench_case *cases = bench_cases(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, mica_op_name(cases[i].op)) == 0)
+            return 1;
+    return 0;
+}
+
+int tool_bench(const tool_call *call)
+{
+    mica_device_options options = {.size = sizeof options, .threads = (uint32_t)tool_number(call, "threads")};
+    mica_device *device = NULL;
+    const char *only = tool_word(call, "op");
+    if (only != NULL && !is_benched(only))
+        return tool_misuse("bench: --op is \"%.40s\", which is no op that is measured", only);
+    if (mica_device_open(tool_word(call, "device"), &options, &device) != MICA_OK)
+        return tool_fail_status();
+    int result = bench_device(call, device);
+    mica_device_release(device);
+    return result;
+}

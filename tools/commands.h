@@ -1,0 +1,15 @@
+/* commands.h - what each command runs. Exit status: 0, 1 after a failure, 2 after wrong usage. */
+#ifndef TOOL_COMMANDS_H
+#define TOOL_COMMANDS_H
+
+#include "options.h"
+
+int tool_info(const tool_call *call);
+int tool_bench(const tool_call *call);
+int tool_pass(const tool_call *call);
+int tool_help(const tool_call *call);
+int tool_completion(const tool_call *call);
+int tool_man(const tool_call *call);
+int tool_version(const tool_call *call);
+
+#endif

@@ -1,0 +1,152 @@
+/* options.c - parses a command line by the table of commands.c. */
+#include "options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "output.h"
+
+const tool_command *tool_command_find(const char *name)
+{
+    size_t count = 0;
+    const tool_command *commands = tool_commands(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+size_t tool_next_choice(const char **cursor, const char **out_choice)
+{
+    const char *start = *cursor;
+    size_t length = strcspn(start, "|");
+    *out_choice = start;
+    *cursor = start + length + (start[length] == '|');
+    return length;
+}
+
+static int is_choice(const char *choices, const char *text)
+{
+    const char *choice;
+    size_t length;
+    while ((length = tool_next_choice(&choices, &choice)) > 0)
+        if (strlen(text) == length && memcmp(choice, text, length) == 0)
+            return 1;
+    return 0;
+}
+
+static int set_number(const tool_command *command, const tool_option *option, const char *text, uint64_t *out)
+{
+    char *end = NULL;
+    errno = 0;
+    unsigned long long number = isdigit((unsigned char)text[0]) ? strtoull(text, &end, 10) : 0;
+    if (end == NULL || *end != '\0' || errno != 0 || number < option->least || number > option->most)
+        return tool_misuse("%s: --%s is \"%.40s\", not a number from %llu to %llu", command->name,
+                           option->name, text, (unsigned long long)option->least,
+                           (unsigned long long)option->most);
+    *out = number;
+    return 0;
+}
+
+static int set_option(tool_call *call, size_t index, const char *text)
+{
+    const tool_option *option = &call->command->options[index];
+    if (option->choices != NULL && !is_choice(option->choices, text))
+        return tool_misuse("%s: --%s is \"%.40s\", not one of %s", call->command->name, option->name, text,
+                           option->choices);
+    call->text[index] = text;
+    if (option->kind == TOOL_NUMBER)
+        return set_number(call->command, option, text, &call->number[index]);
+    return 0;
+}
+
+/* "--name value", "--name=value" or "--flag". `*used` is how many arguments were taken. */
+static int take_option(tool_call *call, int count, char **argv, int *used)
+{
+    const tool_command *command = call->command;
+    const char *name = argv[0] + 2;
+    size_t length = strcspn(name, "=");
+    *used = 1;
+    for (size_t i = 0; i < command->option_count; i++) {
+        const tool_option *option = &command->options[i];
+        if (strlen(option->name) != length || memcmp(option->name, name, length) != 0)
+            continue;
+        if (option->kind == TOOL_FLAG) {
+            if (name[length] == '=')
+                return tool_misuse("%s: --%s takes no value", command->name, option->name);
+            call->text[i] = "yes";
+            return 0;
+        }
+        if (name[length] == '=')
+            return set_option(call, i, name + length + 1);
+        if (count < 2)
+            return tool_misuse("%s: --%s needs a value", command->name, option->name);
+        *used = 2;
+        return set_option(call, i, argv[1]);
+    }
+    return tool_misuse("%s: there is no option %.60s; 'mica help %s' lists them", command->name, argv[0],
+                       command->name);
+}
+
+static int take_argument(tool_call *call, const char *text)
+{
+    const tool_command *command = call->command;
+    if (command->argument == NULL || call->argument != NULL)
+        return tool_misuse("%s: \"%.60s\" is one argument too many", command->name, text);
+    if (command->choices != NULL && !is_choice(command->choices, text))
+        return tool_misuse("%s: %s is \"%.40s\", not one of %s", command->name, command->argument, text,
+                           command->choices);
+    call->argument = text;
+    return 0;
+}
+
+int tool_parse(const tool_command *command, int count, char **argv, tool_call *out_call)
+{
+    int used = 1, only_arguments = 0, result = 0;
+    memset(out_call, 0, sizeof *out_call);
+    out_call->command = command;
+    for (size_t i = 0; i < command->option_count && result == 0; i++)
+        if (command->options[i].standard != NULL)
+            result = set_option(out_call, i, command->options[i].standard);
+    for (int i = 0; i < count && result == 0; i += used) {
+        used = 1;
+        if (!only_arguments && strcmp(argv[i], "--") == 0)
+            only_arguments = 1;
+        else if (!only_arguments && strncmp(argv[i], "--", 2) == 0)
+            result = take_option(out_call, count - i, argv + i, &used);
+        else if (!only_arguments && argv[i][0] == '-' && argv[i][1] != '\0')
+            result = tool_misuse("%s: there is no option %.60s; 'mica help %s' lists them", command->name,
+                                 argv[i], command->name);
+        else
+            result = take_argument(out_call, argv[i]);
+    }
+    if (result == 0 && command->argument != NULL && !command->optional && out_call->argument == NULL)
+        result =
+            tool_misuse("%s: %s is missing: one of %s", command->name, command->argument, command->choices);
+    return result;
+}
+
+static size_t index_of(const tool_call *call, const char *name)
+{
+    size_t i = 0;
+    while (i + 1 < call->command->option_count && strcmp(call->command->options[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+int tool_flag(const tool_call *call, const char *name)
+{
+    return call->text[index_of(call, name)] != NULL;
+}
+
+const char *tool_word(const tool_call *call, const char *name)
+{
+    return call->text[index_of(call, name)];
+}
+
+uint64_t tool_number(const tool_call *call, const char *name)
+{
+    return call->number[index_of(call, name)];
+}

@@ -1,0 +1,70 @@
+/*
+ * options.h - what each command of the tool is called, takes and says about itself.
+ *
+ * One table (commands.c) feeds four readers: the parser, `mica help`, the manual page and the shell completions. So a
+ * command or an option is written down once.
+ */
+#ifndef TOOL_OPTIONS_H
+#define TOOL_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TOOL_MAX_OPTIONS 8
+
+typedef enum tool_kind { TOOL_FLAG, TOOL_WORD, TOOL_NUMBER } tool_kind;
+
+typedef struct tool_option {
+    const char *name; /* without the dashes */
+    tool_kind kind;
+    const char *value;    /* how help calls its value: "N"; NULL for a flag */
+    const char *choices;  /* "tiny|1b": nothing else is taken; NULL: anything */
+    const char *standard; /* what holds when it is not given; NULL: nothing */
+    uint64_t least, most; /* of a number */
+    const char *help;
+} tool_option;
+
+struct tool_call;
+
+typedef struct tool_command {
+    const char *name;
+    const char *summary;     /* one line, no full stop */
+    const char *description; /* sentences, for help and the manual page */
+    const char *argument;    /* the one positional argument, e.g. "SHELL"; NULL: takes none */
+    const char *choices;     /* of the argument; NULL: names of commands */
+    int optional;            /* 1: the argument may be left out */
+    const tool_option *options;
+    size_t option_count;
+    int (*run)(const struct tool_call *call); /* exit status */
+} tool_command;
+
+/* One parsed command line. The texts are the program's own arguments or the table's. */
+typedef struct tool_call {
+    const tool_command *command;
+    const char *argument; /* NULL: not given */
+    const char *text[TOOL_MAX_OPTIONS];
+    uint64_t number[TOOL_MAX_OPTIONS];
+} tool_call;
+
+/* The table, in the order of help. */
+const tool_command *tool_commands(size_t *out_count);
+const tool_command *tool_command_find(const char *name);
+
+/* Reads argv[0..count) after the command's name. 0, or 2 after printing what is wrong. */
+int tool_parse(const tool_command *command, int count, char **argv, tool_call *out_call);
+
+/* Values by the option's name, which must be in the command's table. */
+int tool_flag(const tool_call *call, const char *name);
+const char *tool_word(const tool_call *call, const char *name);
+uint64_t tool_number(const tool_call *call, const char *name);
+
+/* The next choice of "a|b|c" at *cursor: its length, and the cursor moves on. 0 at the end. */
+size_t tool_next_choice(const char **cursor, const char **out_choice);
+
+/* The readers of the table that print. */
+void tool_print_overview(void);
+void tool_print_help(const tool_command *command);
+void tool_print_manual(void);
+int tool_print_completion(const char *shell);
+
+#endif

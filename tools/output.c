@@ -1,0 +1,184 @@
+/* output.c - stdout and stderr of the tool. */
+#define _POSIX_C_SOURCE 200809L
+#include "output.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "mica/mica.h"
+
+static void complain(const char *format, va_list arguments)
+{
+    fflush(stdout);
+    fputs("mica: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+}
+
+int tool_fail(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    complain(format, arguments);
+    va_end(arguments);
+    return 1;
+}
+
+int tool_misuse(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    complain(format, arguments);
+    va_end(arguments);
+    return 2;
+}
+
+int tool_fail_status(void)
+{
+    const char *sentence = mica_status_message();
+    return tool_fail("%s", sentence[0] != '\0' ? sentence : "there is no memory left");
+}
+
+const char *tool_style_begin(tool_style style)
+{
+    static const char *const escapes[] = {"\033[0m", "\033[1m", "\033[2m", "\033[32m"};
+    const char *unwanted = getenv("NO_COLOR");
+    if (!isatty(STDOUT_FILENO) || (unwanted != NULL && unwanted[0] != '\0'))
+        return "";
+    return escapes[style];
+}
+
+uint64_t tool_clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+const char *tool_size_text(uint64_t bytes, char out[TOOL_SIZE_BYTES])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double size = (double)bytes;
+    size_t unit = 0;
+    while (size >= 1024 && unit < 4) {
+        size /= 1024;
+        unit++;
+    }
+    snprintf(out, TOOL_SIZE_BYTES, unit == 0 ? "%.0f %s" : "%.1f %s", size, units[unit]);
+    return out;
+}
+
+/* ---- JSON ---- */
+
+static void print_quoted(const char *text)
+{
+    putchar('"');
+    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
+        if (*c == '"' || *c == '\\')
+            printf("\\%c", *c);
+        else if (*c < 0x20)
+            printf("\\u%04x", *c);
+        else
+            putchar(*c);
+    }
+    putchar('"');
+}
+
+static void begin_item(tool_json *json, const char *key)
+{
+    if (json->depth > 0)
+        printf("%s\n%*s", json->has_items[json->depth - 1] ? "," : "", (int)json->depth * 2, "");
+    if (json->depth > 0)
+        json->has_items[json->depth - 1] = 1;
+    if (key != NULL) {
+        print_quoted(key);
+        fputs(": ", stdout);
+    }
+}
+
+void tool_json_open(tool_json *json, const char *key, char bracket)
+{
+    begin_item(json, key);
+    putchar(bracket);
+    json->has_items[json->depth++] = 0;
+}
+
+void tool_json_close(tool_json *json, char bracket)
+{
+    json->depth--;
+    if (json->has_items[json->depth])
+        printf("\n%*s", (int)json->depth * 2, "");
+    putchar(bracket);
+    if (json->depth == 0)
+        putchar('\n');
+}
+
+void tool_json_text(tool_json *json, const char *key, const char *text)
+{
+    begin_item(json, key);
+    print_quoted(text);
+}
+
+void tool_json_uint(tool_json *json, const char *key, uint64_t number)
+{
+    begin_item(json, key);
+    printf("%llu", (unsigned long long)number);
+}
+
+void tool_json_real(tool_json *json, const char *key, double number)
+{
+    begin_item(json, key);
+    if (isfinite(number))
+        printf("%.6g", number);
+    else
+        fputs("null", stdout);
+}
+
+void tool_json_bool(tool_json *json, const char *key, int truth)
+{
+    begin_item(json, key);
+    fputs(truth ? "true" : "false", stdout);
+}
+
+/* ---- tables ---- */
+
+void tool_table_head(const tool_column *columns, size_t count)
+{
+    fputs(tool_style_begin(TOOL_STRONG), stdout);
+    for (size_t i = 0; i < count; i++)
+        printf(columns[i].digits == TOOL_TEXT ? "%s%-*s" : "%s%*s", i > 0 ? "  " : "", columns[i].width,
+               columns[i].title);
+    printf("%s\n", tool_style_begin(TOOL_PLAIN));
+}
+
+void tool_table_row(const tool_column *columns, size_t count, const tool_cell *cells)
+{
+    for (size_t i = 0; i < count; i++) {
+        fputs(i > 0 ? "  " : "", stdout);
+        if (columns[i].digits == TOOL_TEXT)
+            printf("%-*s", i + 1 < count ? columns[i].width : 0, cells[i].text);
+        else if (isfinite(cells[i].number))
+            printf("%*.*f", columns[i].width, columns[i].digits, cells[i].number);
+        else
+            printf("%*s", columns[i].width, "-");
+    }
+    putchar('\n');
+    fflush(stdout);
+}
+
+void tool_table_object(tool_json *json, const tool_column *columns, size_t count, const tool_cell *cells)
+{
+    tool_json_open(json, NULL, '{');
+    for (size_t i = 0; i < count; i++) {
+        if (columns[i].digits == TOOL_TEXT)
+            tool_json_text(json, columns[i].key, cells[i].text);
+        else
+            tool_json_real(json, columns[i].key, cells[i].number);
+    }
+    tool_json_close(json, '}');
+}

@@ -60,7 +60,7 @@ typedef struct mica_device_properties {
     uint32_t subgroup_width; /* 0 = none */
     uint32_t unified_memory; /* 1: mapping a buffer is free */
     uint32_t buffer_alignment;
-    uint32_t residency;      /* 1: the residency set is real, 0: only counted */
+    uint32_t residency; /* 1: the residency set is real, 0: only counted */
 } mica_device_properties;
 
 /* The ledger. Owned memory is under the budget; mapped (files, imported) and driver memory are reported. */
@@ -197,7 +197,8 @@ MICA_API mica_status mica_buffer_map(mica_buffer *buffer, uint32_t access, void 
 /* Ends a map. INVALID_ARGUMENT for NULL. */
 MICA_API mica_status mica_buffer_unmap(mica_buffer *buffer);
 /* Blocking copies between the host and a contiguous view, `bytes` at `offset` of it. They wait for work in flight. */
-MICA_API mica_status mica_buffer_write(mica_buffer *buffer, uint64_t offset, const void *source, uint64_t bytes);
+MICA_API mica_status mica_buffer_write(mica_buffer *buffer, uint64_t offset, const void *source,
+                                       uint64_t bytes);
 /* The way back: INVALID_ARGUMENT if the range leaves the view or it is not contiguous. */
 MICA_API mica_status mica_buffer_read(mica_buffer *buffer, uint64_t offset, void *target, uint64_t bytes);
 
@@ -257,8 +258,8 @@ typedef struct mica_host_binding {
 } mica_host_binding;
 /* A kernel that runs on the cpu backend: works on groups [first, last). Called from several threads at once
  * for disjoint ranges; must not block. */
-typedef void (*mica_host_kernel)(const mica_host_binding *bindings, uint32_t binding_count, const void *params,
-                                 uint32_t first, uint32_t last);
+typedef void (*mica_host_kernel)(const mica_host_binding *bindings, uint32_t binding_count,
+                                 const void *params, uint32_t first, uint32_t last);
 
 typedef struct mica_kernel_desc {
     const char *name;
@@ -273,9 +274,9 @@ typedef struct mica_constant {
 } mica_constant;
 
 typedef struct mica_registry_stats {
-    uint64_t registered;  /* kernels registered by name */
-    uint64_t rows;        /* kernel rows that serve ops on this device */
-    uint64_t cached;      /* compiled kernels in memory, specialisations counted apart */
+    uint64_t registered; /* kernels registered by name */
+    uint64_t rows;       /* kernel rows that serve ops on this device */
+    uint64_t cached;     /* compiled kernels in memory, specialisations counted apart */
     uint64_t compilations;
     uint64_t lookups;
 } mica_registry_stats;
@@ -371,18 +372,18 @@ MICA_API mica_status mica_encoder_commit(mica_encoder *encoder, mica_fence **out
 /* Submits and waits: the result of the work. The encoder is spent. */
 MICA_API mica_status mica_encoder_commit_and_wait(mica_encoder *encoder);
 /* Submits what is there as one stage and goes on encoding the next, which starts after it. A stage with no
- * work submits nothing and gives NULL. */
-MICA_API mica_status mica_encoder_commit_stage(mica_encoder *encoder, const char *label, mica_fence **out_fence);
+ * work submits nothing and gives NULL. `out_fence` may be NULL. mica_encoder_label_push names what is in it. */
+MICA_API mica_status mica_encoder_commit_stage(mica_encoder *encoder, mica_fence **out_fence);
 
 typedef struct mica_encoder_stats {
-    uint64_t records;          /* ops and dispatches encoded */
-    uint64_t dispatches;       /* what they were planned into */
-    uint64_t barriers;         /* emitted */
-    uint64_t barriers_elided;  /* dispatches that needed none */
-    uint64_t group_sizes[8];   /* how many groups between barriers had 1..7, 8 or more dispatches */
-    uint64_t tracker_checks;   /* ranges compared */
-    uint64_t tracker_ns;       /* time in the tracker; 0 unless the device is being profiled */
-    uint64_t stages;           /* submissions so far */
+    uint64_t records;         /* ops and dispatches encoded */
+    uint64_t dispatches;      /* what they were planned into */
+    uint64_t barriers;        /* emitted */
+    uint64_t barriers_elided; /* dispatches that needed none */
+    uint64_t group_sizes[8];  /* how many groups between barriers had 1..7, 8 or more dispatches */
+    uint64_t tracker_checks;  /* ranges compared */
+    uint64_t tracker_ns;      /* time in the tracker; 0 unless the device is being profiled */
+    uint64_t stages;          /* submissions so far */
     uint64_t scratch_bytes;
 } mica_encoder_stats;
 /* Figures of what was encoded so far, all stages together. INVALID_ARGUMENT for NULL. */
@@ -425,8 +426,8 @@ MICA_API mica_status mica_profile_end(mica_device *device);
 MICA_API mica_status mica_profile_entries(mica_device *device, mica_profile_entry *entries, uint64_t capacity,
                                           uint64_t *out_count);
 /* The same, summed per kernel. */
-MICA_API mica_status mica_profile_buckets(mica_device *device, mica_profile_bucket *buckets, uint64_t capacity,
-                                          uint64_t *out_count);
+MICA_API mica_status mica_profile_buckets(mica_device *device, mica_profile_bucket *buckets,
+                                          uint64_t capacity, uint64_t *out_count);
 /* Writes the profile as a trace file that Perfetto and chrome://tracing open. Replaced atomically. */
 MICA_API mica_status mica_profile_write_trace(mica_device *device, const char *path);
 /* The backend's own frame capture (Metal) between begin and end; UNSUPPORTED elsewhere. */
@@ -438,11 +439,11 @@ MICA_API mica_status mica_capture_end(mica_device *device);
 
 /* What the null device does from now on: fail the n-th call (1 = next) of a kind, once. 0 = off. */
 typedef struct mica_null_faults {
-    uint32_t fail_alloc;      /* buffer creation: OUT_OF_MEMORY */
-    uint32_t fail_submit;     /* submission: DEVICE_LOST, and everything after it */
-    uint32_t fail_wait;       /* the n-th submission from now ends with SUBMISSION on its fence */
-    uint32_t fail_compile;    /* kernel: KERNEL_COMPILATION */
-    uint32_t slow_ns;         /* every submission takes at least this long */
+    uint32_t fail_alloc;   /* buffer creation: OUT_OF_MEMORY */
+    uint32_t fail_submit;  /* submission: DEVICE_LOST, and everything after it */
+    uint32_t fail_wait;    /* the n-th submission from now ends with SUBMISSION on its fence */
+    uint32_t fail_compile; /* kernel: KERNEL_COMPILATION */
+    uint32_t slow_ns;      /* every submission takes at least this long */
 } mica_null_faults;
 /* Arms the faults of a null device; INVALID_ARGUMENT for any other device. */
 MICA_API mica_status mica_null_inject(mica_device *device, const mica_null_faults *faults);

@@ -58,8 +58,9 @@ typedef enum mica_rope_mode {
 
 typedef struct mica_rope_params {
     mica_rope_mode mode;
-    uint32_t rotary_dims;  /* even, <= head size; 0 = the whole head; the rest is copied */
-    uint32_t frequency_dims; /* divisor of the exponent 2i/frequency_dims; 0 = rotary_dims (some models use the head size) */
+    uint32_t rotary_dims; /* even, <= head size; 0 = the whole head; the rest is copied */
+    uint32_t
+        frequency_dims; /* divisor of the exponent 2i/frequency_dims; 0 = rotary_dims (some models use the head size) */
     float theta;           /* base, > 0 */
     float position_scale;  /* positions are multiplied by it; 0 = 1 */
     float attention_scale; /* cos and sin are multiplied by it; 0 = 1 */
@@ -87,11 +88,11 @@ MICA_API mica_status mica_kv_write(mica_encoder *encoder, mica_buffer *x, mica_b
                                    mica_buffer *cache);
 
 typedef struct mica_attention_params {
-    float scale;          /* scores are q.k * scale; 0 = 1/sqrt(dim) */
-    float softcap;        /* > 0: scores become softcap * tanh(score / softcap) before the mask */
-    uint32_t window;      /* > 0: exactly the last `window` keys up to and with the query's own position */
+    float scale;            /* scores are q.k * scale; 0 = 1/sqrt(dim) */
+    float softcap;          /* > 0: scores become softcap * tanh(score / softcap) before the mask */
+    uint32_t window;        /* > 0: exactly the last `window` keys up to and with the query's own position */
     uint32_t bidirectional; /* 0: key j is seen by a query at position p only if j <= p */
-    uint32_t ring;        /* as in mica_kv_params */
+    uint32_t ring;          /* as in mica_kv_params */
 } mica_attention_params;
 
 /* The operands of mica_attention. Query head h reads KV head h / (heads / kv_heads). */
@@ -102,7 +103,8 @@ typedef struct mica_attention_operands {
     mica_buffer *lengths;   /* [sequences], number of valid keys */
     mica_buffer *sequences; /* [tokens] or NULL */
     mica_buffer *pages;     /* [sequences, max_pages] or NULL */
-    mica_buffer *mask;      /* added to the scores: [tokens, keys] or [heads, tokens, keys], f32 f16 bf16; NULL = none.
+    mica_buffer
+        *mask; /* added to the scores: [tokens, keys] or [heads, tokens, keys], f32 f16 bf16; NULL = none.
                              * Keys beyond its width are not seen. */
 } mica_attention_operands;
 
@@ -132,7 +134,8 @@ MICA_API mica_status mica_matmul(mica_encoder *encoder, mica_buffer *x, mica_buf
 MICA_API mica_status mica_matmul_experts(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
                                          mica_buffer *ids, const mica_matmul_params *params, mica_buffer *y);
 /* y [T, dim] = rows ids [T] of table [rows, dim], any type matmul takes, any layout. An id outside: zeros, FAULT. */
-MICA_API mica_status mica_embedding(mica_encoder *encoder, mica_buffer *table, mica_buffer *ids, mica_buffer *y);
+MICA_API mica_status mica_embedding(mica_encoder *encoder, mica_buffer *table, mica_buffer *ids,
+                                    mica_buffer *y);
 /* ids [rows] (u32 or i32): index of the greatest element of each row of x [rows, n]; the lowest index among
  * equals; NaN never wins; a row with nothing but NaN gives 0. */
 MICA_API mica_status mica_argmax(mica_encoder *encoder, mica_buffer *x, mica_buffer *ids);

@@ -30,22 +30,22 @@ typedef struct mica_recording mica_recording;
 
 /* What a finish did. Counts are of this session alone. */
 typedef struct mica_session_stats {
-    uint64_t records_in;      /* op records before the passes */
-    uint64_t records_out;     /* after */
-    uint64_t fusions;         /* patterns applied */
-    uint64_t reordered;       /* records that ended at another place */
+    uint64_t records_in;  /* op records before the passes */
+    uint64_t records_out; /* after */
+    uint64_t fusions;     /* patterns applied */
+    uint64_t reordered;   /* records that ended at another place */
     uint64_t dispatches;
-    uint64_t barriers;        /* all submissions */
+    uint64_t barriers;                     /* all submissions */
     uint64_t barriers_head, barriers_tail; /* with OVERLAP: in the first submission / in the rest */
     uint64_t barriers_elided;
-    uint64_t group_sizes[8];  /* groups between barriers of 1..7, 8 or more dispatches */
+    uint64_t group_sizes[8]; /* groups between barriers of 1..7, 8 or more dispatches */
     uint64_t submissions;
-    uint64_t encode_ns;       /* begin to last submission, host */
-    uint64_t wait_ns;         /* last submission to completion, host; 0 if not waited */
-    uint64_t device_ns;       /* device clock, begin of first to end of last; 0 if not waited */
+    uint64_t encode_ns; /* begin to last submission, host */
+    uint64_t wait_ns;   /* last submission to completion, host; 0 if not waited */
+    uint64_t device_ns; /* device clock, begin of first to end of last; 0 if not waited */
     uint64_t tracker_checks, tracker_ns;
-    uint64_t scratch_bytes;   /* kernels' scratch that the pass holds */
-    uint64_t temp_bytes;      /* session temporaries */
+    uint64_t scratch_bytes; /* kernels' scratch that the pass holds */
+    uint64_t temp_bytes;    /* session temporaries */
 } mica_session_stats;
 
 /* `queue` NULL: the first. */
@@ -61,8 +61,9 @@ MICA_API mica_status mica_session_temp(mica_session *session, mica_dtype dtype, 
                                        const uint64_t *shape, mica_buffer **out_buffer);
 /* Runs the pass and waits. `flags` MICA_FINISH_*; passes need a recording session, a direct one ignores them.
  * `out_stats` may be NULL. The session is spent. */
-MICA_API mica_status mica_session_finish(mica_session *session, uint32_t flags, mica_session_stats *out_stats);
-/* Runs it without waiting. */
+MICA_API mica_status mica_session_finish(mica_session *session, uint32_t flags,
+                                         mica_session_stats *out_stats);
+/* Runs it without waiting, as one submission: OVERLAP has no effect, since one fence answers for all of it. */
 MICA_API mica_status mica_session_commit(mica_session *session, uint32_t flags, mica_session_stats *out_stats,
                                          mica_fence **out_fence);
 /* Makes a recording instead of running it (STATE for a direct session). The session is spent. */
@@ -91,18 +92,18 @@ MICA_API mica_status mica_recording_get_stats(const mica_recording *recording, m
 typedef struct mica_record_info {
     mica_op op;
     char label[64];
-    char fused[64];           /* the pattern that made it, "" if none */
+    char fused[64]; /* the pattern that made it, "" if none */
     uint32_t operand_count;
     uint32_t dispatches;
-    uint32_t group;           /* records with the same number run between the same two barriers */
-    uint32_t original_index;  /* place before reordering, of the first record it came from */
+    uint32_t group;          /* records with the same number run between the same two barriers */
+    uint32_t original_index; /* place before reordering, of the first record it came from */
 } mica_record_info;
 typedef struct mica_operand_info {
     mica_dtype dtype; /* MICA_DTYPE_NONE: this optional operand is absent */
     uint32_t access;
     uint32_t ndim;
     uint64_t shape[MICA_MAX_DIMS], stride[MICA_MAX_DIMS];
-    uint64_t storage; /* number of the storage within the recording */
+    uint64_t storage;              /* number of the storage within the recording */
     uint64_t byte_begin, byte_end; /* in that storage */
     uint32_t temporary;
 } mica_operand_info;

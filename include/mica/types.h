@@ -25,38 +25,38 @@ extern "C" {
  * The affine types are MLX's packed words; their scales and biases are buffers of their own
  * (mica_buffer_affine).
  */
-#define MICA_DTYPE_LIST(X)      \
-    X(F32, "f32", 1, 4)         \
-    X(F16, "f16", 1, 2)         \
-    X(BF16, "bf16", 1, 2)       \
-    X(F64, "f64", 1, 8)         \
-    X(F8_E4M3, "f8_e4m3", 1, 1) \
-    X(F8_E5M2, "f8_e5m2", 1, 1) \
-    X(E8M0, "e8m0", 1, 1)       \
-    X(C64, "c64", 1, 8)         \
-    X(I8, "i8", 1, 1)           \
-    X(I16, "i16", 1, 2)         \
-    X(I32, "i32", 1, 4)         \
-    X(I64, "i64", 1, 8)         \
-    X(U8, "u8", 1, 1)           \
-    X(U16, "u16", 1, 2)         \
-    X(U32, "u32", 1, 4)         \
-    X(U64, "u64", 1, 8)         \
-    X(BOOL, "bool", 1, 1)       \
-    X(Q4_0, "q4_0", 32, 18)     \
-    X(Q4_1, "q4_1", 32, 20)     \
-    X(Q5_0, "q5_0", 32, 22)     \
-    X(Q5_1, "q5_1", 32, 24)     \
-    X(Q8_0, "q8_0", 32, 34)     \
-    X(Q8_1, "q8_1", 32, 36)     \
-    X(Q2_K, "q2_k", 256, 84)    \
-    X(Q3_K, "q3_k", 256, 110)   \
-    X(Q4_K, "q4_k", 256, 144)   \
-    X(Q5_K, "q5_k", 256, 176)   \
-    X(Q6_K, "q6_k", 256, 210)   \
-    X(Q8_K, "q8_k", 256, 292)   \
-    X(IQ1_S, "iq1_s", 256, 50)  \
-    X(IQ1_M, "iq1_m", 256, 56)  \
+#define MICA_DTYPE_LIST(X)         \
+    X(F32, "f32", 1, 4)            \
+    X(F16, "f16", 1, 2)            \
+    X(BF16, "bf16", 1, 2)          \
+    X(F64, "f64", 1, 8)            \
+    X(F8_E4M3, "f8_e4m3", 1, 1)    \
+    X(F8_E5M2, "f8_e5m2", 1, 1)    \
+    X(E8M0, "e8m0", 1, 1)          \
+    X(C64, "c64", 1, 8)            \
+    X(I8, "i8", 1, 1)              \
+    X(I16, "i16", 1, 2)            \
+    X(I32, "i32", 1, 4)            \
+    X(I64, "i64", 1, 8)            \
+    X(U8, "u8", 1, 1)              \
+    X(U16, "u16", 1, 2)            \
+    X(U32, "u32", 1, 4)            \
+    X(U64, "u64", 1, 8)            \
+    X(BOOL, "bool", 1, 1)          \
+    X(Q4_0, "q4_0", 32, 18)        \
+    X(Q4_1, "q4_1", 32, 20)        \
+    X(Q5_0, "q5_0", 32, 22)        \
+    X(Q5_1, "q5_1", 32, 24)        \
+    X(Q8_0, "q8_0", 32, 34)        \
+    X(Q8_1, "q8_1", 32, 36)        \
+    X(Q2_K, "q2_k", 256, 84)       \
+    X(Q3_K, "q3_k", 256, 110)      \
+    X(Q4_K, "q4_k", 256, 144)      \
+    X(Q5_K, "q5_k", 256, 176)      \
+    X(Q6_K, "q6_k", 256, 210)      \
+    X(Q8_K, "q8_k", 256, 292)      \
+    X(IQ1_S, "iq1_s", 256, 50)     \
+    X(IQ1_M, "iq1_m", 256, 56)     \
     X(IQ2_XXS, "iq2_xxs", 256, 66) \
     X(IQ2_XS, "iq2_xs", 256, 74)   \
     X(IQ2_S, "iq2_s", 256, 82)     \
@@ -102,24 +102,24 @@ typedef enum mica_layout { MICA_LAYOUT_CANONICAL = 0, MICA_LAYOUT_ROWS8, MICA_LA
 /*
  * Every op: X(NAME, "text"). The enum identifies ops in recordings, profiles and counters.
  */
-#define MICA_OP_LIST(X)                  \
-    X(CUSTOM, "custom")                  \
-    X(COPY, "copy")                      \
-    X(FILL, "fill")                      \
-    X(ADVANCE, "advance")                \
-    X(ADD, "add")                        \
-    X(MUL, "mul")                        \
-    X(SILU_MUL, "silu_mul")              \
-    X(GELU, "gelu")                      \
-    X(SOFTCAP, "softcap")                \
-    X(RMS_NORM, "rms_norm")              \
-    X(SOFTMAX, "softmax")                \
-    X(ROPE, "rope")                      \
-    X(KV_WRITE, "kv_write")              \
-    X(ATTENTION, "attention")            \
-    X(MATMUL, "matmul")                  \
-    X(MATMUL_EXPERTS, "matmul_experts")  \
-    X(EMBEDDING, "embedding")            \
+#define MICA_OP_LIST(X)                 \
+    X(CUSTOM, "custom")                 \
+    X(COPY, "copy")                     \
+    X(FILL, "fill")                     \
+    X(ADVANCE, "advance")               \
+    X(ADD, "add")                       \
+    X(MUL, "mul")                       \
+    X(SILU_MUL, "silu_mul")             \
+    X(GELU, "gelu")                     \
+    X(SOFTCAP, "softcap")               \
+    X(RMS_NORM, "rms_norm")             \
+    X(SOFTMAX, "softmax")               \
+    X(ROPE, "rope")                     \
+    X(KV_WRITE, "kv_write")             \
+    X(ATTENTION, "attention")           \
+    X(MATMUL, "matmul")                 \
+    X(MATMUL_EXPERTS, "matmul_experts") \
+    X(EMBEDDING, "embedding")           \
     X(ARGMAX, "argmax")
 
 typedef enum mica_op {

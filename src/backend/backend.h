@@ -38,15 +38,15 @@ struct mica__memory {
 /* What a plan may know about the device. Filled once by `info`. */
 typedef struct mica__device_info {
     mica_device_properties properties;
-    uint32_t threads;         /* cpu: team size */
-    uint32_t isa;             /* cpu: index of the instruction set variant */
-    uint32_t max_group;       /* work-items per group */
-    uint32_t local_bytes;     /* of a group */
-    uint32_t params_bytes;    /* largest parameter block */
-    uint32_t edges;           /* 1: dispatch wants its dependencies, not barriers */
-    uint64_t cache_bytes;     /* per core or per device: what a tile should fit */
-    void *native;             /* the driver's own device or context; NULL on the cpu */
-    int32_t dlpack_device;    /* DLPack's number for this kind of device */
+    uint32_t threads;      /* cpu: team size */
+    uint32_t isa;          /* cpu: index of the instruction set variant */
+    uint32_t max_group;    /* work-items per group */
+    uint32_t local_bytes;  /* of a group */
+    uint32_t params_bytes; /* largest parameter block */
+    uint32_t edges;        /* 1: dispatch wants its dependencies, not barriers */
+    uint64_t cache_bytes;  /* per core or per device: what a tile should fit */
+    void *native;          /* the driver's own device or context; NULL on the cpu */
+    int32_t dlpack_device; /* DLPack's number for this kind of device */
 } mica__device_info;
 
 /* ---- planning ---- */
@@ -115,45 +115,52 @@ typedef struct mica__dispatch {
 #define MICA__ENCODE_REUSABLE 1u /* commands that are submitted many times */
 
 typedef struct mica__completion {
-    mica_status status;          /* of the submission */
-    uint32_t fault;              /* 0, or 1 + mica_op of the first record with an index out of range */
-    uint64_t begin_ns, end_ns;   /* device clock */
+    mica_status status;        /* of the submission */
+    uint32_t fault;            /* 0, or 1 + mica_op of the first record with an index out of range */
+    uint64_t begin_ns, end_ns; /* device clock */
 } mica__completion;
 
 typedef struct mica__backend_table {
     uint32_t version;
-    void (*close)(mica__device *);                                             /* waits for idle, frees all */
+    void (*close)(mica__device *); /* waits for idle, frees all */
     void (*info)(mica__device *, mica__device_info *out);
     void (*memory)(mica__device *, uint64_t *out_free, uint64_t *out_total);
     mica_status (*buffer_create)(mica__device *, uint64_t bytes, mica__memory **out); /* not zeroed */
-    mica_status (*buffer_import)(mica__device *, void *pointer, uint64_t bytes, mica__memory **out); /* may be absent */
-    void (*buffer_destroy)(mica__device *, mica__memory *);                    /* nothing uses it any more */
-    mica_status (*buffer_map)(mica__device *, mica__memory *, void **out);     /* may be absent */
-    void (*buffer_unmap)(mica__device *, mica__memory *);                      /* may be absent */
+    mica_status (*buffer_import)(mica__device *, void *pointer, uint64_t bytes,
+                                 mica__memory **out);                      /* may be absent */
+    void (*buffer_destroy)(mica__device *, mica__memory *);                /* nothing uses it any more */
+    mica_status (*buffer_map)(mica__device *, mica__memory *, void **out); /* may be absent */
+    void (*buffer_unmap)(mica__device *, mica__memory *);                  /* may be absent */
     mica_status (*upload)(mica__device *, mica__memory *, uint64_t offset, const void *, uint64_t bytes);
     mica_status (*download)(mica__device *, mica__memory *, uint64_t offset, void *, uint64_t bytes);
-    mica_status (*program_create)(mica__device *, const mica_kernel_desc *, const char *constants, mica__program **out);
+    mica_status (*program_create)(mica__device *, const mica_kernel_desc *, const char *constants,
+                                  mica__program **out);
     mica_status (*program_binary)(mica__program *, void **out, uint64_t *out_bytes); /* may be absent */
     void (*program_destroy)(mica__device *, mica__program *);
-    mica_status (*kernel_get)(mica__device *, mica__program *, const char *name, mica__kernel **out); /* program NULL: built in */
+    mica_status (*kernel_get)(mica__device *, mica__program *, const char *name,
+                              mica__kernel **out); /* program NULL: built in */
     mica_status (*encoder_begin)(mica__device *, uint32_t flags, mica__encoding **out);
     void (*dispatch)(mica__encoding *, const mica__dispatch *);
     void (*copy)(mica__encoding *, const mica__binding *from, const mica__binding *to); /* equal lengths */
     void (*fill)(mica__encoding *, const mica__binding *, uint32_t pattern);
     void (*barrier)(mica__encoding *);
     void (*label)(mica__encoding *, const char *text); /* NULL pops; may be absent */
-    mica_status (*encoder_end)(mica__encoding *, bool discard, mica__commands **out); /* the encoding is gone */
+    mica_status (*encoder_end)(mica__encoding *, bool discard,
+                               mica__commands **out); /* the encoding is gone */
     /* One-shot commands are consumed, also on failure. `out_value` grows by one per submission of the queue. */
     mica_status (*submit)(mica__device *, mica__queue *, mica__commands *, uint64_t *out_value);
     void (*commands_destroy)(mica__device *, mica__commands *); /* not in flight */
     /* TIMEOUT if not done by then, without a sentence: polling (0) must not touch the thread's. Else MICA_OK with
      * `out` filled. */
-    mica_status (*wait)(mica__device *, mica__queue *, uint64_t value, uint64_t timeout_ns, mica__completion *out);
-    mica_status (*queue_create)(mica__device *, mica__queue **out);            /* may be absent */
-    void (*queue_destroy)(mica__device *, mica__queue *);                      /* may be absent */
-    mica_status (*commands_update)(mica__commands *, uint32_t dispatch, uint32_t binding, const mica__binding *);
-    mica_status (*timestamps)(mica__device *, bool enable, mica_profile_entry *out, uint64_t capacity, uint64_t *out_count);
-    mica_status (*cancel)(mica__device *, mica__queue *, uint64_t value);      /* may be absent */
+    mica_status (*wait)(mica__device *, mica__queue *, uint64_t value, uint64_t timeout_ns,
+                        mica__completion *out);
+    mica_status (*queue_create)(mica__device *, mica__queue **out); /* may be absent */
+    void (*queue_destroy)(mica__device *, mica__queue *);           /* may be absent */
+    mica_status (*commands_update)(mica__commands *, uint32_t dispatch, uint32_t binding,
+                                   const mica__binding *);
+    mica_status (*timestamps)(mica__device *, bool enable, mica_profile_entry *out, uint64_t capacity,
+                              uint64_t *out_count);
+    mica_status (*cancel)(mica__device *, mica__queue *, uint64_t value); /* may be absent */
 } mica__backend_table;
 
 /* Kept results: `wait` answers for any value already handed out by `submit`, however old, with the status of that

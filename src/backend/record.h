@@ -17,13 +17,13 @@ typedef struct mica__memory mica__memory; /* a backend's allocation */
 #define MICA__MAX_PARAM_BYTES 128
 
 typedef struct mica__operand {
-    mica__memory *memory;                                    /* NULL: absent */
-    void *storage;                                           /* the device room's owner of `memory` */
-    uint64_t offset, length;                                 /* bytes in `memory`: first byte, hull */
-    uint64_t shape[MICA_MAX_DIMS], stride[MICA_MAX_DIMS];    /* stride in bytes */
-    uint16_t dtype;                                          /* mica_dtype */
-    uint8_t ndim, access, layout, temporary;                 /* access: MICA_ACCESS_*; layout: mica_layout */
-    uint32_t group_size;                                     /* affine weights */
+    mica__memory *memory;                                 /* NULL: absent */
+    void *storage;                                        /* the device room's owner of `memory` */
+    uint64_t offset, length;                              /* bytes in `memory`: first byte, hull */
+    uint64_t shape[MICA_MAX_DIMS], stride[MICA_MAX_DIMS]; /* stride in bytes */
+    uint16_t dtype;                                       /* mica_dtype */
+    uint8_t ndim, access, layout, temporary;              /* access: MICA_ACCESS_*; layout: mica_layout */
+    uint32_t group_size;                                  /* affine weights */
 } mica__operand;
 
 typedef struct mica__record {
@@ -39,11 +39,17 @@ typedef struct mica__record {
 } mica__record;
 
 /* Slots. */
-enum { MICA__COPY_X, MICA__COPY_SCALES, MICA__COPY_BIASES, MICA__COPY_Y, MICA__COPY_SLOTS }; /* scales?, biases? */
+enum {
+    MICA__COPY_X,
+    MICA__COPY_SCALES,
+    MICA__COPY_BIASES,
+    MICA__COPY_Y,
+    MICA__COPY_SLOTS
+}; /* scales?, biases? */
 enum { MICA__FILL_Y, MICA__FILL_SLOTS };
 enum { MICA__ADVANCE_COUNTERS, MICA__ADVANCE_SLOTS };
 enum { MICA__BINARY_A, MICA__BINARY_B, MICA__BINARY_Y, MICA__BINARY_SLOTS }; /* add mul silu_mul */
-enum { MICA__UNARY_X, MICA__UNARY_Y, MICA__UNARY_SLOTS };                   /* gelu softcap softmax */
+enum { MICA__UNARY_X, MICA__UNARY_Y, MICA__UNARY_SLOTS };                    /* gelu softcap softmax */
 /* s = x (+ residual?); n = s / rms(s) (* weight?) (* mul?) (+ add?); sum? = s; y = n */
 enum {
     MICA__NORM_X,
@@ -84,8 +90,8 @@ enum {
  * gate SILU/GELU: y_0 = act(o_0) * o_1, y_1 absent. operand_count = MATMUL_SLOTS(weight_count). */
 enum { MICA__MATMUL_X, MICA__MATMUL_NORM_WEIGHT, MICA__MATMUL_RESIDUAL, MICA__MATMUL_FIRST };
 enum { MICA__WEIGHT_DATA, MICA__WEIGHT_SCALES, MICA__WEIGHT_BIASES, MICA__WEIGHT_Y, MICA__WEIGHT_SLOTS };
-#define MICA__MATMUL_SLOT(i, part) (MICA__MATMUL_FIRST + (i) * MICA__WEIGHT_SLOTS + (part))
-#define MICA__MATMUL_SLOTS(count) (MICA__MATMUL_FIRST + (count) * MICA__WEIGHT_SLOTS)
+#define MICA__MATMUL_SLOT(i, part) (MICA__MATMUL_FIRST + (i)*MICA__WEIGHT_SLOTS + (part))
+#define MICA__MATMUL_SLOTS(count) (MICA__MATMUL_FIRST + (count)*MICA__WEIGHT_SLOTS)
 enum {
     MICA__EXPERTS_X,
     MICA__EXPERTS_IDS,
@@ -95,8 +101,14 @@ enum {
     MICA__EXPERTS_Y,
     MICA__EXPERTS_SLOTS
 };
-enum { MICA__EMBEDDING_TABLE, MICA__EMBEDDING_SCALES, MICA__EMBEDDING_BIASES, MICA__EMBEDDING_IDS, MICA__EMBEDDING_Y,
-       MICA__EMBEDDING_SLOTS };
+enum {
+    MICA__EMBEDDING_TABLE,
+    MICA__EMBEDDING_SCALES,
+    MICA__EMBEDDING_BIASES,
+    MICA__EMBEDDING_IDS,
+    MICA__EMBEDDING_Y,
+    MICA__EMBEDDING_SLOTS
+};
 enum { MICA__ARGMAX_X, MICA__ARGMAX_IDS, MICA__ARGMAX_SLOTS };
 
 /* Parameters. attention: mica_attention_params; kv_write: mica_kv_params. */
@@ -124,8 +136,8 @@ typedef struct mica__matmul_record {
     uint32_t weight_count;
     uint32_t norm; /* 1: rms norm of x first, with eps and the optional norm weight */
     float eps;
-    uint32_t gate;  /* mica__gate */
-    float softcap;  /* 0 = none; applied to y_0 */
+    uint32_t gate; /* mica__gate */
+    float softcap; /* 0 = none; applied to y_0 */
 } mica__matmul_record;
 
 #endif

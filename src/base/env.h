@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 /* The words of MICA_DEBUG, separated by commas: X(NAME, "word", "what it does"). */
-#define MICA__DEBUG_LIST(X)                                                                 \
-    X(VALIDATE, "validate", "check every dispatch and every handle again where it is used") \
-    X(LOG, "log", "send debug lines to the log callback too")                               \
-    X(POISON, "poison", "fill fresh and freed host memory with a pattern")                  \
-    X(SERIAL, "serial", "run each dispatch to its end before the next one starts")          \
+#define MICA__DEBUG_LIST(X)                                                        \
+    X(VALIDATE, "validate", "log the buffers that outlive a reset of their pool")  \
+    X(LOG, "log", "send debug lines to the log callback too")                      \
+    X(POISON, "poison", "fill fresh and freed host memory with a pattern")         \
+    X(SERIAL, "serial", "run each dispatch to its end before the next one starts") \
     X(TRACE, "trace", "log every op record, dispatch and barrier as it is encoded")
 
 #define MICA__DEBUG_INDEX(name, word, text) MICA__DEBUG_INDEX_##name,

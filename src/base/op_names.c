@@ -3,10 +3,9 @@
 
 const char *mica_op_name(mica_op op)
 {
-    static const char *const names[MICA_OP_COUNT] = {
-        "none",
+    static const char *const names[MICA_OP_COUNT] = {"none",
 #define NAME(id, text) text,
-        MICA_OP_LIST(NAME)
+                                                     MICA_OP_LIST(NAME)
 #undef NAME
     };
     return op > MICA_OP_NONE && op < MICA_OP_COUNT ? names[op] : names[0];

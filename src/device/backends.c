@@ -15,7 +15,8 @@ const mica__backend *mica__backend_at(uint32_t index)
 mica_status mica_null_inject(mica_device *device, const mica_null_faults *faults)
 {
     if (device == NULL || faults == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "null_inject: %s is NULL", device == NULL ? "device" : "faults");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "null_inject: %s is NULL",
+                          device == NULL ? "device" : "faults");
     if (device->backend != &mica__backend_null)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "null_inject: device is %s", device->info.properties.id);
     return mica__null_inject(device->impl, faults);

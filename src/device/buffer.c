@@ -21,8 +21,8 @@ static mica_status row_bytes(const mica_buffer_desc *desc, uint64_t *out)
 }
 
 /* Packed weights: rows in groups of eight. The row stride is an eighth of a group. */
-static mica_status packed_strides(const mica_buffer_desc *desc, const mica__packing *packing, uint64_t *stride,
-                                  uint64_t *out_bytes)
+static mica_status packed_strides(const mica_buffer_desc *desc, const mica__packing *packing,
+                                  uint64_t *stride, uint64_t *out_bytes)
 {
     uint32_t n = desc->ndim;
     uint64_t group = 0;
@@ -81,8 +81,8 @@ mica_status mica__desc_check(const mica_buffer_desc *desc, const mica__packing *
     return MICA_OK;
 }
 
-mica_status mica__buffer_over(mica__storage *storage, const mica_buffer_desc *desc, const mica__packing *packing,
-                              mica_buffer **out)
+mica_status mica__buffer_over(mica__storage *storage, const mica_buffer_desc *desc,
+                              const mica__packing *packing, mica_buffer **out)
 {
     *out = NULL;
     mica_buffer *buffer = mica__calloc(1, sizeof *buffer);
@@ -114,7 +114,8 @@ mica_status mica__buffer_new(mica_device *device, const mica_buffer_desc *desc, 
     *out = NULL;
     mica_status status = mica__desc_check(desc, packing, NULL, &bytes);
     if (status == MICA_OK)
-        status = mica__storage_create(device, bytes, (desc->flags & MICA_BUFFER_UNINITIALIZED) == 0, &storage);
+        status =
+            mica__storage_create(device, bytes, (desc->flags & MICA_BUFFER_UNINITIALIZED) == 0, &storage);
     if (status == MICA_OK)
         status = mica__buffer_over(storage, desc, packing, out);
     mica__storage_release(storage);
@@ -127,7 +128,8 @@ mica_status mica_buffer_create(mica_device *device, const mica_buffer_desc *desc
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_create: out_buffer is NULL");
     *out_buffer = NULL;
     if (device == NULL || desc == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_create: %s is NULL", device == NULL ? "device" : "desc");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_create: %s is NULL",
+                          device == NULL ? "device" : "desc");
     return mica__buffer_new(device, desc, NULL, out_buffer);
 }
 
@@ -139,13 +141,15 @@ mica_status mica_buffer_alloc(mica_device *device, mica_dtype dtype, uint32_t nd
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_alloc: out_buffer is NULL");
     *out_buffer = NULL;
     if (shape == NULL || ndim > MICA_MAX_DIMS)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_alloc: %s", shape == NULL ? "shape is NULL" : "ndim is too large");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_alloc: %s",
+                          shape == NULL ? "shape is NULL" : "ndim is too large");
     memcpy(desc.shape, shape, ndim * sizeof *shape);
     return mica_buffer_create(device, &desc, out_buffer);
 }
 
-mica_status mica_buffer_import(mica_device *device, void *pointer, uint64_t bytes, const mica_buffer_desc *desc,
-                               mica_import_release release, void *context, mica_buffer **out_buffer)
+mica_status mica_buffer_import(mica_device *device, void *pointer, uint64_t bytes,
+                               const mica_buffer_desc *desc, mica_import_release release, void *context,
+                               mica_buffer **out_buffer)
 {
     uint64_t needed = 0;
     mica__storage *storage = NULL;
@@ -154,13 +158,16 @@ mica_status mica_buffer_import(mica_device *device, void *pointer, uint64_t byte
     *out_buffer = NULL;
     if (device == NULL || pointer == NULL || desc == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_import: %s is NULL",
-                          device == NULL ? "device" : pointer == NULL ? "pointer" : "desc");
+                          device == NULL    ? "device"
+                          : pointer == NULL ? "pointer"
+                                            : "desc");
     mica_status status = mica__desc_check(desc, NULL, NULL, &needed);
     if (status == MICA_OK && needed > bytes)
         status = mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_import: bytes is %llu, desc needs %llu",
                             (unsigned long long)bytes, (unsigned long long)needed);
     if (status == MICA_OK)
-        status = mica__storage_import(device, pointer, bytes, (desc->flags & MICA_BUFFER_READ_ONLY) != 0, &storage);
+        status = mica__storage_import(device, pointer, bytes, (desc->flags & MICA_BUFFER_READ_ONLY) != 0,
+                                      &storage);
     if (status == MICA_OK)
         status = mica__buffer_over(storage, desc, NULL, out_buffer);
     if (status == MICA_OK) {
@@ -216,7 +223,8 @@ bool mica__buffer_contiguous(const mica_buffer *buffer)
 mica_status mica_buffer_get_info(const mica_buffer *buffer, mica_buffer_info *out)
 {
     if (buffer == NULL || out == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_get_info: %s is NULL", buffer == NULL ? "buffer" : "out");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_get_info: %s is NULL",
+                          buffer == NULL ? "buffer" : "out");
     memset(out, 0, sizeof *out);
     out->dtype = buffer->dtype;
     out->layout = buffer->packing.layout;
@@ -264,9 +272,11 @@ mica_status mica_buffer_map(mica_buffer *buffer, uint32_t access, void **out_poi
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_map: out_pointer is NULL");
     *out_pointer = NULL;
     if (buffer == NULL || access == 0 || access > (MICA_ACCESS_READ | MICA_ACCESS_WRITE))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_map: %s", buffer == NULL ? "buffer is NULL" : "access is wrong");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_map: %s",
+                          buffer == NULL ? "buffer is NULL" : "access is wrong");
     if (buffer->read_only && (access & MICA_ACCESS_WRITE) != 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_map: buffer is read-only and access asks to write");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "buffer_map: buffer is read-only and access asks to write");
     mica_device *device = buffer->storage->device;
     if (device->table->buffer_map == NULL)
         return mica__fail(MICA_ERR_UNSUPPORTED, "device %s cannot map buffers", device->info.properties.id);
@@ -289,16 +299,18 @@ mica_status mica_buffer_unmap(mica_buffer *buffer)
     return MICA_OK;
 }
 
-static mica_status check_transfer(const char *call, const mica_buffer *buffer, uint64_t offset, const void *host,
-                                  uint64_t bytes)
+static mica_status check_transfer(const char *call, const mica_buffer *buffer, uint64_t offset,
+                                  const void *host, uint64_t bytes)
 {
     if (buffer == NULL || host == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call, buffer == NULL ? "buffer" : "host pointer");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                          buffer == NULL ? "buffer" : "host pointer");
     if (!is_contiguous(buffer))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: buffer is not contiguous", call);
     if (offset > buffer->length || bytes > buffer->length - offset)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: bytes %llu at offset %llu reach past the buffer's %llu", call,
-                          (unsigned long long)bytes, (unsigned long long)offset, (unsigned long long)buffer->length);
+        return mica__fail(
+            MICA_ERR_INVALID_ARGUMENT, "%s: bytes %llu at offset %llu reach past the buffer's %llu", call,
+            (unsigned long long)bytes, (unsigned long long)offset, (unsigned long long)buffer->length);
     return mica__device_wait_idle(buffer->storage->device);
 }
 
@@ -311,7 +323,8 @@ mica_status mica_buffer_write(mica_buffer *buffer, uint64_t offset, const void *
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_write: buffer is read-only");
     mica_device *device = buffer->storage->device;
     MICA__COUNT(device, bytes_uploaded, bytes);
-    return device->table->upload(device->impl, buffer->storage->memory, buffer->offset + offset, source, bytes);
+    return device->table->upload(device->impl, buffer->storage->memory, buffer->offset + offset, source,
+                                 bytes);
 }
 
 mica_status mica_buffer_read(mica_buffer *buffer, uint64_t offset, void *target, uint64_t bytes)
@@ -321,5 +334,6 @@ mica_status mica_buffer_read(mica_buffer *buffer, uint64_t offset, void *target,
         return status;
     mica_device *device = buffer->storage->device;
     MICA__COUNT(device, bytes_downloaded, bytes);
-    return device->table->download(device->impl, buffer->storage->memory, buffer->offset + offset, target, bytes);
+    return device->table->download(device->impl, buffer->storage->memory, buffer->offset + offset, target,
+                                   bytes);
 }

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/env.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "device/backends.h"
 #include "device/objects.h"
@@ -18,13 +19,15 @@ static void fill_entry(const mica__backend *backend, uint32_t index, uint32_t co
     if (backend->describe(index, entry->name, sizeof entry->name) == MICA_OK)
         entry->usable = 1;
     else
-        snprintf(entry->reason, sizeof entry->reason, "%.*s", (int)sizeof entry->reason - 1, mica_status_message());
+        snprintf(entry->reason, sizeof entry->reason, "%.*s", (int)sizeof entry->reason - 1,
+                 mica_status_message());
 }
 
 mica_status mica_device_list(mica_device_entry *entries, uint32_t capacity, uint32_t *out_count)
 {
     if (out_count == NULL || (entries == NULL && capacity > 0))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_list: %s is NULL", out_count == NULL ? "out_count" : "entries");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_list: %s is NULL",
+                          out_count == NULL ? "out_count" : "entries");
     uint32_t total = 0;
     const mica__backend *backend;
     for (uint32_t b = 0; (backend = mica__backend_at(b)) != NULL; b++) {
@@ -72,18 +75,12 @@ static mica_status not_found(const char *id)
     char known[256] = "";
     size_t at = 0;
     mica_device_list(entries, 16, &count);
-    for (uint32_t i = 0; i < count && i < 16; i++) {
-        size_t n = strlen(entries[i].id);
-        if (!entries[i].usable || at + n + 3 > sizeof known)
-            continue;
-        if (at > 0) {
-            memcpy(known + at, ", ", 2);
-            at += 2;
-        }
-        memcpy(known + at, entries[i].id, n);
-        at += n;
-    }
-    return mica__fail(MICA_ERR_DEVICE_NOT_FOUND, "device_open: id \"%.40s\" names no device here; there is %s", id, known);
+    for (uint32_t i = 0; i < count && i < 16; i++)
+        if (entries[i].usable && at < sizeof known - sizeof entries[i].id - 3)
+            at +=
+                (size_t)snprintf(known + at, sizeof known - at, "%s%.31s", at > 0 ? ", " : "", entries[i].id);
+    return mica__fail(MICA_ERR_DEVICE_NOT_FOUND,
+                      "device_open: id \"%.40s\" names no device here; there is %s", id, known);
 }
 
 static mica_status find_backend(const char *id, const mica__backend **out, uint32_t *out_index)
@@ -119,13 +116,27 @@ static mica_status open_parts(mica_device *device, uint32_t index, const mica_de
     status = mica__registry_create(device, &device->registry);
     if (status == MICA_OK)
         status = mica__pool_open(device, false, &device->scratch);
+    if (status == MICA_OK && mica__env_get()->trace_path[0] != '\0')
+        status = mica_profile_begin(device);
     return status;
+}
+
+/* MICA_TRACE: the timeline goes to its file when the device closes. */
+static void write_trace(mica_device *device)
+{
+    const char *path = mica__env_get()->trace_path;
+    if (path[0] == '\0' || mica_profile_end(device) != MICA_OK)
+        return;
+    if (mica_profile_write_trace(device, path) != MICA_OK)
+        mica__log(MICA_LOG_ERROR, "MICA_TRACE: %s", mica_status_message());
 }
 
 static void close_parts(mica_device *device)
 {
-    if (device->table != NULL)
+    if (device->table != NULL) {
         mica__device_wait_idle(device);
+        write_trace(device);
+    }
     mica_pool_release(device->scratch);
     mica__registry_destroy(device->registry);
     if (device->table != NULL)
@@ -188,7 +199,8 @@ void mica_device_release(mica_device *device)
 mica_status mica_device_get_properties(const mica_device *device, mica_device_properties *out)
 {
     if (device == NULL || out == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_get_properties: %s is NULL", device == NULL ? "device" : "out");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_get_properties: %s is NULL",
+                          device == NULL ? "device" : "out");
     *out = device->info.properties;
     return MICA_OK;
 }
@@ -196,7 +208,8 @@ mica_status mica_device_get_properties(const mica_device *device, mica_device_pr
 mica_status mica_device_get_memory(const mica_device *device, mica_device_memory *out)
 {
     if (device == NULL || out == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_get_memory: %s is NULL", device == NULL ? "device" : "out");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_get_memory: %s is NULL",
+                          device == NULL ? "device" : "out");
     mica_device *self = (mica_device *)device;
     memset(out, 0, sizeof *out);
     device->table->memory(device->impl, &out->free_bytes, &out->total_bytes);
@@ -237,7 +250,8 @@ mica_status mica_device_synchronize(mica_device *device)
 mica_status mica_device_native(const mica_device *device, void **out_handle)
 {
     if (device == NULL || out_handle == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_native: %s is NULL", device == NULL ? "device" : "out_handle");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_native: %s is NULL",
+                          device == NULL ? "device" : "out_handle");
     *out_handle = device->info.native;
     return MICA_OK;
 }
@@ -245,7 +259,8 @@ mica_status mica_device_native(const mica_device *device, void **out_handle)
 mica_status mica_device_get_residency(const mica_device *device, mica_residency_stats *out)
 {
     if (device == NULL || out == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_get_residency: %s is NULL", device == NULL ? "device" : "out");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_get_residency: %s is NULL",
+                          device == NULL ? "device" : "out");
     mica_device *self = (mica_device *)device;
     pthread_mutex_lock(&self->lock);
     out->allocations = device->resident;
@@ -258,7 +273,8 @@ mica_status mica_device_get_residency(const mica_device *device, mica_residency_
 static mica_status residency_edit(const char *call, mica_device *device, mica_buffer *buffer, int64_t delta)
 {
     if (device == NULL || buffer == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call, device == NULL ? "device" : "buffer");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                          device == NULL ? "device" : "buffer");
     if (buffer->storage->device != device)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: buffer is on another device", call);
     mica__storage *storage = buffer->storage;

@@ -14,8 +14,8 @@
 #define LABEL_BYTES 64
 
 struct mica_encoder {
-    mica_device *device; /* counted */
-    mica_queue *queue;   /* counted like any handle; NULL: the first */
+    mica_device *device;      /* counted */
+    mica_queue *queue;        /* counted like any handle; NULL: the first */
     mica__lowering *lowering; /* direct encoders, begun with the first record of a stage */
     mica__record_list records;
     mica_encoder_stats stats; /* of the stages submitted so far */
@@ -139,27 +139,32 @@ mica_status mica__encoder_take(mica_encoder *encoder, mica__record_list *out)
 static mica_status check_dispatch(const mica_encoder *encoder, const mica_dispatch_desc *desc)
 {
     if (desc == NULL || desc->kernel == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: %s is NULL", desc == NULL ? "desc" : "desc.kernel");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: %s is NULL",
+                          desc == NULL ? "desc" : "desc.kernel");
     if (desc->kernel->device != encoder->device)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: desc.kernel is of another device");
     if (desc->binding_count > MICA__PLAN_BINDINGS || (desc->bindings == NULL && desc->binding_count > 0))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: desc.bindings is NULL or has over %d entries",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "encoder_dispatch: desc.bindings is NULL or has over %d entries",
                           MICA__PLAN_BINDINGS);
     if (desc->params_size > MICA__CUSTOM_PARAM_BYTES || (desc->params == NULL && desc->params_size > 0))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: desc.params is NULL or over %d bytes",
                           MICA__CUSTOM_PARAM_BYTES);
     uint64_t groups = (uint64_t)desc->groups[0] * desc->groups[1];
     if (groups == 0 || desc->groups[2] == 0 || groups > UINT32_MAX || groups * desc->groups[2] > UINT32_MAX)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: desc.groups: the product is 0 or over 2^32");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "encoder_dispatch: desc.groups: the product is 0 or over 2^32");
     for (uint32_t i = 0; i < desc->binding_count; i++) {
         const mica_binding *binding = &desc->bindings[i];
         if (binding->buffer == NULL || binding->buffer->storage->device != encoder->device)
-            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: desc.bindings[%u].buffer is %s", i,
-                              binding->buffer == NULL ? "NULL" : "on another device");
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: desc.bindings[%u].buffer is %s",
+                              i, binding->buffer == NULL ? "NULL" : "on another device");
         if (binding->access == 0 || binding->access > 3)
-            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: desc.bindings[%u].access is %u", i, binding->access);
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: desc.bindings[%u].access is %u",
+                              i, binding->access);
         if (binding->buffer->read_only && (binding->access & MICA_ACCESS_WRITE) != 0)
-            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: desc.bindings[%u].buffer is read-only", i);
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                              "encoder_dispatch: desc.bindings[%u].buffer is read-only", i);
     }
     return MICA_OK;
 }
@@ -230,14 +235,17 @@ static mica_status gather_ranges(const char *call, const mica_encoder *encoder, 
                                  mica__range *ranges)
 {
     if ((uint64_t)read_count + write_count > MAX_RANGES)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: read_count and write_count are over %d together", call, MAX_RANGES);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: read_count and write_count are over %d together",
+                          call, MAX_RANGES);
     if ((reads == NULL && read_count > 0) || (writes == NULL && write_count > 0))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call, reads == NULL && read_count > 0 ? "reads" : "writes");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                          reads == NULL && read_count > 0 ? "reads" : "writes");
     for (uint32_t i = 0; i < read_count + write_count; i++) {
         const mica_buffer *buffer = i < read_count ? reads[i] : writes[i - read_count];
         mica__operand operand;
         if (buffer == NULL || buffer->storage->device != encoder->device)
-            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s holds a buffer that is NULL or on another device", call,
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                              "%s: %s holds a buffer that is NULL or on another device", call,
                               i < read_count ? "reads" : "writes");
         mica__operand_from(buffer, i < read_count ? MICA_ACCESS_READ : MICA_ACCESS_WRITE, &operand);
         mica__range_of(&operand, &ranges[i]);
@@ -245,8 +253,9 @@ static mica_status gather_ranges(const char *call, const mica_encoder *encoder, 
     return MICA_OK;
 }
 
-mica_status mica_encoder_barrier_between(mica_encoder *encoder, mica_buffer *const *reads, uint32_t read_count,
-                                         mica_buffer *const *writes, uint32_t write_count, int *out_emitted)
+mica_status mica_encoder_barrier_between(mica_encoder *encoder, mica_buffer *const *reads,
+                                         uint32_t read_count, mica_buffer *const *writes,
+                                         uint32_t write_count, int *out_emitted)
 {
     mica__range ranges[MAX_RANGES];
     bool emitted = false;
@@ -254,10 +263,12 @@ mica_status mica_encoder_barrier_between(mica_encoder *encoder, mica_buffer *con
     if (out_emitted != NULL)
         *out_emitted = 0;
     if (status == MICA_OK)
-        status = gather_ranges("encoder_barrier_between", encoder, reads, read_count, writes, write_count, ranges);
+        status =
+            gather_ranges("encoder_barrier_between", encoder, reads, read_count, writes, write_count, ranges);
     /* A recording orders its records by the same ranges later on. */
     if (status == MICA_OK && encoder->lowering != NULL)
-        status = mica__lowering_barrier_between(encoder->lowering, ranges, read_count + write_count, &emitted);
+        status =
+            mica__lowering_barrier_between(encoder->lowering, ranges, read_count + write_count, &emitted);
     if (out_emitted != NULL)
         *out_emitted = emitted;
     return status;
@@ -321,7 +332,8 @@ static void add_stats(mica_encoder_stats *sum, const mica_encoder_stats *part)
 mica_status mica_encoder_get_stats(const mica_encoder *encoder, mica_encoder_stats *out)
 {
     if (encoder == NULL || out == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_get_stats: %s is NULL", encoder == NULL ? "encoder" : "out");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_get_stats: %s is NULL",
+                          encoder == NULL ? "encoder" : "out");
     *out = encoder->stats;
     if (encoder->lowering != NULL) {
         mica_encoder_stats open_stage_stats;
@@ -351,7 +363,7 @@ static mica_status submit_stage(mica_encoder *encoder, mica_fence **out_fence)
     return status;
 }
 
-mica_status mica_encoder_commit_stage(mica_encoder *encoder, const char *label, mica_fence **out_fence)
+mica_status mica_encoder_commit_stage(mica_encoder *encoder, mica_fence **out_fence)
 {
     mica_status status = check_open(encoder, "encoder_commit_stage");
     if (out_fence != NULL)
@@ -359,9 +371,8 @@ mica_status mica_encoder_commit_stage(mica_encoder *encoder, const char *label, 
     if (status != MICA_OK)
         return status;
     if (encoder->capturing)
-        return mica__fail(MICA_ERR_STATE, "encoder_commit_stage: encoder is recording; finish its session instead");
-    if (label != NULL && encoder->label_depth == LABEL_DEPTH)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_commit_stage: label is the ninth on top of eight");
+        return mica__fail(MICA_ERR_STATE,
+                          "encoder_commit_stage: encoder is recording; finish its session instead");
     return encoder->lowering == NULL ? MICA_OK : submit_stage(encoder, out_fence);
 }
 

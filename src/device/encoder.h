@@ -17,7 +17,8 @@ typedef struct mica__record_list {
 mica_status mica__record_list_add(mica__record_list *list, const mica__record *record);
 /* A fresh record with room for `operand_count` operands (all absent) and `params_size` bytes of params (zeroed), not in
  * any list. Operands put into it must be retained with mica__record_hold. */
-mica_status mica__record_create(uint16_t op, uint32_t operand_count, uint32_t params_size, mica__record **out);
+mica_status mica__record_create(uint16_t op, uint32_t operand_count, uint32_t params_size,
+                                mica__record **out);
 /* Takes references on the storages of all present operands: call once, after filling them. */
 void mica__record_hold(mica__record *record);
 /* Gives the references back and frees it. NULL ok. */

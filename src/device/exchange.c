@@ -9,7 +9,9 @@ mica_status mica_buffer_native(const mica_buffer *buffer, void **out_handle, uin
 {
     if (buffer == NULL || out_handle == NULL || out_offset == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_native: %s is NULL",
-                          buffer == NULL ? "buffer" : out_handle == NULL ? "out_handle" : "out_offset");
+                          buffer == NULL       ? "buffer"
+                          : out_handle == NULL ? "out_handle"
+                                               : "out_offset");
     *out_handle = buffer->storage->memory->native;
     *out_offset = buffer->offset;
     return MICA_OK;
@@ -29,7 +31,8 @@ static const struct {
 mica_status mica_buffer_dlpack(const mica_buffer *buffer, mica_dlpack_view *out_view)
 {
     if (buffer == NULL || out_view == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_dlpack: %s is NULL", buffer == NULL ? "buffer" : "out_view");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_dlpack: %s is NULL",
+                          buffer == NULL ? "buffer" : "out_view");
     memset(out_view, 0, sizeof *out_view);
     for (size_t i = 0; i < sizeof dlpack_types / sizeof dlpack_types[0]; i++) {
         if (dlpack_types[i].dtype == buffer->dtype) {
@@ -38,11 +41,13 @@ mica_status mica_buffer_dlpack(const mica_buffer *buffer, mica_dlpack_view *out_
         }
     }
     if (out_view->type_bits == 0)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "buffer_dlpack: buffer: DLPack has no %s", mica_dtype_name(buffer->dtype));
+        return mica__fail(MICA_ERR_UNSUPPORTED, "buffer_dlpack: buffer: DLPack has no %s",
+                          mica_dtype_name(buffer->dtype));
     uint64_t element = mica_dtype_block_bytes(buffer->dtype);
     for (uint32_t d = 0; d < buffer->ndim; d++) {
         if (buffer->stride[d] % element != 0)
-            return mica__fail(MICA_ERR_UNSUPPORTED, "buffer_dlpack: buffer: stride[%u] is no multiple of an element", d);
+            return mica__fail(MICA_ERR_UNSUPPORTED,
+                              "buffer_dlpack: buffer: stride[%u] is no multiple of an element", d);
         out_view->shape[d] = (int64_t)buffer->shape[d];
         out_view->strides[d] = (int64_t)(buffer->stride[d] / element);
     }
@@ -63,7 +68,8 @@ static mica_status pack_into(mica_buffer *weight, mica_buffer *packed)
     mica__operand_from(weight->scales, MICA_ACCESS_READ, &operand[MICA__COPY_SCALES]);
     mica__operand_from(weight->biases, MICA_ACCESS_READ, &operand[MICA__COPY_BIASES]);
     mica__operand_from(packed, MICA_ACCESS_WRITE, &operand[MICA__COPY_Y]);
-    mica__record record = {.op = MICA_OP_COPY, .operand_count = MICA__COPY_SLOTS, .operand = operand, .params = operand};
+    mica__record record = {
+        .op = MICA_OP_COPY, .operand_count = MICA__COPY_SLOTS, .operand = operand, .params = operand};
     mica_status status = mica_encoder_begin(weight->storage->device, NULL, &encoder);
     if (status == MICA_OK)
         status = mica__encoder_add(encoder, &record);
@@ -83,7 +89,8 @@ mica_status mica_buffer_pack(mica_buffer *weight, mica_buffer **out_packed)
     mica_device *device = weight->storage->device;
     mica__operand operand;
     mica__operand_from(weight, MICA_ACCESS_READ, &operand);
-    mica__packing packing = {device->backend->weight_layout(&operand, &device->info), weight->packing.group_size};
+    mica__packing packing = {device->backend->weight_layout(&operand, &device->info),
+                             weight->packing.group_size};
     const bool packable = weight->scales == NULL || mica__packed_scales((uint16_t)weight->scales->dtype);
     if (packing.layout == weight->packing.layout || !packable) {
         *out_packed = mica_buffer_retain(weight);

@@ -58,7 +58,8 @@ void mica__range_of(const mica__operand *o, mica__range *out)
 static bool columns_overlap(const mica__range *a, const mica__range *b)
 {
     uint64_t stride = a->stride;
-    uint64_t from_a = (b->begin % stride + stride - a->begin % stride) % stride; /* b's column seen from a's */
+    uint64_t from_a =
+        (b->begin % stride + stride - a->begin % stride) % stride; /* b's column seen from a's */
     return from_a < a->width || stride - from_a < b->width;
 }
 
@@ -115,8 +116,8 @@ static uint32_t insert_owner(uint32_t *list, uint32_t count, uint32_t capacity, 
     return count + 1;
 }
 
-uint32_t mica__tracker_dependencies(mica__tracker *tracker, const mica__range *ranges, uint32_t count, uint32_t *out,
-                                    uint32_t capacity)
+uint32_t mica__tracker_dependencies(mica__tracker *tracker, const mica__range *ranges, uint32_t count,
+                                    uint32_t *out, uint32_t capacity)
 {
     uint32_t found = 0;
     for (uint32_t j = 0; j < tracker->count; j++) {
@@ -145,7 +146,8 @@ static void drop_covered(mica__tracker *tracker, const mica__range *write)
     tracker->count = kept;
 }
 
-mica_status mica__tracker_record(mica__tracker *tracker, const mica__range *ranges, uint32_t count, uint32_t owner)
+mica_status mica__tracker_record(mica__tracker *tracker, const mica__range *ranges, uint32_t count,
+                                 uint32_t owner)
 {
     if (tracker->count + count > tracker->capacity) {
         uint32_t capacity = tracker->capacity * 2 + count + 32;

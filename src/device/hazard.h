@@ -36,9 +36,10 @@ void mica__tracker_free(mica__tracker *tracker);
 /* True if one of the ranges conflicts with what is recorded. */
 bool mica__tracker_conflicts(mica__tracker *tracker, const mica__range *ranges, uint32_t count);
 /* Owners of conflicting ranges, each once, ascending, into `out` (capacity owners); returns how many there are. */
-uint32_t mica__tracker_dependencies(mica__tracker *tracker, const mica__range *ranges, uint32_t count, uint32_t *out,
-                                    uint32_t capacity);
+uint32_t mica__tracker_dependencies(mica__tracker *tracker, const mica__range *ranges, uint32_t count,
+                                    uint32_t *out, uint32_t capacity);
 /* Remembers the ranges under `owner`; drops recorded ranges that a new write covers whole. */
-mica_status mica__tracker_record(mica__tracker *tracker, const mica__range *ranges, uint32_t count, uint32_t owner);
+mica_status mica__tracker_record(mica__tracker *tracker, const mica__range *ranges, uint32_t count,
+                                 uint32_t owner);
 
 #endif

@@ -38,15 +38,15 @@ void mica__queue_unref(mica_queue *queue)
     mica__free(queue);
 }
 
-mica_status mica__completion_status(const mica__completion *done)
+mica_status mica__completion_status(const mica__completion *completion)
 {
-    if (done->status != MICA_OK) {
-        mica__status_set(done->status, NULL);
-        return done->status;
+    if (completion->status != MICA_OK) {
+        mica__status_set(completion->status, NULL);
+        return completion->status;
     }
-    if (done->fault != 0)
+    if (completion->fault != 0)
         return mica__fail(MICA_ERR_FAULT, "%s: an index operand pointed outside its table",
-                          mica_op_name((mica_op)(done->fault - 1)));
+                          mica_op_name((mica_op)(completion->fault - 1)));
     return MICA_OK;
 }
 
@@ -111,7 +111,8 @@ static void resolve(mica_device *device, const mica__inflight *entry, const mica
 }
 
 /* Asks the backend. A lost device's submissions are over too: their result says so. */
-static mica_status ask(mica_device *device, mica_queue *queue, uint64_t value, uint64_t timeout_ns, mica__completion *out)
+static mica_status ask(mica_device *device, mica_queue *queue, uint64_t value, uint64_t timeout_ns,
+                       mica__completion *out)
 {
     memset(out, 0, sizeof *out);
     mica_status status = device->table->wait(device->impl, queue_impl(queue), value, timeout_ns, out);
@@ -204,7 +205,8 @@ static mica_status reserve_place(mica_device *device)
 }
 
 /* Puts a submission on its reserved place (value 0: it did not come about). */
-static void note_submission(mica_device *device, mica__work *work, mica_queue *queue, mica_fence *fence, uint64_t value)
+static void note_submission(mica_device *device, mica__work *work, mica_queue *queue, mica_fence *fence,
+                            uint64_t value)
 {
     mica_queue *old = NULL;
     pthread_mutex_lock(&device->lock);
@@ -226,7 +228,8 @@ static void note_submission(mica_device *device, mica__work *work, mica_queue *q
     mica__queue_unref(old);
 }
 
-mica_status mica__inflight_submit(mica_device *device, mica__work *work, mica_queue *queue, mica_fence **out_fence)
+mica_status mica__inflight_submit(mica_device *device, mica__work *work, mica_queue *queue,
+                                  mica_fence **out_fence)
 {
     mica_fence *fence = NULL;
     mica_status status = MICA_OK;
@@ -264,7 +267,8 @@ mica_status mica__device_wait_idle(mica_device *device)
     mica__inflight oldest;
     while (oldest_submission(device, &oldest)) {
         mica__completion done = {MICA_OK, 0, 0, 0};
-        mica_status status = mica__inflight_wait(device, oldest.queue, oldest.value, MICA_WAIT_FOREVER, &done);
+        mica_status status =
+            mica__inflight_wait(device, oldest.queue, oldest.value, MICA_WAIT_FOREVER, &done);
         mica__queue_unref(oldest.queue);
         if (status != MICA_OK)
             return status;
@@ -310,7 +314,8 @@ mica_status mica_fence_wait(mica_fence *fence, uint64_t timeout_ns)
     if (!fence_resolved(fence, &done)) {
         if (timeout_ns > 0)
             MICA__COUNT(fence->device, syncs, 1);
-        mica_status status = mica__inflight_wait(fence->device, fence->queue, fence->value, timeout_ns, &done);
+        mica_status status =
+            mica__inflight_wait(fence->device, fence->queue, fence->value, timeout_ns, &done);
         if (status == MICA_ERR_TIMEOUT)
             return mica__fail(status, "fence_wait: fence: submission %llu is not done after %llu ns",
                               (unsigned long long)fence->value, (unsigned long long)timeout_ns);
@@ -326,7 +331,9 @@ mica_status mica_fence_times(mica_fence *fence, uint64_t *out_begin_ns, uint64_t
     mica__completion done = {MICA_OK, 0, 0, 0};
     if (fence == NULL || out_begin_ns == NULL || out_end_ns == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "fence_times: %s is NULL",
-                          fence == NULL ? "fence" : out_begin_ns == NULL ? "out_begin_ns" : "out_end_ns");
+                          fence == NULL          ? "fence"
+                          : out_begin_ns == NULL ? "out_begin_ns"
+                                                 : "out_end_ns");
     *out_begin_ns = *out_end_ns = 0;
     reap(fence->device);
     if (!fence_resolved(fence, &done))

@@ -8,7 +8,8 @@
 
 /* Submits and notes the submission; waits for the oldest when too many are on their way. One-shot work is consumed, also
  * on failure. */
-mica_status mica__inflight_submit(mica_device *device, mica__work *work, mica_queue *queue, mica_fence **out_fence);
+mica_status mica__inflight_submit(mica_device *device, mica__work *work, mica_queue *queue,
+                                  mica_fence **out_fence);
 /* Waits for one submission, then gives back what ended. */
 mica_status mica__inflight_wait(mica_device *device, mica_queue *queue, uint64_t value, uint64_t timeout_ns,
                                 mica__completion *out);

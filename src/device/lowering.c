@@ -30,7 +30,8 @@ struct mica__lowering {
     uint64_t chunk_used; /* bytes of it */
     uint64_t round_used; /* bytes since the last start over */
     uint32_t group_size; /* dispatches since the last barrier */
-    uint32_t record_dispatches, record_group; /* of the record being added: its dispatches, the group of the first */
+    uint32_t record_dispatches,
+        record_group; /* of the record being added: its dispatches, the group of the first */
     mica_encoder_stats stats;
     mica__plan plan;
 };
@@ -48,7 +49,8 @@ mica_status mica__lowering_begin(mica_device *device, bool reusable, mica__lower
     lowering->timed = atomic_load_explicit(&device->profiling, memory_order_relaxed) != 0;
     mica_status status = mica__work_create(device, reusable, &lowering->work);
     if (status == MICA_OK)
-        status = device->table->encoder_begin(device->impl, reusable ? MICA__ENCODE_REUSABLE : 0, &lowering->encoding);
+        status = device->table->encoder_begin(device->impl, reusable ? MICA__ENCODE_REUSABLE : 0,
+                                              &lowering->encoding);
     if (status != MICA_OK) {
         mica__lowering_discard(lowering);
         return status;
@@ -118,8 +120,8 @@ mica_status mica__lowering_barrier(mica__lowering *lowering)
     return MICA_OK;
 }
 
-mica_status mica__lowering_barrier_between(mica__lowering *lowering, const mica__range *ranges, uint32_t count,
-                                           bool *out_emitted)
+mica_status mica__lowering_barrier_between(mica__lowering *lowering, const mica__range *ranges,
+                                           uint32_t count, bool *out_emitted)
 {
     *out_emitted = mica__tracker_conflicts(&lowering->tracker, ranges, count);
     if (*out_emitted)
@@ -146,12 +148,14 @@ static mica_status order_dispatch(mica__lowering *lowering, const mica__range *r
     uint64_t start = lowering->timed ? mica__clock_ns() : 0;
     *out_count = 0;
     if (!lowering->manual && lowering->device->info.edges && dependencies != NULL) {
-        *out_count = mica__tracker_dependencies(&lowering->tracker, ranges, count, dependencies, MAX_DEPENDENCIES);
+        *out_count =
+            mica__tracker_dependencies(&lowering->tracker, ranges, count, dependencies, MAX_DEPENDENCIES);
         if (*out_count > MAX_DEPENDENCIES) {
             *out_count = 0;
             emit_barrier(lowering);
         }
-    } else if (!lowering->manual && (lowering->serial || mica__tracker_conflicts(&lowering->tracker, ranges, count))) {
+    } else if (!lowering->manual &&
+               (lowering->serial || mica__tracker_conflicts(&lowering->tracker, ranges, count))) {
         if (lowering->group_size > 0)
             emit_barrier(lowering);
     } else if (lowering->group_size > 0) {
@@ -167,7 +171,8 @@ static mica_status order_dispatch(mica__lowering *lowering, const mica__range *r
 /* ---- scratch ---- */
 
 /* A place for `bytes`, 64-byte aligned, as storage and offset. */
-static mica_status take_scratch(mica__lowering *lowering, uint64_t bytes, mica__storage **out, uint64_t *out_offset)
+static mica_status take_scratch(mica__lowering *lowering, uint64_t bytes, mica__storage **out,
+                                uint64_t *out_offset)
 {
     mica__work *work = lowering->work;
     bytes = (bytes + 63) & ~(uint64_t)63;
@@ -212,11 +217,13 @@ static void bind_operand(bindings *b, const mica__operand *operand, uint32_t acc
     b->count++;
 }
 
-static void bind_scratch(bindings *b, const mica__storage *scratch, uint64_t offset, const mica__plan_binding *part)
+static void bind_scratch(bindings *b, const mica__storage *scratch, uint64_t offset,
+                         const mica__plan_binding *part)
 {
-    b->binding[b->count] = (mica__binding){scratch->memory, offset + part->offset, part->length, part->access};
-    b->range[b->count] = (mica__range){scratch, offset + part->offset, offset + part->offset + part->length, 0, 0,
-                                       part->access, 0};
+    b->binding[b->count] =
+        (mica__binding){scratch->memory, offset + part->offset, part->length, part->access};
+    b->range[b->count] = (mica__range){
+        scratch, offset + part->offset, offset + part->offset + part->length, 0, 0, part->access, 0};
     b->count++;
 }
 
@@ -228,10 +235,12 @@ static void count_dispatch(mica__lowering *lowering)
     lowering->stats.dispatches++;
 }
 
-static mica_status send(mica__lowering *lowering, mica__dispatch *dispatch, bindings *b, const mica__record *record)
+static mica_status send(mica__lowering *lowering, mica__dispatch *dispatch, bindings *b,
+                        const mica__record *record)
 {
     uint32_t dependencies[MAX_DEPENDENCIES];
-    mica_status status = order_dispatch(lowering, b->range, b->count, dependencies, &dispatch->dependency_count);
+    mica_status status =
+        order_dispatch(lowering, b->range, b->count, dependencies, &dispatch->dependency_count);
     if (status != MICA_OK)
         return status;
     dispatch->dependencies = dependencies;
@@ -289,8 +298,9 @@ static mica_status add_plain_copy(mica__lowering *lowering, const mica__record *
     return MICA_OK;
 }
 
-static mica_status send_planned(mica__lowering *lowering, const mica__record *record, const mica__plan_dispatch *step,
-                                const mica__storage *scratch, uint64_t scratch_offset)
+static mica_status send_planned(mica__lowering *lowering, const mica__record *record,
+                                const mica__plan_dispatch *step, const mica__storage *scratch,
+                                uint64_t scratch_offset)
 {
     mica_device *device = lowering->device;
     bindings b;
@@ -301,6 +311,9 @@ static mica_status send_planned(mica__lowering *lowering, const mica__record *re
     for (uint32_t i = 0; i < step->binding_count && status == MICA_OK; i++) {
         const mica__plan_binding *part = &step->binding[i];
         if (part->source == MICA__SCRATCH) {
+            if (scratch == NULL)
+                return mica__fail(MICA_ERR_INTERNAL, "kernel %s binds scratch it did not ask for",
+                                  step->kernel);
             bind_scratch(&b, scratch, scratch_offset, part);
         } else {
             bind_operand(&b, &record->operand[part->source], part->access);
@@ -336,7 +349,8 @@ static mica_status add_custom(mica__lowering *lowering, const mica__record *reco
     mica_status status = mica__work_hold_kernel(lowering->work, custom->kernel);
     for (uint32_t i = 0; i < record->operand_count && status == MICA_OK; i++) {
         bind_operand(&b, &record->operand[i], record->operand[i].access);
-        status = mica__work_note(lowering->work, (uint32_t)lowering->stats.dispatches, i, &record->operand[i]);
+        status =
+            mica__work_note(lowering->work, (uint32_t)lowering->stats.dispatches, i, &record->operand[i]);
     }
     if (status != MICA_OK)
         return status;
@@ -371,8 +385,8 @@ mica_status mica__lowering_add(mica__lowering *lowering, const mica__record *rec
     if (out != NULL)
         *out = place;
     if (lowering->traced)
-        mica__log(MICA_LOG_DEBUG, "record %s \"%s\": %u dispatches, group %u", mica_op_name((mica_op)record->op),
-                  record->label, place.dispatch_count, place.group);
+        mica__log(MICA_LOG_DEBUG, "record %s \"%s\": %u dispatches, group %u",
+                  mica_op_name((mica_op)record->op), record->label, place.dispatch_count, place.group);
     return MICA_OK;
 }
 

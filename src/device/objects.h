@@ -89,12 +89,13 @@ void mica__counters_add(mica_device *device, size_t index, uint64_t n);
 
 /* Storage of `bytes` under the ledger, zeroed if asked. One reference. */
 mica_status mica__storage_create(mica_device *device, uint64_t bytes, bool zero, mica__storage **out);
-mica_status mica__storage_import(mica_device *device, void *pointer, uint64_t bytes, bool read_only, mica__storage **out);
+mica_status mica__storage_import(mica_device *device, void *pointer, uint64_t bytes, bool read_only,
+                                 mica__storage **out);
 mica__storage *mica__storage_retain(mica__storage *storage);
 void mica__storage_release(mica__storage *storage);
 /* A contiguous buffer over existing storage (reference taken). `packing` NULL: canonical. */
-mica_status mica__buffer_over(mica__storage *storage, const mica_buffer_desc *desc, const mica__packing *packing,
-                              mica_buffer **out);
+mica_status mica__buffer_over(mica__storage *storage, const mica_buffer_desc *desc,
+                              const mica__packing *packing, mica_buffer **out);
 /* The same over fresh storage. */
 mica_status mica__buffer_new(mica_device *device, const mica_buffer_desc *desc, const mica__packing *packing,
                              mica_buffer **out);

@@ -148,7 +148,8 @@ mica_status mica_pool_alloc(mica_pool *pool, const mica_buffer_desc *desc, mica_
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "pool_alloc: out_buffer is NULL");
     *out_buffer = NULL;
     if (pool == NULL || desc == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "pool_alloc: %s is NULL", pool == NULL ? "pool" : "desc");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "pool_alloc: %s is NULL",
+                          pool == NULL ? "pool" : "desc");
     mica_status status = mica__desc_check(desc, NULL, NULL, &bytes);
     if (status == MICA_OK && bytes > ((uint64_t)1 << 62))
         status = mica__fail(MICA_ERR_INVALID_ARGUMENT, "pool_alloc: shape: the bucket size overflows");
@@ -164,7 +165,8 @@ mica_status mica_pool_alloc_batch(mica_pool *pool, const mica_buffer_desc *descs
                                   mica_buffer **out_buffers)
 {
     if (out_buffers == NULL || descs == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "pool_alloc_batch: %s is NULL", descs == NULL ? "descs" : "out_buffers");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "pool_alloc_batch: %s is NULL",
+                          descs == NULL ? "descs" : "out_buffers");
     memset(out_buffers, 0, count * sizeof *out_buffers);
     for (uint32_t i = 0; i < count; i++) {
         mica_status status = mica_pool_alloc(pool, &descs[i], &out_buffers[i]);
@@ -207,7 +209,8 @@ mica_status mica_pool_register(mica_pool *pool, mica_buffer *buffer)
 {
     mica_status status = MICA_OK;
     if (pool == NULL || buffer == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "pool_register: %s is NULL", pool == NULL ? "pool" : "buffer");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "pool_register: %s is NULL",
+                          pool == NULL ? "pool" : "buffer");
     if (buffer->storage->device != pool->device)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "pool_register: buffer is on another device");
     pthread_mutex_lock(&pool->lock);
@@ -225,7 +228,8 @@ mica_status mica_pool_register(mica_pool *pool, mica_buffer *buffer)
 mica_status mica_pool_get_stats(const mica_pool *pool, mica_pool_stats *out)
 {
     if (pool == NULL || out == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "pool_get_stats: %s is NULL", pool == NULL ? "pool" : "out");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "pool_get_stats: %s is NULL",
+                          pool == NULL ? "pool" : "out");
     mica_pool *self = (mica_pool *)pool; /* the lock is the pool's, whoever reads */
     memset(out, 0, sizeof *out);
     pthread_mutex_lock(&self->lock);

@@ -37,7 +37,8 @@ mica_status mica_profile_end(mica_device *device)
     if (status == MICA_OK && count > 0) {
         entries = mica__calloc(count, sizeof *entries);
         if (entries == NULL)
-            return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for %llu profile entries", (unsigned long long)count);
+            return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for %llu profile entries",
+                              (unsigned long long)count);
         status = device->table->timestamps(device->impl, false, entries, count, &count);
     }
     if (status != MICA_OK) {
@@ -58,7 +59,9 @@ mica_status mica_profile_entries(mica_device *device, mica_profile_entry *entrie
 {
     if (device == NULL || out_count == NULL || (entries == NULL && capacity > 0))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "profile_entries: %s is NULL",
-                          device == NULL ? "device" : out_count == NULL ? "out_count" : "entries");
+                          device == NULL      ? "device"
+                          : out_count == NULL ? "out_count"
+                                              : "entries");
     pthread_mutex_lock(&device->lock);
     uint64_t n = device->profile_count < capacity ? device->profile_count : capacity;
     if (n > 0)
@@ -103,7 +106,9 @@ mica_status mica_profile_buckets(mica_device *device, mica_profile_bucket *bucke
     uint64_t count = 0;
     if (device == NULL || out_count == NULL || (buckets == NULL && capacity > 0))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "profile_buckets: %s is NULL",
-                          device == NULL ? "device" : out_count == NULL ? "out_count" : "buckets");
+                          device == NULL      ? "device"
+                          : out_count == NULL ? "out_count"
+                                              : "buckets");
     pthread_mutex_lock(&device->lock);
     for (uint64_t i = 0; i < device->profile_count; i++)
         add_to_bucket(all, &count, &device->profile[i]);
@@ -162,7 +167,8 @@ static mica_status write_file(const char *path, const char *text, size_t size)
 mica_status mica_profile_write_trace(mica_device *device, const char *path)
 {
     if (device == NULL || path == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "profile_write_trace: %s is NULL", device == NULL ? "device" : "path");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "profile_write_trace: %s is NULL",
+                          device == NULL ? "device" : "path");
     mica__json_writer writer;
     char *text = NULL;
     size_t size = 0;
@@ -188,8 +194,10 @@ mica_status mica_profile_write_trace(mica_device *device, const char *path)
 mica_status mica_capture_begin(mica_device *device, const char *path)
 {
     if (device == NULL || path == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "capture_begin: %s is NULL", device == NULL ? "device" : "path");
-    return mica__fail(MICA_ERR_UNSUPPORTED, "capture_begin: device %s has no frame capture; use mica_profile_write_trace",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "capture_begin: %s is NULL",
+                          device == NULL ? "device" : "path");
+    return mica__fail(MICA_ERR_UNSUPPORTED,
+                      "capture_begin: device %s has no frame capture; use mica_profile_write_trace",
                       device->info.properties.id);
 }
 

@@ -33,7 +33,8 @@ mica_status mica__record_create(uint16_t op, uint32_t operand_count, uint32_t pa
 {
     *out = new_block(operand_count, params_size, 0);
     if (*out == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for a %s record", mica_op_name((mica_op)op));
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for a %s record",
+                          mica_op_name((mica_op)op));
     (*out)->op = op;
     return MICA_OK;
 }
@@ -71,7 +72,8 @@ mica_status mica__record_list_add(mica__record_list *list, const mica__record *r
     size_t label_bytes = strlen(record->label);
     mica__record *copy = new_block(record->operand_count, record->params_size, label_bytes);
     if (copy == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for a %s record", mica_op_name((mica_op)record->op));
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for a %s record",
+                          mica_op_name((mica_op)record->op));
     copy->op = record->op;
     copy->barrier_before = record->barrier_before;
     copy->original_index = record->original_index;

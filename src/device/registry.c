@@ -114,7 +114,8 @@ static builtin_kernel *builtin_slot(mica__registry *registry, const char *name)
 {
     uint32_t at = (uint32_t)(((uintptr_t)name >> 2) * 2654435761u) & (BUILTIN_SLOTS - 1);
     const char *there;
-    while ((there = atomic_load_explicit(&registry->builtin[at].name, memory_order_acquire)) != NULL && there != name)
+    while ((there = atomic_load_explicit(&registry->builtin[at].name, memory_order_acquire)) != NULL &&
+           there != name)
         at = (at + 1) & (BUILTIN_SLOTS - 1);
     return &registry->builtin[at];
 }
@@ -205,13 +206,17 @@ mica_status mica_kernel_register(mica_device *device, const mica_kernel_desc *de
 {
     if (device == NULL || desc == NULL || desc->name == NULL || desc->name[0] == '\0')
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "kernel_register: %s is NULL or empty",
-                          device == NULL ? "device" : desc == NULL ? "desc" : "desc.name");
+                          device == NULL ? "device"
+                          : desc == NULL ? "desc"
+                                         : "desc.name");
     if (strlen(desc->name) > 100 || strchr(desc->name, '|') != NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "kernel_register: desc.name is over 100 bytes or has a '|'");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "kernel_register: desc.name is over 100 bytes or has a '|'");
     bool usable = device->info.threads > 0 ? desc->host != NULL : desc->source != NULL || desc->host != NULL;
     if (!usable)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "kernel_register: desc of %s has nothing that device %s can run",
-                          desc->name, device->info.properties.id);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "kernel_register: desc of %s has nothing that device %s can run", desc->name,
+                          device->info.properties.id);
     pthread_mutex_lock(&device->registry->lock);
     mica_status status = set_named(device->registry, desc);
     pthread_mutex_unlock(&device->registry->lock);
@@ -226,25 +231,28 @@ static int compare_constants(const void *a, const void *b)
 /* "name|a=1|b=2", names sorted, so that the order given does not matter. */
 static mica_status make_key(const char *name, const mica_constant *constants, uint32_t count, char *key)
 {
-    mica_constant sorted[16];
+    mica_constant sorted[16] = {{NULL, 0}};
     if (count > 16)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "kernel_get: constant_count is %u, at most 16", count);
     for (uint32_t i = 0; i < count; i++)
         if (constants[i].name == NULL || constants[i].name[0] == '\0' || strlen(constants[i].name) > 40)
-            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "kernel_get: constants[%u].name is NULL, empty or too long", i);
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                              "kernel_get: constants[%u].name is NULL, empty or too long", i);
     if (count > 0)
         memcpy(sorted, constants, count * sizeof *sorted);
     qsort(sorted, count, sizeof *sorted, compare_constants);
     int at = snprintf(key, KEY_BYTES, "%s", name);
     for (uint32_t i = 0; i < count && at < KEY_BYTES; i++)
-        at += snprintf(key + at, (size_t)(KEY_BYTES - at), "|%s=%lld", sorted[i].name, (long long)sorted[i].value);
+        at += snprintf(key + at, (size_t)(KEY_BYTES - at), "|%s=%lld", sorted[i].name,
+                       (long long)sorted[i].value);
     if (at >= KEY_BYTES)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "kernel_get: constants: the key is too long");
     return MICA_OK;
 }
 
 /* Compiles and caches. Lock held: a kernel is compiled once however many ask. */
-static mica_status compile(mica__registry *registry, const named_kernel *named, const char *key, mica_kernel **out)
+static mica_status compile(mica__registry *registry, const named_kernel *named, const char *key,
+                           mica_kernel **out)
 {
     mica_device *device = registry->device;
     if (registry->compiled_count == registry->compiled_capacity) {
@@ -267,8 +275,8 @@ static mica_status compile(mica__registry *registry, const named_kernel *named, 
     atomic_init(&kernel->references, 1);
     mica_kernel_desc desc = {named->name, named->host, named->source};
     const char *constants = strchr(key, '|');
-    mica_status status =
-        device->table->program_create(device->impl, &desc, constants != NULL ? constants + 1 : NULL, &kernel->program);
+    mica_status status = device->table->program_create(
+        device->impl, &desc, constants != NULL ? constants + 1 : NULL, &kernel->program);
     if (status == MICA_OK)
         status = device->table->kernel_get(device->impl, kernel->program, named->name, &kernel->kernel);
     if (status != MICA_OK) {
@@ -306,7 +314,9 @@ mica_status mica_kernel_get(mica_device *device, const char *name, const mica_co
     *out_kernel = NULL;
     if (device == NULL || name == NULL || (constants == NULL && constant_count > 0))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "kernel_get: %s is NULL",
-                          device == NULL ? "device" : name == NULL ? "name" : "constants");
+                          device == NULL ? "device"
+                          : name == NULL ? "name"
+                                         : "constants");
     mica_status status = make_key(name, constants, constant_count, key);
     if (status != MICA_OK)
         return status;
@@ -353,7 +363,8 @@ int mica_kernel_is_cached(mica_device *device, const char *name)
 mica_status mica_device_get_registry(const mica_device *device, mica_registry_stats *out)
 {
     if (device == NULL || out == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_get_registry: %s is NULL", device == NULL ? "device" : "out");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_get_registry: %s is NULL",
+                          device == NULL ? "device" : "out");
     mica__registry *registry = device->registry;
     pthread_mutex_lock(&registry->lock);
     out->registered = registry->named_count;

@@ -8,7 +8,7 @@
 
 struct mica_kernel {
     _Atomic uint32_t references;
-    mica_device *device; /* not counted for the registry's own entries: the device owns them */
+    mica_device *device;    /* not counted for the registry's own entries: the device owns them */
     mica__program *program; /* NULL: built in */
     mica__kernel *kernel;
     char *key;

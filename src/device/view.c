@@ -7,7 +7,8 @@
 #include "device/objects.h"
 
 /* Bytes from the first to past the last byte of a strided window; false on overflow. */
-static bool hull_bytes(mica_dtype dtype, uint32_t ndim, const uint64_t *shape, const uint64_t *stride, uint64_t *out)
+static bool hull_bytes(mica_dtype dtype, uint32_t ndim, const uint64_t *shape, const uint64_t *stride,
+                       uint64_t *out)
 {
     uint64_t elements = mica_dtype_block_elements(dtype), hull = mica_dtype_block_bytes(dtype);
     for (uint32_t d = 0; d < ndim; d++) {
@@ -56,7 +57,8 @@ static mica_status check_strides(const mica_buffer_desc *desc, const uint64_t *s
 {
     uint32_t last = desc->ndim - 1;
     if (mica_dtype_block_elements(desc->dtype) > 1 && stride[last] != mica_dtype_block_bytes(desc->dtype))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "stride[%u] is %llu, but %s blocks must follow each other", last,
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "stride[%u] is %llu, but %s blocks must follow each other", last,
                           (unsigned long long)stride[last], mica_dtype_name(desc->dtype));
     return MICA_OK;
 }
@@ -70,7 +72,8 @@ mica_status mica_buffer_view(mica_buffer *buffer, mica_dtype dtype, uint32_t ndi
     if (status != MICA_OK)
         return status;
     if (shape == NULL || ndim < 1 || ndim > MICA_MAX_DIMS)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_view: %s", shape == NULL ? "shape is NULL" : "ndim is wrong");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_view: %s",
+                          shape == NULL ? "shape is NULL" : "ndim is wrong");
     if (buffer->packing.layout != MICA_LAYOUT_CANONICAL || buffer->scales != NULL)
         return mica__fail(MICA_ERR_UNSUPPORTED, "buffer_view: buffer is packed or affine; slice it instead");
     memcpy(desc.shape, shape, ndim * sizeof *shape);
@@ -84,10 +87,10 @@ mica_status mica_buffer_view(mica_buffer *buffer, mica_dtype dtype, uint32_t ndi
     if (status != MICA_OK)
         return status;
     if (!mica__add_u64(byte_offset, bytes, &end) || end > buffer->length)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "buffer_view: shape and stride span %llu bytes, at byte_offset %llu past the buffer's %llu",
-                          (unsigned long long)bytes, (unsigned long long)byte_offset,
-                          (unsigned long long)buffer->length);
+        return mica__fail(
+            MICA_ERR_INVALID_ARGUMENT,
+            "buffer_view: shape and stride span %llu bytes, at byte_offset %llu past the buffer's %llu",
+            (unsigned long long)bytes, (unsigned long long)byte_offset, (unsigned long long)buffer->length);
     mica_buffer *view = NULL;
     status = clone_handle(buffer, &view);
     if (status != MICA_OK)
@@ -111,19 +114,22 @@ static uint64_t slice_unit(const mica_buffer *buffer, uint32_t dim)
 }
 
 /* Scales and biases follow the slice of an affine weight. */
-static mica_status slice_aux(const mica_buffer *buffer, uint32_t dim, uint64_t start, uint64_t count, mica_buffer *view)
+static mica_status slice_aux(const mica_buffer *buffer, uint32_t dim, uint64_t start, uint64_t count,
+                             mica_buffer *view)
 {
     if (buffer->scales == NULL)
         return MICA_OK;
     if (dim == buffer->ndim - 1)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "buffer_slice: dim: an affine weight is not sliced along its groups");
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "buffer_slice: dim: an affine weight is not sliced along its groups");
     mica_status status = mica_buffer_slice(buffer->scales, dim, start, count, &view->scales);
     if (status == MICA_OK)
         status = mica_buffer_slice(buffer->biases, dim, start, count, &view->biases);
     return status;
 }
 
-mica_status mica_buffer_slice(mica_buffer *buffer, uint32_t dim, uint64_t start, uint64_t count, mica_buffer **out_view)
+mica_status mica_buffer_slice(mica_buffer *buffer, uint32_t dim, uint64_t start, uint64_t count,
+                              mica_buffer **out_view)
 {
     mica_status status = check_view("buffer_slice", buffer, out_view);
     if (status != MICA_OK)
@@ -143,7 +149,8 @@ mica_status mica_buffer_slice(mica_buffer *buffer, uint32_t dim, uint64_t start,
     status = clone_handle(buffer, &view);
     if (status != MICA_OK)
         return status;
-    view->offset += dim == buffer->ndim - 1 ? start / unit * buffer->stride[dim] : start * buffer->stride[dim];
+    view->offset +=
+        dim == buffer->ndim - 1 ? start / unit * buffer->stride[dim] : start * buffer->stride[dim];
     view->shape[dim] = count;
     status = slice_aux(buffer, dim, start, count, view);
     if (status != MICA_OK) {
@@ -162,7 +169,8 @@ mica_status mica_buffer_slice(mica_buffer *buffer, uint32_t dim, uint64_t start,
     return MICA_OK;
 }
 
-mica_status mica_buffer_reshape(mica_buffer *buffer, uint32_t ndim, const uint64_t *shape, mica_buffer **out_view)
+mica_status mica_buffer_reshape(mica_buffer *buffer, uint32_t ndim, const uint64_t *shape,
+                                mica_buffer **out_view)
 {
     mica_status status = check_view("buffer_reshape", buffer, out_view);
     if (status != MICA_OK)
@@ -170,13 +178,15 @@ mica_status mica_buffer_reshape(mica_buffer *buffer, uint32_t ndim, const uint64
     if (!mica__buffer_contiguous(buffer))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_reshape: buffer is not contiguous");
     if (shape == NULL || ndim < 1 || ndim > MICA_MAX_DIMS)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_reshape: %s", shape == NULL ? "shape is NULL" : "ndim is wrong");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_reshape: %s",
+                          shape == NULL ? "shape is NULL" : "ndim is wrong");
     uint64_t have = 1, want = 1;
     for (uint32_t d = 0; d < buffer->ndim; d++)
         have *= buffer->shape[d];
     for (uint32_t d = 0; d < ndim; d++)
         if (!mica__mul_u64(want, shape[d], &want))
-            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_reshape: shape: the number of elements overflows");
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                              "buffer_reshape: shape: the number of elements overflows");
     if (have != want)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_reshape: shape has %llu elements, buffer %llu",
                           (unsigned long long)want, (unsigned long long)have);
@@ -196,7 +206,8 @@ mica_status mica_buffer_permute(mica_buffer *buffer, const uint32_t *order, mica
     uint32_t seen = 0;
     for (uint32_t d = 0; d < buffer->ndim; d++) {
         if (order[d] >= buffer->ndim || (seen & (1u << order[d])) != 0)
-            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_permute: order[%u] is %u: no permutation", d, order[d]);
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_permute: order[%u] is %u: no permutation", d,
+                              order[d]);
         seen |= 1u << order[d];
         shape[d] = buffer->shape[order[d]];
         stride[d] = buffer->stride[order[d]];
@@ -210,7 +221,8 @@ static bool is_affine(mica_dtype dtype)
 }
 
 /* scales or biases: [.., N, groups] beside data [.., N, K]. */
-static mica_status check_affine_aux(const char *name, const mica_buffer *data, const mica_buffer *aux, uint64_t groups)
+static mica_status check_affine_aux(const char *name, const mica_buffer *data, const mica_buffer *aux,
+                                    uint64_t groups)
 {
     if (aux == NULL || aux->storage->device != data->storage->device)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_affine: %s is %s", name,
@@ -218,7 +230,8 @@ static mica_status check_affine_aux(const char *name, const mica_buffer *data, c
     if (aux->dtype != MICA_DTYPE_BF16 && aux->dtype != MICA_DTYPE_F16 && aux->dtype != MICA_DTYPE_F32)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_affine: %s is %s, not bf16, f16 or f32", name,
                           mica_dtype_name(aux->dtype));
-    bool same = aux->ndim == data->ndim && mica__buffer_contiguous(aux) && aux->shape[aux->ndim - 1] == groups;
+    bool same =
+        aux->ndim == data->ndim && mica__buffer_contiguous(aux) && aux->shape[aux->ndim - 1] == groups;
     for (uint32_t d = 0; same && d + 1 < data->ndim; d++)
         same = aux->shape[d] == data->shape[d];
     if (!same)
@@ -228,14 +241,15 @@ static mica_status check_affine_aux(const char *name, const mica_buffer *data, c
     return MICA_OK;
 }
 
-mica_status mica_buffer_affine(mica_buffer *data, mica_buffer *scales, mica_buffer *biases, uint32_t group_size,
-                               mica_buffer **out_buffer)
+mica_status mica_buffer_affine(mica_buffer *data, mica_buffer *scales, mica_buffer *biases,
+                               uint32_t group_size, mica_buffer **out_buffer)
 {
     if (out_buffer == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_affine: out_buffer is NULL");
     *out_buffer = NULL;
     if (data == NULL || !is_affine(data->dtype) || data->ndim < 2 || !mica__buffer_contiguous(data))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_affine: data must be a contiguous affine buffer of 2 dims or more");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "buffer_affine: data must be a contiguous affine buffer of 2 dims or more");
     if (group_size == 0)
         return mica__fail(MICA_ERR_QUANT_CONFIG, "buffer_affine: group_size is 0");
     uint64_t k = data->shape[data->ndim - 1], groups = k / group_size + (k % group_size != 0);

@@ -41,7 +41,8 @@ mica_status mica__work_hold(mica__work *work, mica__storage *storage)
     for (uint32_t i = 1; i <= recent; i++)
         if (work->held[work->held_count - i] == storage)
             return MICA_OK;
-    mica_status status = reserve((void **)&work->held, work->held_count, &work->held_capacity, sizeof *work->held);
+    mica_status status =
+        reserve((void **)&work->held, work->held_count, &work->held_capacity, sizeof *work->held);
     if (status == MICA_OK)
         work->held[work->held_count++] = mica__storage_retain(storage);
     return status;
@@ -72,11 +73,13 @@ mica_status mica__work_add_scratch(mica__work *work, uint64_t bytes)
     return status;
 }
 
-mica_status mica__work_note(mica__work *work, uint32_t dispatch, uint32_t binding, const mica__operand *operand)
+mica_status mica__work_note(mica__work *work, uint32_t dispatch, uint32_t binding,
+                            const mica__operand *operand)
 {
     if (!work->reusable || operand->memory == NULL)
         return MICA_OK;
-    mica_status status = reserve((void **)&work->note, work->note_count, &work->note_capacity, sizeof *work->note);
+    mica_status status =
+        reserve((void **)&work->note, work->note_count, &work->note_capacity, sizeof *work->note);
     if (status == MICA_OK)
         work->note[work->note_count++] = (mica__binding_note){dispatch, binding, *operand};
     return status;
@@ -138,8 +141,8 @@ mica_status mica__work_wait(mica__work *work, uint64_t *out_begin_ns, uint64_t *
 
 static bool same_view(const mica__operand *a, const mica__operand *b)
 {
-    return a->storage == b->storage && a->offset == b->offset && a->length == b->length && a->dtype == b->dtype &&
-           a->layout == b->layout && a->ndim == b->ndim &&
+    return a->storage == b->storage && a->offset == b->offset && a->length == b->length &&
+           a->dtype == b->dtype && a->layout == b->layout && a->ndim == b->ndim &&
            memcmp(a->shape, b->shape, a->ndim * sizeof a->shape[0]) == 0 &&
            memcmp(a->stride, b->stride, a->ndim * sizeof a->stride[0]) == 0;
 }
@@ -160,7 +163,8 @@ static void let_go(mica__work *work, mica__storage *storage)
     work->held_count = kept;
 }
 
-mica_status mica__work_rebind(mica__work *work, const mica__operand *from, const mica__operand *to, uint32_t *out_uses)
+mica_status mica__work_rebind(mica__work *work, const mica__operand *from, const mica__operand *to,
+                              uint32_t *out_uses)
 {
     mica__completion last; /* how the last run ended is for its fence to say; here only that it did */
     *out_uses = 0;
@@ -172,7 +176,8 @@ mica_status mica__work_rebind(mica__work *work, const mica__operand *from, const
         if (!same_view(&note->operand, from))
             continue;
         mica__binding binding = {to->memory, to->offset, to->length, note->operand.access};
-        status = work->device->table->commands_update(work->commands, note->dispatch, note->binding, &binding);
+        status =
+            work->device->table->commands_update(work->commands, note->dispatch, note->binding, &binding);
         if (status != MICA_OK)
             break;
         note->operand.memory = to->memory;

@@ -26,8 +26,8 @@ mica_status mica__lowering_add(mica__lowering *lowering, const mica__record *rec
 mica_status mica__lowering_barrier(mica__lowering *lowering);
 void mica__lowering_set_manual(mica__lowering *lowering, bool manual);
 /* Emits a barrier if the ranges conflict with what is in flight; says whether it did. */
-mica_status mica__lowering_barrier_between(mica__lowering *lowering, const mica__range *ranges, uint32_t count,
-                                           bool *out_emitted);
+mica_status mica__lowering_barrier_between(mica__lowering *lowering, const mica__range *ranges,
+                                           uint32_t count, bool *out_emitted);
 mica_status mica__lowering_track(mica__lowering *lowering, const mica__range *ranges, uint32_t count);
 void mica__lowering_stats(const mica__lowering *lowering, mica_encoder_stats *out);
 /* The lowering is gone afterwards, also on failure. */
@@ -42,7 +42,8 @@ mica_status mica__work_submit(mica__work *work, mica_queue *queue, mica_fence **
 mica_status mica__work_wait(mica__work *work, uint64_t *out_begin_ns, uint64_t *out_end_ns);
 void mica__work_release(mica__work *work); /* NULL ok; waits if it is in flight */
 /* Replaces `from` by `to` in every binding whose view is exactly `from`; how many in `out_uses`. */
-mica_status mica__work_rebind(mica__work *work, const mica__operand *from, const mica__operand *to, uint32_t *out_uses);
+mica_status mica__work_rebind(mica__work *work, const mica__operand *from, const mica__operand *to,
+                              uint32_t *out_uses);
 uint64_t mica__work_scratch(const mica__work *work);
 
 /* Plans `record` without dispatching it: does any kernel row serve it? UNSUPPORTED with a sentence if not. */

@@ -36,7 +36,8 @@ mica_status mica__work_hold_kernel(mica__work *work, mica_kernel *kernel);
 /* A further scratch chunk from the device's scratch pool. */
 mica_status mica__work_add_scratch(mica__work *work, uint64_t bytes);
 /* Remembers a binding; does nothing for one-shot work and absent operands. */
-mica_status mica__work_note(mica__work *work, uint32_t dispatch, uint32_t binding, const mica__operand *operand);
+mica_status mica__work_note(mica__work *work, uint32_t dispatch, uint32_t binding,
+                            const mica__operand *operand);
 /* What a submission that ended means for the caller: a status with its sentence. */
 mica_status mica__completion_status(const mica__completion *completion);
 

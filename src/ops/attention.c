@@ -19,11 +19,13 @@ static void fill_rope_defaults(mica_rope_params *rope, uint32_t head)
 
 static void check_rope(mica__op_builder *op, const mica_rope_params *rope, uint64_t head)
 {
-    mica__op_require(op, rope->mode == MICA_ROPE_STANDARD || rope->mode == MICA_ROPE_NEOX, "params.mode is %d",
-                     (int)rope->mode);
+    mica__op_require(op, rope->mode == MICA_ROPE_STANDARD || rope->mode == MICA_ROPE_NEOX,
+                     "params.mode is %d", (int)rope->mode);
     mica__op_require(op, rope->rotary_dims % 2 == 0 && rope->rotary_dims <= head,
-                     "params.rotary_dims is %u, not even and at most %llu", rope->rotary_dims, (unsigned long long)head);
-    mica__op_require(op, rope->theta > 0.0f && isfinite(rope->theta), "params.theta is %g", (double)rope->theta);
+                     "params.rotary_dims is %u, not even and at most %llu", rope->rotary_dims,
+                     (unsigned long long)head);
+    mica__op_require(op, rope->theta > 0.0f && isfinite(rope->theta), "params.theta is %g",
+                     (double)rope->theta);
     mica__op_require(op, isfinite(rope->position_scale) && isfinite(rope->attention_scale),
                      "params.position_scale or params.attention_scale is not finite");
 }
@@ -33,15 +35,17 @@ mica_status mica_rope(mica_encoder *encoder, mica_buffer *x, mica_buffer *positi
 {
     mica__op_builder op;
     mica__rope_record record;
+    if (params == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "rope: params is NULL");
     memset(&record, 0, sizeof record);
     mica__op_begin(&op, encoder, MICA_OP_ROPE, MICA__ROPE_SLOTS, &record, sizeof record);
-    mica__op_require(&op, params != NULL, "params is NULL");
     mica__op_read(&op, MICA__ROPE_X, "x", x, MICA__KIND_ACTIVATION, 2, 3);
     mica__op_read(&op, MICA__ROPE_POSITIONS, "positions", positions, MICA__KIND_INDEX, 1, 1);
     mica__op_read_optional(&op, MICA__ROPE_FACTORS, "factors", factors, MICA__KIND_F32, 1, 1);
     mica__op_write(&op, MICA__ROPE_Y, "y", y, MICA__KIND_ACTIVATION, 2, 3);
     mica__op_same_shape(&op, MICA__ROPE_X, MICA__ROPE_Y);
-    mica__op_dim(&op, MICA__ROPE_POSITIONS, 0, mica__op_size(&op, MICA__ROPE_X, 0), "the number of tokens of x");
+    mica__op_dim(&op, MICA__ROPE_POSITIONS, 0, mica__op_size(&op, MICA__ROPE_X, 0),
+                 "the number of tokens of x");
     mica__op_rows(&op, MICA__ROPE_X);
     mica__op_rows(&op, MICA__ROPE_FACTORS);
     mica__op_rows(&op, MICA__ROPE_Y);
@@ -49,8 +53,8 @@ mica_status mica_rope(mica_encoder *encoder, mica_buffer *x, mica_buffer *positi
     if (!mica__op_ok(&op))
         return op.status;
     uint64_t head = mica__op_size(&op, MICA__ROPE_X, -1);
-    mica__op_require(&op, head <= UINT32_MAX && (head % 2 == 0 || params->rotary_dims != 0), "x: the head size %llu is odd",
-                     (unsigned long long)head);
+    mica__op_require(&op, head <= UINT32_MAX && (head % 2 == 0 || params->rotary_dims != 0),
+                     "x: the head size %llu is odd", (unsigned long long)head);
     record.rope = *params;
     fill_rope_defaults(&record.rope, (uint32_t)head);
     check_rope(&op, &record.rope, head);
@@ -64,14 +68,16 @@ static void check_cache(mica__op_builder *op, uint32_t slot, uint32_t pages, uin
     if (!mica__op_ok(op))
         return;
     bool paged = op->operand[pages].memory != NULL;
-    mica__op_require(op, op->operand[slot].ndim == (paged ? 4 : 3), "%s has %u dimensions, not %d as a cache %s pages",
-                     op->argument[slot], op->operand[slot].ndim, paged ? 4 : 3, paged ? "with" : "without");
+    mica__op_require(op, op->operand[slot].ndim == (paged ? 4 : 3),
+                     "%s has %u dimensions, not %d as a cache %s pages", op->argument[slot],
+                     op->operand[slot].ndim, paged ? 4 : 3, paged ? "with" : "without");
     mica__op_require(op, !paged || ring == 0, "params.ring is set, but a paged cache has no ring");
     mica__op_rows(op, slot);
 }
 
-mica_status mica_kv_write(mica_encoder *encoder, mica_buffer *x, mica_buffer *positions, mica_buffer *sequences,
-                          mica_buffer *pages, const mica_kv_params *params, mica_buffer *cache)
+mica_status mica_kv_write(mica_encoder *encoder, mica_buffer *x, mica_buffer *positions,
+                          mica_buffer *sequences, mica_buffer *pages, const mica_kv_params *params,
+                          mica_buffer *cache)
 {
     mica__op_builder op;
     mica_kv_params record = {params != NULL && params->ring != 0};
@@ -81,7 +87,8 @@ mica_status mica_kv_write(mica_encoder *encoder, mica_buffer *x, mica_buffer *po
     mica__op_read_optional(&op, MICA__KV_SEQUENCES, "sequences", sequences, MICA__KIND_INDEX, 1, 1);
     mica__op_read_optional(&op, MICA__KV_PAGES, "pages", pages, MICA__KIND_INDEX, 2, 2);
     mica__op_write(&op, MICA__KV_CACHE, "cache", cache, MICA__KIND_ACTIVATION, 3, 4);
-    mica__op_require(&op, sequences == NULL || pages != NULL, "sequences is given, but an unpaged cache has one sequence");
+    mica__op_require(&op, sequences == NULL || pages != NULL,
+                     "sequences is given, but an unpaged cache has one sequence");
     check_cache(&op, MICA__KV_CACHE, MICA__KV_PAGES, record.ring);
     mica__op_dim(&op, MICA__KV_POSITIONS, 0, mica__op_size(&op, MICA__KV_X, 0), "the number of tokens of x");
     mica__op_dim(&op, MICA__KV_SEQUENCES, 0, mica__op_size(&op, MICA__KV_X, 0), "the number of tokens of x");
@@ -93,15 +100,17 @@ mica_status mica_kv_write(mica_encoder *encoder, mica_buffer *x, mica_buffer *po
 
 static void check_attention_shapes(mica__op_builder *op)
 {
-    uint64_t tokens = mica__op_size(op, MICA__ATTENTION_Q, 0), heads = mica__op_size(op, MICA__ATTENTION_Q, 1);
+    uint64_t tokens = mica__op_size(op, MICA__ATTENTION_Q, 0),
+             heads = mica__op_size(op, MICA__ATTENTION_Q, 1);
     if (!mica__op_ok(op))
         return;
     mica__op_dim(op, MICA__ATTENTION_K, -1, mica__op_size(op, MICA__ATTENTION_Q, 2), "the head size of q");
     for (int d = -2; d >= -(int)op->operand[MICA__ATTENTION_K].ndim && mica__op_ok(op); d--)
         mica__op_dim(op, MICA__ATTENTION_V, d, mica__op_size(op, MICA__ATTENTION_K, d), "that of k");
     uint64_t kv_heads = mica__op_size(op, MICA__ATTENTION_K, -2);
-    mica__op_require(op, mica__op_ok(op) && heads % kv_heads == 0, "q: shape[1] is %llu, no multiple of the %llu heads of k",
-                     (unsigned long long)heads, (unsigned long long)kv_heads);
+    mica__op_require(op, mica__op_ok(op) && heads % kv_heads == 0,
+                     "q: shape[1] is %llu, no multiple of the %llu heads of k", (unsigned long long)heads,
+                     (unsigned long long)kv_heads);
     mica__op_dim(op, MICA__ATTENTION_POSITIONS, 0, tokens, "the number of tokens of q");
     mica__op_dim(op, MICA__ATTENTION_SEQUENCES, 0, tokens, "the number of tokens of q");
     mica__op_dim(op, MICA__ATTENTION_Y, 0, tokens, "the number of tokens of q");
@@ -130,7 +139,8 @@ mica_status mica_attention(mica_encoder *encoder, const mica_attention_operands 
     mica__op_read(&op, MICA__ATTENTION_V, "v", operands->v, MICA__KIND_ACTIVATION, 3, 4);
     mica__op_read(&op, MICA__ATTENTION_POSITIONS, "positions", operands->positions, MICA__KIND_INDEX, 1, 1);
     mica__op_read(&op, MICA__ATTENTION_LENGTHS, "lengths", operands->lengths, MICA__KIND_INDEX, 1, 1);
-    mica__op_read_optional(&op, MICA__ATTENTION_SEQUENCES, "sequences", operands->sequences, MICA__KIND_INDEX, 1, 1);
+    mica__op_read_optional(&op, MICA__ATTENTION_SEQUENCES, "sequences", operands->sequences, MICA__KIND_INDEX,
+                           1, 1);
     mica__op_read_optional(&op, MICA__ATTENTION_PAGES, "pages", operands->pages, MICA__KIND_INDEX, 2, 2);
     mica__op_read_optional(&op, MICA__ATTENTION_MASK, "mask", operands->mask, MICA__KIND_ACTIVATION, 2, 3);
     mica__op_write(&op, MICA__ATTENTION_Y, "y", y, MICA__KIND_ACTIVATION, 3, 3);

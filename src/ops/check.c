@@ -64,60 +64,57 @@ static bool is_affine(mica_dtype dtype)
 static bool kind_has(mica__kind kind, mica_dtype dtype)
 {
     switch (kind) {
-    case MICA__KIND_ANY:
-        return true;
-    case MICA__KIND_ACTIVATION:
-        return is_activation(dtype);
-    case MICA__KIND_F32:
-        return dtype == MICA_DTYPE_F32;
-    case MICA__KIND_INDEX:
-        return is_index(dtype);
-    case MICA__KIND_WEIGHT:
-        return is_activation(dtype) || mica_dtype_block_elements(dtype) > 1;
-    case MICA__KIND_NUMBER:
-        return is_activation(dtype) || is_index(dtype);
+    case MICA__KIND_ANY: return true;
+    case MICA__KIND_ACTIVATION: return is_activation(dtype);
+    case MICA__KIND_F32: return dtype == MICA_DTYPE_F32;
+    case MICA__KIND_INDEX: return is_index(dtype);
+    case MICA__KIND_WEIGHT: return is_activation(dtype) || mica_dtype_block_elements(dtype) > 1;
+    case MICA__KIND_NUMBER: return is_activation(dtype) || is_index(dtype);
     }
     return false;
 }
 
-static const char *const kind_text[] = {"any type", "f32, f16 or bf16", "f32", "u32 or i32", "a weight type",
-                                        "f32, f16, bf16, u32 or i32"};
+static const char *const kind_text[] = {"any type",   "f32, f16 or bf16", "f32",
+                                        "u32 or i32", "a weight type",    "f32, f16, bf16, u32 or i32"};
 
-static void put(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer, mica__kind kind,
-                uint32_t min_dims, uint32_t max_dims, uint32_t access)
+static void put(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer,
+                mica__kind kind, uint32_t min_dims, uint32_t max_dims, uint32_t access)
 {
     op->argument[slot] = argument;
     if (op->status != MICA_OK)
         return;
-    mica__op_require(op, buffer != NULL, "%s is NULL", argument);
-    if (op->status != MICA_OK)
+    if (buffer == NULL) {
+        mica__op_refuse(op, "%s is NULL", argument);
         return;
-    mica__op_require(op, buffer->storage->device == mica_encoder_device(op->encoder), "%s is on another device", argument);
-    mica__op_require(op, kind_has(kind, buffer->dtype), "%s is %s, not %s", argument, mica_dtype_name(buffer->dtype),
-                     kind_text[kind]);
-    mica__op_require(op, buffer->ndim >= min_dims && buffer->ndim <= max_dims, "%s has %u dimensions, not %u to %u",
-                     argument, buffer->ndim, min_dims, max_dims);
-    mica__op_require(op, kind == MICA__KIND_WEIGHT || kind == MICA__KIND_ANY ||
-                             buffer->packing.layout == MICA_LAYOUT_CANONICAL,
+    }
+    mica__op_require(op, buffer->storage->device == mica_encoder_device(op->encoder),
+                     "%s is on another device", argument);
+    mica__op_require(op, kind_has(kind, buffer->dtype), "%s is %s, not %s", argument,
+                     mica_dtype_name(buffer->dtype), kind_text[kind]);
+    mica__op_require(op, buffer->ndim >= min_dims && buffer->ndim <= max_dims,
+                     "%s has %u dimensions, not %u to %u", argument, buffer->ndim, min_dims, max_dims);
+    mica__op_require(op,
+                     kind == MICA__KIND_WEIGHT || kind == MICA__KIND_ANY ||
+                         buffer->packing.layout == MICA_LAYOUT_CANONICAL,
                      "%s is packed", argument);
     if ((access & MICA_ACCESS_WRITE) != 0) {
         mica__op_require(op, !buffer->read_only, "%s is read-only", argument);
         for (uint32_t d = 0; d < buffer->ndim; d++)
-            mica__op_require(op, buffer->shape[d] == 1 || buffer->stride[d] != 0, "%s repeats (stride[%u] is 0)",
-                             argument, d);
+            mica__op_require(op, buffer->shape[d] == 1 || buffer->stride[d] != 0,
+                             "%s repeats (stride[%u] is 0)", argument, d);
     }
     op->buffer[slot] = buffer;
     mica__operand_from(buffer, access, &op->operand[slot]);
 }
 
-void mica__op_read(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer, mica__kind kind,
-                   uint32_t min_dims, uint32_t max_dims)
+void mica__op_read(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer,
+                   mica__kind kind, uint32_t min_dims, uint32_t max_dims)
 {
     put(op, slot, argument, buffer, kind, min_dims, max_dims, MICA_ACCESS_READ);
 }
 
-void mica__op_read_optional(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer,
-                            mica__kind kind, uint32_t min_dims, uint32_t max_dims)
+void mica__op_read_optional(mica__op_builder *op, uint32_t slot, const char *argument,
+                            const mica_buffer *buffer, mica__kind kind, uint32_t min_dims, uint32_t max_dims)
 {
     if (buffer != NULL)
         put(op, slot, argument, buffer, kind, min_dims, max_dims, MICA_ACCESS_READ);
@@ -141,8 +138,8 @@ void mica__op_weight(mica__op_builder *op, uint32_t slot, const char *argument, 
     put(op, slot, argument, buffer, MICA__KIND_WEIGHT, min_dims, max_dims, MICA_ACCESS_READ);
     if (op->status != MICA_OK || !is_affine(buffer->dtype) || buffer->packing.layout != MICA_LAYOUT_CANONICAL)
         return;
-    mica__op_require(op, buffer->scales != NULL, "%s is %s without scales and biases (mica_buffer_affine)", argument,
-                     mica_dtype_name(buffer->dtype));
+    mica__op_require(op, buffer->scales != NULL, "%s is %s without scales and biases (mica_buffer_affine)",
+                     argument, mica_dtype_name(buffer->dtype));
     if (op->status != MICA_OK)
         return;
     op->argument[slot + 1] = op->argument[slot + 2] = argument;
@@ -163,8 +160,9 @@ void mica__op_dim(mica__op_builder *op, uint32_t slot, int dim, uint64_t size, c
     if (op->status != MICA_OK || op->operand[slot].memory == NULL)
         return;
     int d = dim < 0 ? (int)op->operand[slot].ndim + dim : dim;
-    mica__op_require(op, op->operand[slot].shape[d] == size, "%s: shape[%d] is %llu, but %s is %llu", op->argument[slot],
-                     d, (unsigned long long)op->operand[slot].shape[d], why, (unsigned long long)size);
+    mica__op_require(op, op->operand[slot].shape[d] == size, "%s: shape[%d] is %llu, but %s is %llu",
+                     op->argument[slot], d, (unsigned long long)op->operand[slot].shape[d], why,
+                     (unsigned long long)size);
 }
 
 void mica__op_same_shape(mica__op_builder *op, uint32_t slot, uint32_t other)
@@ -190,7 +188,8 @@ void mica__op_rows(mica__op_builder *op, uint32_t slot)
 void mica__op_contiguous(mica__op_builder *op, uint32_t slot)
 {
     if (op->status == MICA_OK && op->buffer[slot] != NULL)
-        mica__op_require(op, mica__buffer_contiguous(op->buffer[slot]), "%s is not contiguous", op->argument[slot]);
+        mica__op_require(op, mica__buffer_contiguous(op->buffer[slot]), "%s is not contiguous",
+                         op->argument[slot]);
 }
 
 void mica__op_broadcast(mica__op_builder *op, uint32_t slot, uint32_t other)
@@ -202,14 +201,16 @@ void mica__op_broadcast(mica__op_builder *op, uint32_t slot, uint32_t other)
     if (o->ndim == target->ndim && memcmp(o->shape, target->shape, o->ndim * sizeof o->shape[0]) == 0)
         return;
     uint32_t missing = target->ndim - o->ndim;
-    mica__op_require(op, o->ndim <= target->ndim, "%s has more dimensions than %s", op->argument[slot], op->argument[other]);
+    mica__op_require(op, o->ndim <= target->ndim, "%s has more dimensions than %s", op->argument[slot],
+                     op->argument[other]);
     if (op->status != MICA_OK)
         return;
-    uint64_t shape[MICA_MAX_DIMS], stride[MICA_MAX_DIMS];
+    uint64_t shape[MICA_MAX_DIMS] = {0}, stride[MICA_MAX_DIMS] = {0};
     for (uint32_t d = 0; d < target->ndim; d++) {
         uint64_t size = d < missing ? 1 : o->shape[d - missing];
-        mica__op_require(op, size == target->shape[d] || size == 1, "%s does not repeat to the shape of %s (dimension %u)",
-                         op->argument[slot], op->argument[other], d);
+        mica__op_require(op, size == target->shape[d] || size == 1,
+                         "%s does not repeat to the shape of %s (dimension %u)", op->argument[slot],
+                         op->argument[other], d);
         shape[d] = target->shape[d];
         stride[d] = size == 1 ? 0 : o->stride[d - missing];
     }

@@ -35,11 +35,11 @@ typedef enum mica__kind {
 void mica__op_begin(mica__op_builder *op, mica_encoder *encoder, mica_op id, uint32_t slots, void *params,
                     uint32_t params_size);
 /* Puts a buffer into a slot: not NULL, on the encoder's device, of that kind, with ndim in [min_dims, max_dims]. */
-void mica__op_read(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer, mica__kind kind,
-                   uint32_t min_dims, uint32_t max_dims);
+void mica__op_read(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer,
+                   mica__kind kind, uint32_t min_dims, uint32_t max_dims);
 /* The same for an operand that may be NULL. */
-void mica__op_read_optional(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer,
-                            mica__kind kind, uint32_t min_dims, uint32_t max_dims);
+void mica__op_read_optional(mica__op_builder *op, uint32_t slot, const char *argument,
+                            const mica_buffer *buffer, mica__kind kind, uint32_t min_dims, uint32_t max_dims);
 /* An output: also refuses read-only buffers and repeated dimensions (stride 0). */
 void mica__op_write(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer,
                     mica__kind kind, uint32_t min_dims, uint32_t max_dims);
@@ -63,10 +63,10 @@ void mica__op_in_place(mica__op_builder *op, uint32_t slot);
 /* Keeps a complaint unless there is one already. */
 void mica__op_refuse(mica__op_builder *op, const char *format, ...) MICA__PRINTF(2, 3);
 /* The arguments of a complaint are only looked at when there is one. */
-#define mica__op_require(op, holds, ...)       \
-    do {                                       \
-        if (!(holds))                          \
-            mica__op_refuse(op, __VA_ARGS__);  \
+#define mica__op_require(op, holds, ...)      \
+    do {                                      \
+        if (!(holds))                         \
+            mica__op_refuse(op, __VA_ARGS__); \
     } while (0)
 /* Checks that no output overlaps another operand, then adds the record. */
 mica_status mica__op_add(mica__op_builder *op);

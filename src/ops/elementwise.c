@@ -12,13 +12,14 @@ mica_status mica_copy(mica_encoder *encoder, mica_buffer *x, mica_buffer *y)
     mica__op_write(&op, MICA__COPY_Y, "y", y, MICA__KIND_ANY, 1, MICA_MAX_DIMS);
     if (!mica__op_ok(&op))
         return op.status;
-    mica__op_require(&op, x->packing.layout == MICA_LAYOUT_CANONICAL && y->packing.layout == MICA_LAYOUT_CANONICAL,
+    mica__op_require(&op,
+                     x->packing.layout == MICA_LAYOUT_CANONICAL && y->packing.layout == MICA_LAYOUT_CANONICAL,
                      "x or y is packed; use mica_buffer_pack");
     mica__op_broadcast(&op, MICA__COPY_X, MICA__COPY_Y);
     if (x->dtype != y->dtype) {
         bool converts = x->dtype <= MICA_DTYPE_BF16 && y->dtype <= MICA_DTYPE_BF16;
-        mica__op_require(&op, converts, "y is %s, which x (%s) does not convert to", mica_dtype_name(y->dtype),
-                         mica_dtype_name(x->dtype));
+        mica__op_require(&op, converts, "y is %s, which x (%s) does not convert to",
+                         mica_dtype_name(y->dtype), mica_dtype_name(x->dtype));
     }
     if (mica_dtype_block_elements(x->dtype) > 1) {
         mica__op_contiguous(&op, MICA__COPY_X);
@@ -39,7 +40,8 @@ mica_status mica_fill(mica_encoder *encoder, double value, mica_buffer *y)
     if (y->dtype == MICA_DTYPE_U32)
         mica__op_require(&op, value >= 0.0 && value <= 4294967295.0, "value %g does not fit u32", value);
     if (y->dtype == MICA_DTYPE_I32)
-        mica__op_require(&op, value >= -2147483648.0 && value <= 2147483647.0, "value %g does not fit i32", value);
+        mica__op_require(&op, value >= -2147483648.0 && value <= 2147483647.0, "value %g does not fit i32",
+                         value);
     return mica__op_add(&op);
 }
 
@@ -52,8 +54,8 @@ mica_status mica_advance(mica_encoder *encoder, int32_t delta, mica_buffer *coun
     return mica__op_add(&op);
 }
 
-static mica_status binary(mica_encoder *encoder, mica_op id, const char *name_a, mica_buffer *a, const char *name_b,
-                          mica_buffer *b, bool broadcasts, mica_buffer *y)
+static mica_status binary(mica_encoder *encoder, mica_op id, const char *name_a, mica_buffer *a,
+                          const char *name_b, mica_buffer *b, bool broadcasts, mica_buffer *y)
 {
     mica__op_builder op;
     mica__scalar_params params = {0.0f};
@@ -88,7 +90,8 @@ mica_status mica_silu_mul(mica_encoder *encoder, mica_buffer *gate, mica_buffer 
     return binary(encoder, MICA_OP_SILU_MUL, "gate", gate, "up", up, false, y);
 }
 
-static mica_status unary(mica_encoder *encoder, mica_op id, mica_buffer *x, mica__scalar_params *params, mica_buffer *y)
+static mica_status unary(mica_encoder *encoder, mica_op id, mica_buffer *x, mica__scalar_params *params,
+                         mica_buffer *y)
 {
     mica__op_builder op;
     mica__op_begin(&op, encoder, id, MICA__UNARY_SLOTS, params, sizeof *params);
@@ -109,6 +112,7 @@ mica_status mica_softcap(mica_encoder *encoder, mica_buffer *x, float cap, mica_
 {
     mica__scalar_params params = {cap};
     if (!(cap > 0.0f) || !isfinite(cap))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "softcap: cap is %g, not above 0 and finite", (double)cap);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "softcap: cap is %g, not above 0 and finite",
+                          (double)cap);
     return unary(encoder, MICA_OP_SOFTCAP, x, &params, y);
 }

@@ -21,13 +21,14 @@ static void check_batches(mica__op_builder *op, uint32_t x, uint32_t weight, uin
         mica__op_dim(op, y, (int)d, a->shape[d], "that of x");
     if (w->ndim == 3 && mica__op_ok(op)) {
         mica__op_require(op, a->ndim == 3, "x has %u dimensions; a batched weight needs 3", a->ndim);
-        mica__op_require(op, a->shape[0] % w->shape[0] == 0, "x: shape[0] is %llu, no multiple of weight's %llu",
-                         (unsigned long long)a->shape[0], (unsigned long long)w->shape[0]);
+        mica__op_require(op, a->shape[0] % w->shape[0] == 0,
+                         "x: shape[0] is %llu, no multiple of weight's %llu", (unsigned long long)a->shape[0],
+                         (unsigned long long)w->shape[0]);
     }
 }
 
-mica_status mica_matmul(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight, const mica_matmul_params *params,
-                        mica_buffer *y)
+mica_status mica_matmul(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
+                        const mica_matmul_params *params, mica_buffer *y)
 {
     mica__op_builder op;
     mica__matmul_record record = record_params(params);
@@ -57,13 +58,18 @@ mica_status mica_matmul_experts(mica_encoder *encoder, mica_buffer *x, mica_buff
     mica__op_read(&op, MICA__EXPERTS_IDS, "ids", ids, MICA__KIND_INDEX, 2, 2);
     mica__op_write(&op, MICA__EXPERTS_Y, "y", y, MICA__KIND_ACTIVATION, 3, 3);
     mica__op_require(&op, record.precision <= MICA_PRECISION_Q8, "params.precision is %u", record.precision);
-    mica__op_dim(&op, MICA__EXPERTS_IDS, 0, mica__op_size(&op, MICA__EXPERTS_X, 0), "the number of tokens of x");
+    mica__op_dim(&op, MICA__EXPERTS_IDS, 0, mica__op_size(&op, MICA__EXPERTS_X, 0),
+                 "the number of tokens of x");
     if (mica__op_ok(&op) && x->ndim == 3)
-        mica__op_dim(&op, MICA__EXPERTS_X, 1, mica__op_size(&op, MICA__EXPERTS_IDS, 1), "the number of slots of ids");
-    mica__op_dim(&op, MICA__EXPERTS_WEIGHT, 2, mica__op_size(&op, MICA__EXPERTS_X, -1), "the last dimension of x");
+        mica__op_dim(&op, MICA__EXPERTS_X, 1, mica__op_size(&op, MICA__EXPERTS_IDS, 1),
+                     "the number of slots of ids");
+    mica__op_dim(&op, MICA__EXPERTS_WEIGHT, 2, mica__op_size(&op, MICA__EXPERTS_X, -1),
+                 "the last dimension of x");
     mica__op_dim(&op, MICA__EXPERTS_Y, 0, mica__op_size(&op, MICA__EXPERTS_IDS, 0), "the number of tokens");
-    mica__op_dim(&op, MICA__EXPERTS_Y, 1, mica__op_size(&op, MICA__EXPERTS_IDS, 1), "the number of slots of ids");
-    mica__op_dim(&op, MICA__EXPERTS_Y, 2, mica__op_size(&op, MICA__EXPERTS_WEIGHT, 1), "the number of rows of weight");
+    mica__op_dim(&op, MICA__EXPERTS_Y, 1, mica__op_size(&op, MICA__EXPERTS_IDS, 1),
+                 "the number of slots of ids");
+    mica__op_dim(&op, MICA__EXPERTS_Y, 2, mica__op_size(&op, MICA__EXPERTS_WEIGHT, 1),
+                 "the number of rows of weight");
     mica__op_rows(&op, MICA__EXPERTS_X);
     mica__op_rows(&op, MICA__EXPERTS_WEIGHT);
     mica__op_rows(&op, MICA__EXPERTS_Y);

@@ -4,7 +4,8 @@
 #include "base/status.h"
 #include "ops/check.h"
 
-mica_status mica_rms_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight, float eps, mica_buffer *y)
+mica_status mica_rms_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight, float eps,
+                          mica_buffer *y)
 {
     mica__op_builder op;
     mica__norm_params params = {eps};

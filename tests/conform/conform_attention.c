@@ -208,7 +208,7 @@ void conform_oracle_kv_write(conform_case *c)
     free(before);
 }
 
-/* Query positions and key counts. In a ring the queries are the newest positions and the window fits behind them. */
+/* Query positions and key counts. In a ring the queries are the newest positions. */
 static void draw_lengths(conform_case *c, test_random *random, const cache_plan *plan, uint64_t tokens)
 {
     uint64_t room = plan->kind == PAGED ? plan->slots * plan->max_pages : plan->slots;
@@ -219,6 +219,8 @@ static void draw_lengths(conform_case *c, test_random *random, const cache_plan 
 
         if (plan->kind == RING)
             length = tokens + test_random_below(random, 3 * room);
+        if (test_random_one_in(random, 3)) /* full to the brim, or, in a ring, one past it */
+            length = plan->kind == RING ? room + test_random_below(random, 3) : room;
         test_tensor_set(lengths, s, (double)(c->typical ? room : length));
     }
     for (uint64_t t = 0; t < tokens; t++) {
@@ -230,8 +232,6 @@ static void draw_lengths(conform_case *c, test_random *random, const cache_plan 
 
         test_tensor_set(positions, t, (double)position);
     }
-    if (plan->kind == RING)
-        c->params.attention.window = (uint32_t)(1 + test_random_below(random, room - tokens + 1));
 }
 
 static void draw_attention(conform_case *c, test_random *random)
@@ -268,13 +268,21 @@ static void add_mask(conform_case *c, test_random *random, uint64_t heads, uint6
     }
 }
 
+/* One index out of its table: a sequence, a page, a length, a position. The oracle finds whether it matters. */
 static void break_attention(conform_case *c, test_random *random, const cache_plan *plan, uint64_t tokens)
 {
-    if (c->operand[SEQUENCES].present)
-        test_tensor_set(conform_tensor(c, SEQUENCES), test_random_below(random, tokens),
-                        (double)plan->sequences);
-    else if (plan->kind == PAGED)
+    uint64_t token = test_random_below(random, tokens), kind = test_random_below(random, 3);
+    test_tensor *positions = conform_tensor(c, POSITIONS);
+
+    if (kind == 0 && c->operand[SEQUENCES].present)
+        test_tensor_set(conform_tensor(c, SEQUENCES), token, (double)plan->sequences);
+    else if (kind == 0 && plan->kind == PAGED)
         test_tensor_set(conform_tensor(c, PAGES), 0, (double)plan->pages + 5);
+    else if (kind == 1 && plan->kind != RING)
+        test_tensor_set(conform_tensor(c, LENGTHS), 0,
+                        (double)(plan->slots * (plan->max_pages ? plan->max_pages : 1) + 1));
+    else if (positions->dtype == MICA_DTYPE_I32)
+        test_tensor_set(positions, token, -1);
 }
 
 void conform_make_attention(conform_case *c, test_random *random)
@@ -307,10 +315,7 @@ void conform_make_attention(conform_case *c, test_random *random)
         conform_add_absent(c);
     }
     draw_lengths(c, random, &plan, tokens);
-    if (plan.kind == RING) {
-        c->params.attention.ring = 1;
-        c->params.attention.bidirectional = 0;
-    }
+    c->params.attention.ring = plan.kind == RING;
     add_pages(c, random, &plan);
     add_mask(c, random, heads, tokens, longest + 3);
     conform_add_output(c, random, "y", draw_type(c, random), 3, (uint64_t[]){tokens, heads, v_dim}, TEST_ROWS,

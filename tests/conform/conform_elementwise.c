@@ -24,7 +24,7 @@ static uint32_t draw_shape(const conform_case *c, test_random *random, uint64_t 
         shape[1] = 4096;
         return ndim;
     }
-    conform_shape(random, ndim, test_random_one_in(random, 4) ? 8 * MOST : MOST, shape);
+    conform_shape(random, ndim, test_random_one_in(random, 8) ? 6 * MOST : MOST, shape);
     return ndim;
 }
 

@@ -28,8 +28,6 @@ static uint32_t draw_rows(const conform_case *c, test_random *random, uint64_t *
         return ndim;
     }
     conform_shape(random, ndim, 6000, shape);
-    if (test_random_one_in(random, 3))
-        shape[ndim - 1] = 1 + test_random_below(random, 2100);
     return ndim;
 }
 
@@ -205,7 +203,7 @@ void conform_oracle_rope(conform_case *c)
 
 void conform_make_argmax(conform_case *c, test_random *random)
 {
-    uint64_t shape[2] = {test_random_size(random, 65), test_random_size(random, 5000)};
+    uint64_t shape[2] = {test_random_size(random, 20), test_random_size(random, 5000)};
     test_tensor *x;
 
     if (c->typical) {

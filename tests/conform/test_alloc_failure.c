@@ -146,7 +146,7 @@ static mica_status encode_stages(scene *s)
     dispatch.kernel = s->kernel;
     dispatch.bindings = &binding;
     TEST_TRY(mica_encoder_dispatch(s->encoder, &dispatch));
-    TEST_TRY(mica_encoder_commit_stage(s->encoder, "head", &s->stage));
+    TEST_TRY(mica_encoder_commit_stage(s->encoder, &s->stage));
     TEST_TRY(mica_copy(s->encoder, s->pooled[0], s->pooled[1]));
     return mica_encoder_commit_and_wait(s->encoder);
 }

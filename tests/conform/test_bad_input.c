@@ -285,7 +285,7 @@ static void test_use_after_submit(void **state)
     REFUSED(MICA_ERR_STATE, "encoder", mica_encoder_label_push(encoder, "late"));
     REFUSED(MICA_ERR_STATE, "encoder", mica_encoder_commit(encoder, &fence));
     assert_null(fence);
-    REFUSED(MICA_ERR_STATE, "encoder", mica_encoder_commit_stage(encoder, "late", &fence));
+    REFUSED(MICA_ERR_STATE, "encoder", mica_encoder_commit_stage(encoder, &fence));
     REFUSED(MICA_ERR_STATE, "encoder", mica_encoder_commit_and_wait(encoder));
     mica_encoder_release(encoder);
 

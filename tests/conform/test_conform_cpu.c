@@ -13,12 +13,13 @@
 #include <cmocka.h>
 
 #include "conform/conform_suite.h"
+#include "support/sanitizer.h"
 
 #define MOST_ROWS 128
 
 static conform_suite suite;
 static uint64_t seed = CONFORM_SEED;
-static uint32_t cases = 16;
+static uint32_t cases = TEST_THREAD_SANITIZER ? 4 : 16;
 
 static int open_devices(void **state)
 {

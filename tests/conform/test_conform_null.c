@@ -11,7 +11,7 @@
 
 #include "conform/conform.h"
 
-#define CASES 40
+#define CASES 16
 #define MOST_TESTS 160
 
 static mica_device *device;

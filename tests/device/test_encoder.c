@@ -183,10 +183,10 @@ static void stages_run_in_order(void **state)
     mica_fence *fence[3], *empty = (mica_fence *)&encoder, *last = NULL;
     for (int i = 0; i < 3; i++) {
         must(dispatch_add(encoder, kernel, a, a, 1, N));
-        must(mica_encoder_commit_stage(encoder, "stage", &fence[i]));
+        must(mica_encoder_commit_stage(encoder, &fence[i]));
         assert_non_null(fence[i]);
     }
-    must(mica_encoder_commit_stage(encoder, NULL, &empty));
+    must(mica_encoder_commit_stage(encoder, &empty));
     assert_null(empty); /* no work, no submission */
     must(dispatch_add(encoder, kernel, a, a, 10, N));
     assert_int_equal(stats_of(encoder).stages, 3);
@@ -225,7 +225,7 @@ static void a_spent_encoder_takes_nothing(void **state)
     refused(mica_encoder_barrier_between(encoder, &a, 1, NULL, 0, NULL), MICA_ERR_STATE, "committed");
     refused(mica_encoder_track(encoder, &a, 1, NULL, 0), MICA_ERR_STATE, "committed");
     refused(mica_encoder_commit_and_wait(encoder), MICA_ERR_STATE, "committed");
-    refused(mica_encoder_commit_stage(encoder, NULL, NULL), MICA_ERR_STATE, "committed");
+    refused(mica_encoder_commit_stage(encoder, NULL), MICA_ERR_STATE, "committed");
     refused(mica_encoder_wait_fence(encoder, fence), MICA_ERR_STATE, "committed");
     mica_fence_release(fence);
     mica_encoder_release(encoder);

@@ -32,8 +32,11 @@ typedef struct scores {
     bool any;
 } scores;
 
-static bool sees(const oracle_attention *a, int64_t position, int64_t key)
+/* In a ring only the newest keys are still there. */
+static bool sees(const oracle_attention *a, int64_t position, int64_t key, int64_t length)
 {
+    if (a->cache.ring && key < length - (int64_t)a->cache.page_slots)
+        return false;
     if (!a->bidirectional && key > position)
         return false;
     if (a->window && key <= position - (int64_t)a->window)
@@ -55,7 +58,7 @@ static bool score_keys(const oracle_attention *a, size_t token, size_t head, int
         const double *k;
 
         out->slot[key] = -1;
-        if (!sees(a, (int64_t)a->positions[token], key))
+        if (!sees(a, (int64_t)a->positions[token], key, length))
             continue;
         out->slot[key] = oracle_cache_slot(&a->cache, sequence, key);
         if (out->slot[key] < 0)
@@ -104,6 +107,21 @@ static void mix_values(const oracle_attention *a, size_t head, int64_t length, c
     }
 }
 
+/* Do the token's own indices point into their tables? Gives the number of its keys. */
+static bool look_up(const oracle_attention *a, size_t token, int64_t *length)
+{
+    int64_t sequence = a->sequences ? (int64_t)a->sequences[token] : 0;
+    double room = (double)(a->cache.page_slots * (a->cache.table ? a->cache.max_pages : 1));
+
+    *length = 0;
+    if (a->positions[token] < 0 || sequence < 0 || sequence >= (int64_t)a->cache.sequences)
+        return false;
+    if (a->lengths[sequence] < 0 || (!a->cache.ring && a->lengths[sequence] > room))
+        return false;
+    *length = (int64_t)a->lengths[sequence];
+    return true;
+}
+
 bool oracle_attention_run(const oracle_attention *a, double *y, double *error)
 {
     int64_t longest = 1;
@@ -117,12 +135,10 @@ bool oracle_attention_run(const oracle_attention *a, double *y, double *error)
     if (!s.score || !s.slot)
         abort();
     for (size_t row = 0; row < a->tokens * a->heads; row++) {
-        size_t token = row / a->heads;
-        int64_t sequence = a->sequences ? (int64_t)a->sequences[token] : 0;
-        bool known = sequence >= 0 && sequence < (int64_t)a->cache.sequences;
-        int64_t length = known ? (int64_t)a->lengths[sequence] : 0;
+        int64_t length;
 
-        if (!known || !score_keys(a, token, row % a->heads, length, &s)) {
+        if (!look_up(a, row / a->heads, &length) ||
+            !score_keys(a, row / a->heads, row % a->heads, length, &s)) {
             fine = false;
             s.largest = -INFINITY;
         }

@@ -48,5 +48,5 @@ uint64_t test_random_size(test_random *random, uint64_t most)
     static const uint64_t odd[] = {1, 3, 7, 31, 33, 65, 127, 257};
     uint64_t size = odd[test_random_below(random, sizeof odd / sizeof *odd)];
 
-    return size <= most ? size : 1 + test_random_below(random, most);
+    return size <= most && !test_random_one_in(random, 4) ? size : 1 + test_random_below(random, most);
 }

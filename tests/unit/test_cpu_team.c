@@ -277,7 +277,8 @@ static void test_poll_and_timeout(void **state)
     mica__fail(MICA_ERR_STATE, "what was said before");
     assert_int_equal(r.table->wait(r.device, NULL, value, 0, &completion), MICA_ERR_TIMEOUT);
     assert_int_equal(r.table->wait(r.device, NULL, value, 2000000, &completion), MICA_ERR_TIMEOUT);
-    assert_string_equal(mica_status_message(), "what was said before"); /* polling leaves the sentence alone */
+    assert_string_equal(mica_status_message(),
+                        "what was said before"); /* polling leaves the sentence alone */
     atomic_store(&g.open, 1);
     assert_int_equal(wait_for(&r, NULL, value).status, MICA_OK);
     assert_int_equal(atomic_load(&g.units), 1);

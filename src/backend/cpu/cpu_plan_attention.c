@@ -1,5 +1,6 @@
 /*
- * cpu_plan_attention.c - the plan of attention: tiles of tokens by kv heads, and over keys where these are too few.
+ * cpu_plan_attention.c - the plan of attention: tiles of tokens by kv heads, and over keys where these are
+ * too few.
  *
  * Lengths and positions are read when the work runs, so the units depend on shapes alone.
  */
@@ -10,10 +11,10 @@
 #include "base/status.h"
 #include "backend/cpu/kernels/attention.h"
 
-#define TILE_ROWS 128                /* query rows of a unit: enough to share each key among */
-#define TILE_FLOATS (64u << 10)      /* that a tile's rows may take in the second cache */
-#define SPLIT_CHUNKS 2               /* a split is worth it from this many chunks each */
-#define SCRATCH_BYTES (64ull << 20)  /* most that partial results may take */
+#define TILE_ROWS 128               /* query rows of a unit: enough to share each key among */
+#define TILE_FLOATS (64u << 10)     /* that a tile's rows may take in the second cache */
+#define SPLIT_CHUNKS 2              /* a split is worth it from this many chunks each */
+#define SCRATCH_BYTES (64ull << 20) /* most that partial results may take */
 
 static mica_status check(const mica__record *record)
 {
@@ -25,8 +26,9 @@ static mica_status check(const mica__record *record)
         const bool index = type == MICA_DTYPE_U32 || type == MICA_DTYPE_I32;
         const bool real = type == MICA_DTYPE_F32 || type == MICA_DTYPE_F16 || type == MICA_DTYPE_BF16;
         if (operand->memory != NULL && !(indices >> slot & 1 ? index : real))
-            return mica__fail(MICA_ERR_UNSUPPORTED, "attention on the cpu: operand %u is %s; %s are served", slot,
-                              mica_dtype_name((mica_dtype)type), indices >> slot & 1 ? "u32 and i32" : "f32, f16 and bf16");
+            return mica__fail(MICA_ERR_UNSUPPORTED, "attention on the cpu: operand %u is %s; %s are served",
+                              slot, mica_dtype_name((mica_dtype)type),
+                              indices >> slot & 1 ? "u32 and i32" : "f32, f16 and bf16");
     }
     return MICA_OK;
 }
@@ -49,12 +51,13 @@ static uint64_t cut(uint64_t n, uint64_t size)
 /* Keys that a sequence can hold. */
 static uint64_t capacity(const mica__record *record)
 {
-    const mica__operand *k = &record->operand[MICA__ATTENTION_K], *pages = &record->operand[MICA__ATTENTION_PAGES];
+    const mica__operand *k = &record->operand[MICA__ATTENTION_K],
+                        *pages = &record->operand[MICA__ATTENTION_PAGES];
     return pages->memory != NULL ? pages->shape[1] * k->shape[1] : k->shape[0];
 }
 
-/* How many kv heads a unit of `rows` rows for each takes. Few rows: memory is the limit, and kv heads that lie side by
- * side are best read together, as long as every thread has as much to do as the others. */
+/* How many kv heads a unit of `rows` rows for each takes. Few rows: memory is the limit, and kv heads that
+ * lie side by side are best read together, as long as every thread has as much to do as the others. */
 static uint64_t kv_heads_together(const mica__operand *k, uint64_t rows, uint64_t tiles, uint64_t threads)
 {
     const uint64_t kv_heads = k->shape[k->ndim - 2];
@@ -64,10 +67,11 @@ static uint64_t kv_heads_together(const mica__operand *k, uint64_t rows, uint64_
         if (units >= 2 * threads || (units >= threads && kv_heads % together == 0 && units % threads == 0))
             break;
     }
-    return together;
+    return larger(together, 1);
 }
 
-/* Fills in the tiles. Too few for the threads: fewer tokens each, then splits over keys, then parts of the heads. */
+/* Fills in the tiles. Too few for the threads: fewer tokens each, then splits over keys, then parts of the
+ * heads. */
 static void choose(const mica__record *record, const mica__device_info *info, mica__attention_plan *plan)
 {
     const mica__operand *q = &record->operand[MICA__ATTENTION_Q], *k = &record->operand[MICA__ATTENTION_K];
@@ -75,13 +79,13 @@ static void choose(const mica__record *record, const mica__device_info *info, mi
     const uint64_t part = mica__attention_partial_floats(record->operand[MICA__ATTENTION_Y].shape[2]);
     const uint64_t row = mica__attention_row_floats(q->shape[2]) + 2 * part, threads = info->threads;
     const uint64_t rows = smaller(larger(TILE_FLOATS / row, 4), TILE_ROWS);
-    uint64_t heads = smaller(group, rows), tile = smaller(larger(rows / heads, 1), MICA__ATTENTION_MAX_TOKENS);
-    uint64_t splits = 1;
-    tile = smaller(tile, tokens);
+    uint64_t heads = larger(smaller(group, rows), 1), splits = 1;
+    uint64_t tile = larger(smaller(rows / heads, smaller(tokens, MICA__ATTENTION_MAX_TOKENS)), 1);
     while (tile > 1 && cut(tokens, tile) * kv_heads * cut(group, heads) < 2 * threads)
         tile = tile / 2;
     const uint64_t tiles = cut(tokens, tile), together = kv_heads_together(k, tile * heads, tiles, threads);
-    plan->chunks = cut(capacity(record), MICA__ATTENTION_CHUNK) + 1; /* a ring's keys may begin inside a chunk */
+    /* One more than fit, because a ring's keys may begin inside a chunk. */
+    plan->chunks = cut(capacity(record), MICA__ATTENTION_CHUNK) + 1;
     uint64_t units = tiles * cut(kv_heads, together) * cut(group, heads);
     const uint64_t kept = tokens * q->shape[1] * plan->chunks * part * sizeof(float);
     if (units < threads && kept <= SCRATCH_BYTES)
@@ -97,12 +101,13 @@ static void choose(const mica__record *record, const mica__device_info *info, mi
     plan->splits = (uint32_t)splits;
 }
 
-static mica_status add_dispatch(const mica__record *record, const mica__attention_plan *attention, uint64_t units,
-                                uint64_t local_floats, double unit_ns, mica__plan *plan)
+static mica_status add_dispatch(const mica__record *record, const mica__attention_plan *attention,
+                                uint64_t units, uint64_t local_floats, double unit_ns, mica__plan *plan)
 {
     const uint64_t local = local_floats * sizeof(float);
     if (units > UINT32_MAX || local > UINT32_MAX)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "attention on the cpu: q has %llu tokens of %llu heads; too many",
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "attention on the cpu: q has %llu tokens of %llu heads; too many",
                           (unsigned long long)record->operand[MICA__ATTENTION_Q].shape[0],
                           (unsigned long long)record->operand[MICA__ATTENTION_Q].shape[1]);
     const mica__operand *q = &record->operand[MICA__ATTENTION_Q], *y = &record->operand[MICA__ATTENTION_Y];
@@ -121,7 +126,8 @@ static mica_status add_dispatch(const mica__record *record, const mica__attentio
     return MICA_OK;
 }
 
-mica_status mica__cpu_plan_attention(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+mica_status mica__cpu_plan_attention(const mica__record *record, const mica__device_info *info,
+                                     mica__plan *plan)
 {
     const mica__operand *q = &record->operand[MICA__ATTENTION_Q];
     mica__attention_plan attention = {.attention = *(const mica_attention_params *)record->params};
@@ -134,12 +140,13 @@ mica_status mica__cpu_plan_attention(const mica__record *record, const mica__dev
     choose(record, info, &attention);
     attention.mode = attention.splits > 1 ? MICA__ATTENTION_SPLIT : MICA__ATTENTION_WHOLE;
     const uint64_t rows = (uint64_t)attention.tile_tokens * attention.part_kv_heads * attention.part_heads;
-    const uint64_t units = cut(q->shape[0], attention.tile_tokens) * attention.kv_parts * attention.head_parts;
+    const uint64_t units =
+        cut(q->shape[0], attention.tile_tokens) * attention.kv_parts * attention.head_parts;
     /* How many keys there will be is not known here: half of what the cache can hold. */
     const double keys = (double)capacity(record) / 2 / attention.splits;
     const double unit_ns = 200 + (double)(rows * (dim + v_dim)) * keys / 25;
-    status = add_dispatch(record, &attention, units * attention.splits, mica__attention_local_floats(rows, dim, v_dim),
-                          unit_ns, plan);
+    status = add_dispatch(record, &attention, units * attention.splits,
+                          mica__attention_local_floats(rows, dim, v_dim), unit_ns, plan);
     if (status != MICA_OK || attention.mode == MICA__ATTENTION_WHOLE)
         return status;
     attention.mode = MICA__ATTENTION_COMBINE;

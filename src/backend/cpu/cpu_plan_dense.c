@@ -1,8 +1,8 @@
 /*
  * cpu_plan_dense.c - plans of matmul and expert-routed matmul with f32, f16 or bf16 weights.
  *
- * Chooses blocks: small enough that every thread has several, large enough that what a unit packs is used often.
- * How a block is computed, and the vectors and tiles in it, belong to the kernels.
+ * Chooses blocks: small enough that every thread has several, large enough that what a unit packs is used
+ * often. How a block is computed, and the vectors and tiles in it, belong to the kernels.
  */
 #include "backend/cpu/cpu_plan.h"
 
@@ -31,16 +31,23 @@ static mica_status check_float(const mica__record *record, uint32_t slot, const 
     const mica__operand *operand = &record->operand[slot];
     if (operand->memory == NULL || is_float(operand->dtype))
         return MICA_OK;
-    return mica__fail(MICA_ERR_UNSUPPORTED, "%s on the cpu: %s is %s; beside a dense weight f32, f16 and bf16 are served",
+    return mica__fail(MICA_ERR_UNSUPPORTED,
+                      "%s on the cpu: %s is %s; beside a dense weight f32, f16 and bf16 are served",
                       mica_op_name((mica_op)record->op), what, mica_dtype_name((mica_dtype)operand->dtype));
 }
 
-static mica_status check_k(const mica__record *record, uint64_t k)
+/* Gives the dispatch being built its per-thread memory and its grain. */
+static mica_status finish(const mica__record *record, uint64_t k, uint64_t local_floats, double unit_ns,
+                          mica__plan *plan)
 {
-    if (k <= MICA__DENSE_MAX_K)
-        return MICA_OK;
-    return mica__fail(MICA_ERR_UNSUPPORTED, "%s on the cpu: a row of x has %llu values; at most %u are served",
-                      mica_op_name((mica_op)record->op), (unsigned long long)k, MICA__DENSE_MAX_K);
+    mica__plan_dispatch *dispatch = &plan->dispatch[plan->dispatch_count - 1];
+    if (local_floats > UINT32_MAX / sizeof(float))
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "%s on the cpu: rows of x have %llu values; their blocks pass 4 GiB",
+                          mica_op_name((mica_op)record->op), (unsigned long long)k);
+    dispatch->local_bytes = (uint32_t)(local_floats * sizeof(float));
+    mica__cpu_plan_grain(dispatch, unit_ns);
+    return MICA_OK;
 }
 
 static mica_status check_matmul(const mica__record *record, uint32_t weights)
@@ -100,39 +107,44 @@ static uint64_t cut_columns(const mica__record *record, mica__dense_params *p, u
 }
 
 /* The operands that the mode needs, scratch unless there is none, the parameters. */
-static mica_status add_dispatch(const mica__record *record, const mica__dense_params *p, uint64_t units, uint64_t scratch,
-                                uint64_t local_floats, double unit_ns, mica__plan *plan)
+static mica_status add_dispatch(const mica__record *record, const mica__dense_params *p, uint64_t units,
+                                uint64_t scratch, uint64_t local_floats, double unit_ns, mica__plan *plan)
 {
     if (units > UINT32_MAX)
         return mica__fail(MICA_ERR_UNSUPPORTED, "matmul on the cpu: %llu blocks of y; at most %u are served",
                           (unsigned long long)units, UINT32_MAX);
-    mica__plan_dispatch *dispatch = mica__cpu_plan_next(plan, "matmul_dense", units);
+    mica__cpu_plan_next(plan, "matmul_dense", units);
     const bool pack = p->mode == MICA__DENSE_PACK;
     for (uint32_t slot = 0; slot < (pack ? MICA__MATMUL_RESIDUAL : record->operand_count); slot++)
         mica__cpu_plan_operand(plan, record, slot, 0);
     if (scratch != 0)
         mica__cpu_plan_scratch(plan, 0, scratch, pack ? MICA_ACCESS_WRITE : MICA_ACCESS_READ);
     mica__cpu_plan_params(plan, p, sizeof *p);
-    dispatch->local_bytes = (uint32_t)(local_floats * sizeof(float));
-    mica__cpu_plan_grain(dispatch, unit_ns);
-    return MICA_OK;
+    return finish(record, p->k, local_floats, unit_ns, plan);
 }
 
-/* Few rows: a unit reads some tens of kilobytes of w. */
+/* Columns of a block whose rows of w are some tens of kilobytes. */
+static uint64_t few_columns(uint64_t rows, uint64_t row_bytes)
+{
+    const uint64_t step = mica__dense_few_step(rows);
+    return at_most(at_least((32 << 10) / (row_bytes * step), 1), 512 / step) * step;
+}
+
 static mica_status plan_rows(const mica__record *record, mica__dense_params *p, mica__plan *plan)
 {
-    const uint64_t row_bytes = p->k * element_bytes(record->operand[MICA__MATMUL_SLOT(0, MICA__WEIGHT_DATA)].dtype);
-    const uint64_t steps = at_most(at_least((32 << 10) / (row_bytes * MICA__DENSE_FEW_STEP), 1), 64);
+    const uint64_t row_bytes =
+        p->k * element_bytes(record->operand[MICA__MATMUL_SLOT(0, MICA__WEIGHT_DATA)].dtype);
     p->mode = MICA__DENSE_ROWS;
     p->row_blocks = 1;
-    const uint64_t blocks = cut_columns(record, p, steps * MICA__DENSE_FEW_STEP);
+    const uint64_t blocks = cut_columns(record, p, few_columns(p->rows, row_bytes));
     const uint64_t local = (1 + p->rows) * mica__dense_row_floats(p->k) + 2 * p->rows * p->block_columns;
-    const double unit_ns = 20 + (double)(p->block_columns * row_bytes) / BYTES_PER_NS;
+    const double flops = 2 * (double)(p->rows * p->block_columns) * (double)p->k;
+    const double unit_ns = 20 + (double)(p->block_columns * row_bytes) / BYTES_PER_NS + flops / FLOPS_PER_NS;
     return add_dispatch(record, p, p->groups * blocks, 0, local, unit_ns, plan);
 }
 
-static mica_status plan_tiles(const mica__record *record, const mica__device_info *info, mica__dense_params *p,
-                              mica__plan *plan)
+static mica_status plan_tiles(const mica__record *record, const mica__device_info *info,
+                              mica__dense_params *p, mica__plan *plan)
 {
     const uint32_t weights = p->matmul.gate != MICA__GATE_NONE ? 2 : 1;
     const uint64_t wanted = (uint64_t)info->threads * UNITS_PER_THREAD;
@@ -143,7 +155,8 @@ static mica_status plan_tiles(const mica__record *record, const mica__device_inf
         if (rows >= 64 && rows > columns)
             row_blocks *= 2;
         else if (columns > MICA__DENSE_TILE_STEP)
-            blocks = cut_columns(record, p, columns = columns / 2 / MICA__DENSE_TILE_STEP * MICA__DENSE_TILE_STEP);
+            blocks =
+                cut_columns(record, p, columns = columns / 2 / MICA__DENSE_TILE_STEP * MICA__DENSE_TILE_STEP);
         else if (rows >= 4 * MICA__DENSE_PANEL)
             row_blocks *= 2;
         else
@@ -152,28 +165,28 @@ static mica_status plan_tiles(const mica__record *record, const mica__device_inf
     const uint64_t row_floats = mica__dense_row_floats(p->k), rows = (p->rows + row_blocks - 1) / row_blocks;
     const uint64_t scratch = p->groups * p->rows * row_floats * sizeof(float);
     p->row_blocks = (uint32_t)row_blocks;
-    p->pieces = (uint32_t)at_most(at_least(rows * row_floats / (16 << 10), 1), at_least(rows / MICA__DENSE_PANEL, 1));
+    p->pieces =
+        (uint32_t)at_most(at_least(rows * row_floats / (16 << 10), 1), at_least(rows / MICA__DENSE_PANEL, 1));
     p->mode = MICA__DENSE_PACK;
-    const double piece_ns = (double)(rows * row_floats * 8 / p->pieces) / BYTES_PER_NS;
-    const mica_status status = add_dispatch(record, p, p->groups * row_blocks * p->pieces, scratch, 2 * row_floats,
-                                            piece_ns, plan);
+    const double piece_ns = (double)(rows * row_floats * 8) / p->pieces / BYTES_PER_NS;
+    const mica_status status =
+        add_dispatch(record, p, p->groups * row_blocks * p->pieces, scratch, 2 * row_floats, piece_ns, plan);
     if (status != MICA_OK)
         return status;
     p->mode = MICA__DENSE_TILES;
-    const uint64_t local = weights * mica__dense_packed_floats(columns, p->k) + 2 * mica__dense_out_floats(columns) +
-                           mica__dense_partial_floats(columns);
+    const uint64_t local = weights * mica__dense_packed_floats(columns, p->k) +
+                           2 * mica__dense_out_floats(columns) + mica__dense_partial_floats(columns);
     const double unit_ns = (double)(2 * weights * rows * columns) * (double)p->k / FLOPS_PER_NS;
     return add_dispatch(record, p, p->groups * row_blocks * blocks, scratch, local, unit_ns, plan);
 }
 
-mica_status mica__cpu_plan_matmul_dense(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+mica_status mica__cpu_plan_matmul_dense(const mica__record *record, const mica__device_info *info,
+                                        mica__plan *plan)
 {
     const mica__matmul_record *matmul = record->params;
     const mica__operand *x = &record->operand[MICA__MATMUL_X];
     mica__dense_params p = {.matmul = *matmul, .groups = 1, .k = x->shape[x->ndim - 1]};
-    mica_status status = check_matmul(record, matmul->weight_count);
-    if (status == MICA_OK)
-        status = check_k(record, p.k);
+    const mica_status status = check_matmul(record, matmul->weight_count);
     if (status != MICA_OK)
         return status;
     for (uint32_t i = 0; i < matmul->weight_count; i++) {
@@ -186,8 +199,8 @@ mica_status mica__cpu_plan_matmul_dense(const mica__record *record, const mica__
 }
 
 /* Adds experts_dense with all operands, then the map and the packed rows unless the mode is FEW. */
-static void add_experts(const mica__record *record, const mica__experts_dense_params *p, uint64_t units, uint64_t map_bytes,
-                        uint64_t packed_bytes, mica__plan *plan)
+static void add_experts(const mica__record *record, const mica__experts_dense_params *p, uint64_t units,
+                        uint64_t map_bytes, uint64_t packed_bytes, mica__plan *plan)
 {
     const bool pack = p->mode == MICA__EXPERTS_PACK;
     mica__cpu_plan_next(plan, "experts_dense", units);
@@ -204,17 +217,16 @@ static mica_status plan_few_slots(const mica__record *record, uint64_t slots, mi
 {
     const mica__operand *w = &record->operand[MICA__EXPERTS_WEIGHT];
     const uint64_t n = w->shape[1], row_bytes = w->shape[2] * element_bytes(w->dtype);
-    const uint64_t steps = at_most(at_least((32 << 10) / (row_bytes * MICA__DENSE_FEW_STEP), 1), 64);
-    mica__experts_dense_params p = {.mode = MICA__EXPERTS_FEW, .block_columns = (uint32_t)(steps * MICA__DENSE_FEW_STEP)};
+    mica__experts_dense_params p = {.mode = MICA__EXPERTS_FEW,
+                                    .block_columns = (uint32_t)few_columns(1, row_bytes)};
     p.column_blocks = (uint32_t)((n + p.block_columns - 1) / p.block_columns);
     add_experts(record, &p, slots * p.column_blocks, 0, 0, plan);
-    mica__plan_dispatch *dispatch = &plan->dispatch[plan->dispatch_count - 1];
-    dispatch->local_bytes = (uint32_t)((mica__dense_row_floats(w->shape[2]) + p.block_columns) * sizeof(float));
-    mica__cpu_plan_grain(dispatch, 30 + (double)(p.block_columns * row_bytes) / BYTES_PER_NS);
-    return MICA_OK;
+    return finish(record, w->shape[2], mica__dense_row_floats(w->shape[2]) + p.block_columns,
+                  30 + (double)(p.block_columns * row_bytes) / BYTES_PER_NS, plan);
 }
 
-static void add_map(const mica__record *record, uint64_t map_bytes, const mica__experts_map_params *params, mica__plan *plan)
+static void add_map(const mica__record *record, uint64_t map_bytes, const mica__experts_map_params *params,
+                    mica__plan *plan)
 {
     mica__cpu_plan_next(plan, "experts_map", 1);
     mica__cpu_plan_operand(plan, record, MICA__EXPERTS_IDS, 0);
@@ -223,13 +235,14 @@ static void add_map(const mica__record *record, uint64_t map_bytes, const mica__
     mica__cpu_plan_params(plan, params, sizeof *params);
 }
 
-/* Many slots: the map says which share an expert, their rows are packed in that order, then tiles of them meet column
- * blocks of their expert. */
+/* Many slots: the map says which share an expert, their rows are packed in that order, then tiles of them
+ * meet column blocks of their expert. */
 static mica_status plan_many_slots(const mica__record *record, const mica__device_info *info, uint64_t slots,
                                    mica__plan *plan)
 {
     const mica__operand *w = &record->operand[MICA__EXPERTS_WEIGHT];
-    const uint64_t experts = w->shape[0], n = w->shape[1], k = w->shape[2], row_floats = mica__dense_row_floats(k);
+    const uint64_t experts = w->shape[0], n = w->shape[1], k = w->shape[2],
+                   row_floats = mica__dense_row_floats(k);
     const uint64_t tile = at_most(at_least(2 * slots / experts, 16), 256);
     const uint64_t tiles = mica__experts_max_tiles(slots, experts, tile), columns = tile_columns(info, k, 1);
     const uint64_t map_bytes = mica__dense_round(mica__experts_map_bytes(slots, experts, tile), 64);
@@ -237,25 +250,26 @@ static mica_status plan_many_slots(const mica__record *record, const mica__devic
     mica__experts_dense_params p = {.mode = MICA__EXPERTS_PACK, .block_columns = (uint32_t)columns};
     p.column_blocks = (uint32_t)((n + columns - 1) / columns);
     if (slots > UINT32_MAX || experts > UINT32_MAX || tiles * p.column_blocks > UINT32_MAX)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "matmul_experts on the cpu: %llu slots of ids and %llu experts are too many",
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "matmul_experts on the cpu: %llu slots of ids and %llu experts are too many",
                           (unsigned long long)slots, (unsigned long long)experts);
     const mica__experts_map_params map = {(uint32_t)experts, (uint32_t)tile};
     add_map(record, map_bytes, &map, plan);
     add_experts(record, &p, tiles, map_bytes, packed_bytes, plan);
-    mica__plan_dispatch *dispatch = &plan->dispatch[plan->dispatch_count - 1];
-    dispatch->local_bytes = (uint32_t)(row_floats * sizeof(float));
-    mica__cpu_plan_grain(dispatch, (double)(tile * row_floats * 8) / BYTES_PER_NS);
+    const mica_status status = finish(record, k, 0, (double)(tile * row_floats * 8) / BYTES_PER_NS, plan);
+    if (status != MICA_OK)
+        return status;
     p.mode = MICA__EXPERTS_TILES;
     add_experts(record, &p, tiles * p.column_blocks, map_bytes, packed_bytes, plan);
     const uint64_t local = mica__dense_packed_floats(columns, k) + mica__dense_out_floats(columns) +
                            mica__dense_partial_floats(columns);
-    dispatch = &plan->dispatch[plan->dispatch_count - 1];
-    dispatch->local_bytes = (uint32_t)(local * sizeof(float));
-    mica__cpu_plan_grain(dispatch, (double)(columns * row_floats) + (double)(tile * columns) * (double)k / FLOPS_PER_NS);
-    return MICA_OK;
+    const double unit_ns =
+        (double)(columns * row_floats) / BYTES_PER_NS + (double)(tile * columns) * (double)k / FLOPS_PER_NS;
+    return finish(record, k, local, unit_ns, plan);
 }
 
-mica_status mica__cpu_plan_experts_dense(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+mica_status mica__cpu_plan_experts_dense(const mica__record *record, const mica__device_info *info,
+                                         mica__plan *plan)
 {
     const mica__operand *ids = &record->operand[MICA__EXPERTS_IDS];
     mica_status status = check_float(record, MICA__EXPERTS_X, "x");
@@ -263,8 +277,6 @@ mica_status mica__cpu_plan_experts_dense(const mica__record *record, const mica_
         status = check_float(record, MICA__EXPERTS_WEIGHT, "the weight");
     if (status == MICA_OK)
         status = check_float(record, MICA__EXPERTS_Y, "y");
-    if (status == MICA_OK)
-        status = check_k(record, record->operand[MICA__EXPERTS_WEIGHT].shape[2]);
     if (status != MICA_OK)
         return status;
     const uint64_t slots = ids->shape[0] * ids->shape[1];

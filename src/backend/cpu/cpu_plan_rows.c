@@ -166,7 +166,7 @@ mica_status mica__cpu_plan_kv_write(const mica__record *record, const mica__devi
     mica__cpu_kv_write params = {range_of(x->shape[0]), *kv};
     begin(record, "kv_write", params.range, plan);
     give_heads(&mica__cpu_plan_views(plan)[MICA__KV_X]);
-    const double token = (double)(rows_of(x) / x->shape[0] * row_length(x));
+    const double token = (double)rows_of(x) / (double)x->shape[0] * (double)row_length(x);
     return finish(plan, &params, sizeof params, row_length(x) * sizeof(float), 20 + 0.15 * token);
 }
 

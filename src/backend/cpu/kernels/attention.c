@@ -1,10 +1,10 @@
 /*
  * attention.c - softmax(q k^T scale + mask) v over caches whose lengths are known when the work runs.
  *
- * A unit takes a tile of tokens and the query heads of one or more kv heads: rows that share a key share its
- * loads, and the kv heads of one token lie side by side in memory. The keys a row sees are one range of logical
- * positions; chunk by chunk the unit finds where they lie, scores them, turns scores into weights and adds
- * values. attention.h says why the bits of a row depend on the row alone.
+ * A unit takes a tile of tokens and the query heads of one or more kv heads: rows that share a key share
+ * its loads, and the kv heads of one token lie side by side in memory. The keys a row sees are one range of
+ * logical positions; chunk by chunk the unit finds where they lie, scores them, turns scores into weights
+ * and adds values. attention.h says why the bits of a row depend on the row alone.
  */
 #include "backend/cpu/kernels/attention.h"
 
@@ -12,7 +12,8 @@
 #include "backend/cpu/kernels/index.h"
 #include "backend/cpu/kernels/kernels.h"
 
-#define WIDEN_ROWS 8  /* from this many rows of one kv head on keys are packed and values widened once for all */
+#define WIDEN_ROWS \
+    8 /* from this many rows of one kv head on keys are packed and values widened once for all */
 #define BLOCK_KEYS 16 /* that all kv heads of a unit read before the next ones */
 
 /* The keys a token sees: positions [first, last) of its sequence; none if they are equal. */
@@ -20,8 +21,8 @@ typedef struct sight {
     uint64_t sequence, first, last;
 } sight;
 
-/* The rows of one unit: tokens [token, token + tokens) by kv heads [kv_head, kv_head + kv_heads) by `heads` of the
- * query heads of each, from `head` on. Row numbers rise with query head, then token, then kv head. */
+/* The rows of one unit: tokens [token, token + tokens) by kv heads [kv_head, kv_head + kv_heads) by `heads`
+ * of the query heads of each, from `head` on. Row numbers rise with query head, then token, then kv head. */
 typedef struct tile {
     const mica__cpu_args *args;
     const mica__attention_plan *plan;
@@ -80,7 +81,8 @@ static bool look(const mica__cpu_args *args, const mica_attention_params *a, uin
     const mica__cpu_view *positions = view_of(args, MICA__ATTENTION_POSITIONS);
     const mica__cpu_view *lengths = view_of(args, MICA__ATTENTION_LENGTHS);
     const mica__cpu_view *sequences = view_of(args, MICA__ATTENTION_SEQUENCES);
-    const mica__cpu_view *pages = view_of(args, MICA__ATTENTION_PAGES), *mask = view_of(args, MICA__ATTENTION_MASK);
+    const mica__cpu_view *pages = view_of(args, MICA__ATTENTION_PAGES),
+                         *mask = view_of(args, MICA__ATTENTION_MASK);
     const uint64_t room = capacity(args);
     *out = (sight){0};
     const int64_t position = index_at(positions, token * positions->stride[0]);
@@ -132,7 +134,8 @@ static bool in_chunk(const sight *s, uint64_t base, uint64_t *out_first, uint64_
 }
 
 /* What tokens [from, to) of the tile see of a chunk, taken together; [0, 0) if nothing. */
-static void seen_by(const tile *t, uint64_t base, uint64_t from, uint64_t to, uint64_t *out_first, uint64_t *out_last)
+static void seen_by(const tile *t, uint64_t base, uint64_t from, uint64_t to, uint64_t *out_first,
+                    uint64_t *out_last)
 {
     uint64_t first, last;
     *out_first = MICA__ATTENTION_CHUNK;
@@ -206,14 +209,15 @@ static void pack_keys(const tile *t, const key_rows *keys)
     }
 }
 
-/* Scores of all rows of a tile that widens, from packed rows of q and packed keys. What no row of a panel sees is
- * left out. */
+/* Scores of all rows of a tile that widens, from packed rows of q and packed keys. What no row of a panel
+ * sees is left out. */
 static void score_panels(const tile *t, uint64_t base, uint64_t dim)
 {
     const uint64_t panels = gemm_row_panels(t->rows);
     gemm_part part = {.steps = gemm_steps(dim), .first = true, .last = true};
     for (uint64_t p = 0; p < panels; p++) {
-        const uint64_t row = mica__dense_cut(t->rows, panels, p), end = mica__dense_cut(t->rows, panels, p + 1);
+        const uint64_t row = mica__dense_cut(t->rows, panels, p),
+                       end = mica__dense_cut(t->rows, panels, p + 1);
         const float *q = t->q + row * part.steps * VW;
         uint64_t first, last;
         seen_by(t, base, row_token(t, row), row_token(t, end - 1) + 1, &first, &last);
@@ -225,10 +229,10 @@ static void score_panels(const tile *t, uint64_t base, uint64_t dim)
     }
 }
 
-/* Scores of the rows of kv head `kv` for places [from, to), multiples of TILE_KEYS. What no row of a group sees is
- * left out. The first group fetches the values meanwhile. */
-static void score_block(const tile *t, uint64_t base, uint64_t kv, uint64_t from, uint64_t to, const key_rows *keys,
-                        const key_rows *values)
+/* Scores of the rows of kv head `kv` for places [from, to), multiples of TILE_KEYS. What no row of a group
+ * sees is left out. The first group fetches the values meanwhile. */
+static void score_block(const tile *t, uint64_t base, uint64_t kv, uint64_t from, uint64_t to,
+                        const key_rows *keys, const key_rows *values)
 {
     const uint64_t begin = kv * t->tokens * t->heads, end = begin + t->tokens * t->heads;
     for (uint64_t row = begin; row < end; row += TILE_ROWS) {
@@ -242,7 +246,8 @@ static void score_block(const tile *t, uint64_t base, uint64_t kv, uint64_t from
 }
 
 /* Row of the mask for a query row: what is added to the scores of keys [first, last) of the chunk. */
-static const float *mask_row(const tile *t, uint64_t row, uint64_t base, uint64_t first, uint64_t last, float *work)
+static const float *mask_row(const tile *t, uint64_t row, uint64_t base, uint64_t first, uint64_t last,
+                             float *work)
 {
     const mica__cpu_view *mask = view_of(t->args, MICA__ATTENTION_MASK);
     const uint64_t stride = mask->stride[mask->ndim - 1];
@@ -252,8 +257,8 @@ static const float *mask_row(const tile *t, uint64_t row, uint64_t base, uint64_
     return row_f32_strided(at + (base + first) * stride, mask->dtype, stride, last - first, work);
 }
 
-/* Turns the scores of one row into weights over keys [first, last) of the chunk; the rest of their vectors get
- * none. Leaves greatest score and sum of weights behind the row's partial result. */
+/* Turns the scores of one row into weights over keys [first, last) of the chunk; the rest of their vectors
+ * get none. Leaves greatest score and sum of weights behind the row's partial result. */
 static void weigh(const tile *t, uint64_t row, uint64_t base, uint64_t first, uint64_t last)
 {
     const mica_attention_params *a = &t->plan->attention;
@@ -286,7 +291,8 @@ static void weigh(const tile *t, uint64_t row, uint64_t base, uint64_t first, ui
     part[t->o_stride - MICA__ATTENTION_LANES + 1] = vf_sum(sum);
 }
 
-/* Each of a few rows adds its own keys in order: alone up to those that all rows see, together, then alone again. */
+/* Each of a few rows adds its own keys in order: alone up to those that all rows see, together, then alone
+ * again. */
 static void mix_rows(const tile *t, uint64_t base, uint64_t row, uint64_t rows, const key_range *block)
 {
     const float *weight = t->score + row * SCORE_STRIDE;
@@ -314,7 +320,8 @@ static void mix_rows(const tile *t, uint64_t base, uint64_t row, uint64_t rows, 
 }
 
 /* Values of places [from, to) for the rows of kv head `kv`. The first rows fetch the next keys meanwhile. */
-static void mix_block(const tile *t, uint64_t base, uint64_t kv, uint64_t from, uint64_t to, const chunk_rows *c)
+static void mix_block(const tile *t, uint64_t base, uint64_t kv, uint64_t from, uint64_t to,
+                      const chunk_rows *c)
 {
     const uint64_t begin = kv * t->tokens * t->heads, end = begin + t->tokens * t->heads;
     for (uint64_t row = begin; row < end;) {
@@ -352,7 +359,8 @@ static void clear(float *total, uint64_t stride)
 }
 
 /* y = values / sum of weights; zeros where no key was seen. */
-static void write_row(const mica__cpu_args *args, uint64_t token, uint64_t head, float *total, uint64_t stride)
+static void write_row(const mica__cpu_args *args, uint64_t token, uint64_t head, float *total,
+                      uint64_t stride)
 {
     const mica__cpu_view *y = view_of(args, MICA__ATTENTION_Y);
     const uint64_t values = stride - MICA__ATTENTION_LANES;
@@ -385,12 +393,14 @@ static void give_parts(const tile *t, uint64_t chunk)
         if (t->plan->mode == MICA__ATTENTION_WHOLE)
             combine(t->total + row * t->o_stride, part, t->o_stride);
         else
-            memcpy(kept_part(t->args, t->token + token, row_head(t, row), chunk), part, t->o_stride * sizeof(float));
+            memcpy(kept_part(t->args, t->token + token, row_head(t, row), chunk), part,
+                   t->o_stride * sizeof(float));
     }
 }
 
 /* Scores of all rows. The kv heads of a unit take turns, so that they read memory in order. */
-static void score_chunk(const tile *t, uint64_t base, uint64_t step, const key_rows *keys, const key_rows *values)
+static void score_chunk(const tile *t, uint64_t base, uint64_t step, const key_rows *keys,
+                        const key_rows *values)
 {
     if (widens(t)) {
         pack_keys(t, keys);
@@ -452,7 +462,8 @@ static void load_q(const tile *t)
     for (uint64_t row = 0; !widens(t) && row < t->rows; row++)
         gemm_pack_row(q_row(t, row), q->dtype, dim, 0, 1, t->q + row * t->q_stride);
     for (uint64_t p = 0; widens(t) && p < panels; p++) {
-        const uint64_t first = mica__dense_cut(t->rows, panels, p), end = mica__dense_cut(t->rows, panels, p + 1);
+        const uint64_t first = mica__dense_cut(t->rows, panels, p),
+                       end = mica__dense_cut(t->rows, panels, p + 1);
         for (uint64_t row = first; row < end; row++)
             gemm_pack_row(q_row(t, row), q->dtype, dim, (uint32_t)(row - first), (uint32_t)(end - first),
                           t->q + first * gemm_steps(dim) * VW);
@@ -480,7 +491,8 @@ static void run_tokens(tile *t, uint64_t split)
         walk_chunk(t, chunk, &keys[turn], more ? &keys[turn ^ 1] : NULL);
     }
     for (uint64_t row = 0; t->plan->mode == MICA__ATTENTION_WHOLE && row < t->rows; row++)
-        write_row(t->args, t->token + row_token(t, row), row_head(t, row), t->total + row * t->o_stride, t->o_stride);
+        write_row(t->args, t->token + row_token(t, row), row_head(t, row), t->total + row * t->o_stride,
+                  t->o_stride);
 }
 
 /* Per-thread memory of a tile of that many rows. */
@@ -501,8 +513,10 @@ static void tile_unit(const mica__cpu_args *args, uint64_t unit)
 {
     const mica__attention_plan *plan = args->params;
     const mica__cpu_view *q = view_of(args, MICA__ATTENTION_Q), *k = view_of(args, MICA__ATTENTION_K);
-    const uint64_t kv_heads = k->shape[k->ndim - 2], group = q->shape[1] / kv_heads, split = unit % plan->splits;
-    const uint64_t part = unit / plan->splits % plan->head_parts, rest = unit / plan->splits / plan->head_parts;
+    const uint64_t kv_heads = k->shape[k->ndim - 2], group = q->shape[1] / kv_heads,
+                   split = unit % plan->splits;
+    const uint64_t part = unit / plan->splits % plan->head_parts,
+                   rest = unit / plan->splits / plan->head_parts;
     tile t = {.args = args, .plan = plan, .kv_head = rest % plan->kv_parts * plan->part_kv_heads};
     t.kv_heads = smaller(plan->part_kv_heads, kv_heads - t.kv_head);
     t.head = part * plan->part_heads;
@@ -526,7 +540,8 @@ static void tile_unit(const mica__cpu_args *args, uint64_t unit)
 static void combine_unit(const mica__cpu_args *args, uint64_t row)
 {
     const mica__attention_plan *plan = args->params;
-    const uint64_t heads = view_of(args, MICA__ATTENTION_Q)->shape[1], token = row / heads, head = row % heads;
+    const uint64_t heads = view_of(args, MICA__ATTENTION_Q)->shape[1], token = row / heads,
+                   head = row % heads;
     const uint64_t stride = mica__attention_partial_floats(view_of(args, MICA__ATTENTION_Y)->shape[2]);
     float *total = args->local;
     sight s;

@@ -1,10 +1,10 @@
 /*
  * attention.h - what the plan of attention and its kernel agree on.
  *
- * Keys are taken in chunks at fixed logical positions. For each query row (token, head) a chunk gives a partial
- * result of its own: greatest score, sum of weights, weighted sum of values. Partial results are then combined
- * in chunk order. So the bits of a row depend on nothing but the row: not on other rows, pages, rings, threads,
- * or on whether one unit or several walk its keys.
+ * Keys are taken in chunks at fixed logical positions. For each query row (token, head) a chunk gives a
+ * partial result of its own: greatest score, sum of weights, weighted sum of values. Partial results are
+ * then combined in chunk order. So the bits of a row depend on nothing but the row: not on other rows,
+ * pages, rings, threads, or on whether one unit or several walk its keys.
  */
 #ifndef MICA_CPU_ATTENTION_H
 #define MICA_CPU_ATTENTION_H
@@ -13,9 +13,9 @@
 
 #include "backend/record.h"
 
-#define MICA__ATTENTION_CHUNK 128 /* keys; a multiple of the widest vector */
-#define MICA__ATTENTION_LANES 16  /* of the widest vector */
-#define MICA__ATTENTION_SCORES (MICA__ATTENTION_CHUNK + MICA__ATTENTION_LANES) /* floats; the last panel may pass the chunk */
+#define MICA__ATTENTION_CHUNK 128     /* keys; a multiple of the widest vector */
+#define MICA__ATTENTION_LANES 16      /* of the widest vector */
+#define MICA__ATTENTION_SCORES 144    /* floats: a chunk, and what its last panel of keys may pass it by */
 #define MICA__ATTENTION_MAX_TOKENS 64 /* in a tile */
 
 typedef enum mica__attention_mode {
@@ -24,8 +24,8 @@ typedef enum mica__attention_mode {
     MICA__ATTENTION_COMBINE /* then a unit is a row of y */
 } mica__attention_mode;
 
-/* The views are the record's operands in slot order, then scratch (SPLIT, COMBINE). A unit of WHOLE and SPLIT is
- * (token tile, some kv heads, part of their query heads, split), the last fastest. */
+/* The views are the record's operands in slot order, then scratch (SPLIT, COMBINE). A unit of WHOLE and
+ * SPLIT is (token tile, some kv heads, part of their query heads, split), the last fastest. */
 typedef struct mica__attention_plan {
     mica_attention_params attention; /* scale filled in */
     uint32_t mode;
@@ -47,7 +47,8 @@ static inline uint64_t mica__attention_partial_floats(uint64_t v_dim)
     return mica__attention_row_floats(v_dim) + MICA__ATTENTION_LANES;
 }
 
-/* Per-thread memory: rows of q, scores, partial and combined results; a chunk of keys packed and of values widened. */
+/* Per-thread memory: rows of q, scores, partial and combined results; a chunk of keys packed and of values
+ * widened. */
 static inline uint64_t mica__attention_local_floats(uint64_t rows, uint64_t dim, uint64_t v_dim)
 {
     const uint64_t q = mica__attention_row_floats(dim), v = mica__attention_row_floats(v_dim);

@@ -1,9 +1,10 @@
 /*
  * attention_tile.h - the arithmetic of attention on a few rows: scores of keys, sums of values.
  *
- * A score has one vector of partial sums over the head's values, as in gemm.h. An element of the values' sum adds
- * its keys one by one in rising order. Keys and values are rows at pointers of their own, of any type: pages and
- * rings end before this. Tiles differ in how many rows share a load, never in the order of additions.
+ * A score has one vector of partial sums over the head's values, as in gemm.h. An element of the values'
+ * sum adds its keys one by one in rising order. Keys and values are rows at pointers of their own, of any
+ * type: pages and rings end before this. Tiles differ in how many rows share a load, never in the order of
+ * additions.
  */
 #ifndef MICA_CPU_ATTENTION_TILE_H
 #define MICA_CPU_ATTENTION_TILE_H
@@ -12,18 +13,18 @@
 #include "backend/cpu/kernels/gemm.h"
 
 #define SCORE_STRIDE MICA__ATTENTION_SCORES /* floats from one row of scores to the next */
-#define TILE_KEYS 4 /* scored together: what gemm_sum4 adds at once */
+#define TILE_KEYS 4                         /* scored together: what gemm_sum4 adds at once */
 #if MICA__ISA_LEVEL == 3
-#define TILE_ROWS  4 /* query rows that share a key */
+#define TILE_ROWS 4 /* query rows that share a key */
 #define VALUE_SUMS 16
 #else
-#define TILE_ROWS  2
+#define TILE_ROWS 2
 #define VALUE_SUMS 8
 #endif
 
-/* Rows of one type at pointers: the keys or values of a chunk, by place in it, for the first of some kv heads; those
- * of the next head lie head_stride bytes on. The rows seen are [first, last); the pointers around them up to whole
- * tiles repeat the nearest one. */
+/* Rows of one type at pointers: the keys or values of a chunk, by place in it, for the first of some kv
+ * heads; those of the next head lie head_stride bytes on. The rows seen are [first, last); the pointers
+ * around them up to whole tiles repeat the nearest one. */
 typedef struct key_rows {
     const unsigned char *row[MICA__ATTENTION_CHUNK];
     uint64_t first, last;
@@ -48,8 +49,8 @@ static inline void prefetch_row(const key_rows *rows, uint64_t head, uint64_t pl
 }
 
 /* Scores of TILE_KEYS keys from `key` on for `rows` rows of q: score[i * SCORE_STRIDE + key]. */
-GEMM_INLINE void score_tile(const float *q, uint64_t q_stride, const key_range *keys, uint64_t key, uint16_t dtype, int rows,
-                            float *score)
+GEMM_INLINE void score_tile(const float *q, uint64_t q_stride, const key_range *keys, uint64_t key,
+                            uint16_t dtype, int rows, float *score)
 {
     const uint64_t dim = keys->rows->dim, offset = keys->head * keys->rows->head_stride;
     const unsigned char *k[TILE_KEYS];
@@ -81,7 +82,8 @@ GEMM_INLINE void score_tile(const float *q, uint64_t q_stride, const key_range *
         gemm_sum4(sum + i * TILE_KEYS, score + i * SCORE_STRIDE + key);
 }
 
-GEMM_INLINE void score_type(const float *q, uint64_t q_stride, const key_range *keys, uint16_t dtype, int rows, float *score)
+GEMM_INLINE void score_type(const float *q, uint64_t q_stride, const key_range *keys, uint16_t dtype,
+                            int rows, float *score)
 {
     const key_rows *ahead = keys->ahead;
     for (uint64_t key = keys->first; key < keys->last; key += TILE_KEYS) {
@@ -101,7 +103,8 @@ GEMM_INLINE void score_rows(const float *q, uint64_t q_stride, const key_range *
 }
 
 /* Scores of a range of keys, which is whole tiles, for 1 to TILE_ROWS rows. */
-static inline void score_keys(const float *q, uint64_t q_stride, const key_range *keys, uint64_t rows, float *score)
+static inline void score_keys(const float *q, uint64_t q_stride, const key_range *keys, uint64_t rows,
+                              float *score)
 {
     switch (rows) {
     case 1: score_rows(q, q_stride, keys, 1, score); return;
@@ -114,10 +117,10 @@ static inline void score_keys(const float *q, uint64_t q_stride, const key_range
     }
 }
 
-/* Adds the values of a range of keys times their weights to `rows` sums, over `vectors` vectors from value `at` on.
- * `lanes` < VW: one vector, that many lanes of it. */
-GEMM_INLINE void value_tile(const float *weight, const key_range *keys, uint16_t dtype, uint64_t at, int rows, int vectors,
-                            uint64_t lanes, float *sum, uint64_t sum_stride)
+/* Adds the values of a range of keys times their weights to `rows` sums, over `vectors` vectors from value
+ * `at` on. `lanes` < VW: one vector, that many lanes of it. */
+GEMM_INLINE void value_tile(const float *weight, const key_range *keys, uint16_t dtype, uint64_t at, int rows,
+                            int vectors, uint64_t lanes, float *sum, uint64_t sum_stride)
 {
     const key_rows *ahead = at == 0 ? keys->ahead : NULL;
     const uint64_t offset = keys->head * keys->rows->head_stride;
@@ -161,7 +164,8 @@ GEMM_INLINE void value_type(const float *weight, const key_range *keys, uint16_t
         value_tile(weight, keys, dtype, at, rows, 1, dim - at < VW ? dim - at : VW, sum, sum_stride);
 }
 
-GEMM_INLINE void value_rows(const float *weight, const key_range *keys, int rows, float *sum, uint64_t sum_stride)
+GEMM_INLINE void value_rows(const float *weight, const key_range *keys, int rows, float *sum,
+                            uint64_t sum_stride)
 {
     switch (keys->rows->dtype) {
     case MICA_DTYPE_F32: value_type(weight, keys, MICA_DTYPE_F32, rows, sum, sum_stride); return;
@@ -171,7 +175,8 @@ GEMM_INLINE void value_rows(const float *weight, const key_range *keys, int rows
 }
 
 /* sum[i] += weight[i][key] * value[key] over a range of keys, for 1, 2 or 4 rows. */
-static inline void add_values(const float *weight, const key_range *keys, uint64_t rows, float *sum, uint64_t sum_stride)
+static inline void add_values(const float *weight, const key_range *keys, uint64_t rows, float *sum,
+                              uint64_t sum_stride)
 {
     switch (rows) {
     case 1: value_rows(weight, keys, 1, sum, sum_stride); return;

@@ -1,5 +1,5 @@
 /*
- * dense.h - what the plans of the dense kernels and the kernels agree on: parameters and sizes of per-thread memory.
+ * dense.h - what the dense kernels and their plans agree on: parameters, sizes of per-thread memory.
  *
  * Included by both sides, so it knows no instruction set: sizes are upper bounds over all of them.
  */
@@ -11,13 +11,12 @@
 
 #include "backend/cpu/cpu_kernel.h"
 
-#define MICA__DENSE_LANES  16         /* of the widest vector */
-#define MICA__DENSE_PANEL  5          /* rows of the widest panel */
-#define MICA__DENSE_FEW    4          /* rows of x that are mat-vec work, without packing */
-#define MICA__DENSE_K_PART 1280       /* most values of a row that a tile takes in one go: panels of them stay in L1 */
-#define MICA__DENSE_MAX_K  (1u << 26) /* values in a row: so that a panel of rows fits per-thread memory */
-#define MICA__DENSE_FEW_STEP   8      /* columns: blocks begin at multiples of it, whole for every instruction set */
-#define MICA__DENSE_TILE_STEP 20
+#define MICA__DENSE_LANES 16     /* of the widest vector */
+#define MICA__DENSE_PANEL 5      /* rows of the widest panel */
+#define MICA__DENSE_DOTS 4       /* rows of x that a row of w meets in one go without packing */
+#define MICA__DENSE_FEW 16       /* rows of x up to which packing w does not pay */
+#define MICA__DENSE_K_PART 1280  /* most values of a row that a tile takes in one go: two panels fit L1 */
+#define MICA__DENSE_TILE_STEP 20 /* columns: blocks are whole panels of every instruction set */
 
 typedef enum mica__dense_mode {
     MICA__DENSE_ROWS, /* few rows of x: each unit is some rows of w against all of them */
@@ -25,10 +24,10 @@ typedef enum mica__dense_mode {
     MICA__DENSE_TILES /* then each unit is a block of y */
 } mica__dense_mode;
 
-/* Parameters of matmul_dense. The views are the record's operands in slot order, then scratch (PACK, TILES).
- * Rows of x are numbered over all leading dimensions; group g of `rows` rows meets weight matrix g. The rows of a
- * group are cut into row blocks, the columns of a weight into column blocks, evenly; a unit of ROWS and TILES is
- * one of each (ROWS has one row block), a unit of PACK one of `pieces` of a row block. */
+/* Parameters of matmul_dense. The views are the record's operands in slot order, then scratch (PACK,
+ * TILES). Rows of x are numbered over all leading dimensions; group g of `rows` rows meets weight matrix g.
+ * The rows of a group are cut into row blocks, the columns of a weight into column blocks, evenly; a unit
+ * of ROWS and TILES is one of each (ROWS has one row block), a unit of PACK one of its `pieces`. */
 typedef struct mica__dense_params {
     mica__matmul_record matmul;
     uint32_t mode;
@@ -38,11 +37,15 @@ typedef struct mica__dense_params {
     uint64_t groups, rows, k;
 } mica__dense_params;
 
-typedef enum mica__experts_mode { MICA__EXPERTS_FEW, MICA__EXPERTS_PACK, MICA__EXPERTS_TILES } mica__experts_mode;
+typedef enum mica__experts_mode {
+    MICA__EXPERTS_FEW,
+    MICA__EXPERTS_PACK,
+    MICA__EXPERTS_TILES
+} mica__experts_mode;
 
-/* Parameters of experts_dense. The views are the record's operands in slot order, then the map of experts.h and the
- * packed rows (PACK, TILES). A unit of FEW is a slot by a column block, of PACK a tile of the map, of TILES a
- * tile by a column block. */
+/* Parameters of experts_dense. The views are the record's operands in slot order, then the map of experts.h
+ * and the packed rows (PACK, TILES). A unit of FEW is a slot by a column block, of PACK a tile of the map,
+ * of TILES a tile by a column block. */
 typedef struct mica__experts_dense_params {
     uint32_t mode;
     uint32_t column_blocks, block_columns;
@@ -53,7 +56,7 @@ static inline uint64_t mica__dense_round(uint64_t n, uint64_t multiple)
     return (n + multiple - 1) / multiple * multiple;
 }
 
-/* Where block `index` of `count` begins when n is cut evenly. count <= n < 2^63 / count. */
+/* Where block `index` of `count` begins when n is cut evenly. */
 static inline uint64_t mica__dense_cut(uint64_t n, uint64_t count, uint64_t index)
 {
     return n / count * index + n % count * index / count;
@@ -64,6 +67,12 @@ static inline uint64_t mica__dense_step_cut(uint64_t n, uint64_t step, uint64_t 
 {
     const uint64_t at = mica__dense_cut((n + step - 1) / step, count, index) * step;
     return at < n ? at : n;
+}
+
+/* The same for few rows of x: whole tiles of every instruction set. */
+static inline uint64_t mica__dense_few_step(uint64_t rows)
+{
+    return rows <= 2 ? 8 : 24;
 }
 
 /* Row `row` of a view, counted over all dimensions but the last. */

@@ -68,6 +68,7 @@ static inline void map_piece(vector_op op, const mica__cpu_view *view, uint32_t 
         if (count == 3)
             other = row_f32_strided(at[1] + i * b_stride, b->dtype, b_stride, part, b_tile);
         unsigned char *to = at[count - 1] + i * y_stride;
+        /* cppcheck-suppress legacyUninitvar ; y_tile is written through result */
         float *result = direct ? (float *)(void *)to : y_tile;
         map_tile(op, from, other, scalar, part, result);
         if (!direct)

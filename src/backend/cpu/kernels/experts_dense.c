@@ -1,9 +1,10 @@
 /*
  * experts_dense.c - expert-routed matmul with f32, f16 or bf16 weights.
  *
- * Few slots: each is a mat-vec with the matrix of its expert. Many: the map of experts.h brings the slots of one
- * expert together; their rows of x are packed in that order, then tiles of them meet column blocks of the expert.
- * The arithmetic is gemm.h's, so a row of y has the bits of mica_matmul with that expert's matrix.
+ * Few slots: each is a mat-vec with the matrix of its expert. Many: the map of experts.h brings the slots
+ * of one expert together; their rows of x are packed in that order, then tiles of them meet column blocks
+ * of the expert. The arithmetic is gemm.h's, so a row of y has the bits of mica_matmul with that expert's
+ * matrix.
  */
 #include "backend/cpu/kernels/experts.h"
 #include "backend/cpu/kernels/gemm.h"
@@ -88,23 +89,25 @@ static tile_rows tile_at(const mica__cpu_args *args, uint64_t index)
 /* A tile of few rows is mat-vec work: its panels are single rows. */
 static uint64_t panels_of(uint64_t rows)
 {
-    return rows <= MICA__DENSE_FEW ? rows : gemm_row_panels(rows);
+    return rows <= MICA__DENSE_DOTS ? rows : gemm_row_panels(rows);
 }
 
 static void pack_unit(const mica__cpu_args *args, tile_rows t)
 {
     const mica__cpu_view *x = &args->view[MICA__EXPERTS_X];
-    const uint64_t k = args->view[MICA__EXPERTS_WEIGHT].shape[2], steps = gemm_steps(k), panels = panels_of(t.count);
+    const uint64_t k = args->view[MICA__EXPERTS_WEIGHT].shape[2], steps = gemm_steps(k),
+                   panels = panels_of(t.count);
     for (uint64_t panel = 0; panel < panels; panel++) {
-        const uint64_t from = mica__dense_cut(t.count, panels, panel), to = mica__dense_cut(t.count, panels, panel + 1);
+        const uint64_t from = mica__dense_cut(t.count, panels, panel),
+                       to = mica__dense_cut(t.count, panels, panel + 1);
         for (uint64_t i = from; i < to; i++)
             gemm_pack_row(x_row(args, t.slot[i]), x->dtype, k, (uint32_t)(i - from), (uint32_t)(to - from),
                           t.packed + from * steps * VW);
     }
 }
 
-static void store_rows(const mica__cpu_args *args, const uint32_t *slot, uint64_t rows, columns c, const float *out,
-                       uint64_t ld)
+static void store_rows(const mica__cpu_args *args, const uint32_t *slot, uint64_t rows, columns c,
+                       const float *out, uint64_t ld)
 {
     for (uint64_t i = 0; i < rows; i++)
         row_store(y_row(args, slot[i], c.first), args->view[MICA__EXPERTS_Y].dtype, out + i * ld, c.count);
@@ -125,7 +128,7 @@ static void tile_unit(const mica__cpu_args *args, tile_rows t, columns c)
                           .dtype = w->dtype,
                           .packed = packed,
                           .partial = out + mica__dense_out_floats(p->block_columns)};
-    if (t.count <= MICA__DENSE_FEW) {
+    if (t.count <= MICA__DENSE_DOTS) {
         const gemm_dots dots = {t.packed, gemm_steps(k) * VW, k, b.w, b.w_stride, b.dtype, out, ld};
         gemm_dot(&dots, t.count, c.count);
         store_rows(args, t.slot, t.count, c, out, ld);
@@ -133,7 +136,8 @@ static void tile_unit(const mica__cpu_args *args, tile_rows t, columns c)
     }
     gemm_pack_columns(&b);
     for (uint64_t panel = 0; panel < panels; panel++) {
-        const uint64_t from = mica__dense_cut(t.count, panels, panel), to = mica__dense_cut(t.count, panels, panel + 1);
+        const uint64_t from = mica__dense_cut(t.count, panels, panel),
+                       to = mica__dense_cut(t.count, panels, panel + 1);
         gemm_panel(&b, from, to - from, out);
         store_rows(args, t.slot + from, to - from, c, out, ld);
     }
@@ -145,7 +149,7 @@ void MICA__ISA(experts_dense)(const mica__cpu_args *args, uint32_t first, uint32
     for (uint64_t unit = first; unit < last; unit++) {
         const uint64_t index = p->mode == MICA__EXPERTS_PACK ? unit : unit / p->column_blocks;
         if (p->mode == MICA__EXPERTS_FEW) {
-            slot_unit(args, index, columns_of(args, unit % p->column_blocks, MICA__DENSE_FEW_STEP));
+            slot_unit(args, index, columns_of(args, unit % p->column_blocks, mica__dense_few_step(1)));
             continue;
         }
         const tile_rows t = tile_at(args, index);

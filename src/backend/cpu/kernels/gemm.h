@@ -2,12 +2,12 @@
  * gemm.h - dot products of dense rows: the one arithmetic of every dense matmul.
  *
  * Element (row of x, row of w) has one vector of partial sums. Value k of the row goes to lane k % VW, in
- * rising k, the last vector masked; the lanes are added by the tree of vf_sum. 16-bit types are widened first,
- * which is exact. So the register tiles, the blocks and the mat-vec below give the same bits, and all that
- * differs between them is what is kept close to the arithmetic.
+ * rising k, the last vector masked; the lanes are added by the tree of vf_sum. 16-bit types are widened
+ * first, which is exact. So the register tiles, the blocks and the mat-vec below give the same bits, and
+ * all that differs between them is what is kept close to the arithmetic.
  *
- * A packed panel holds a few rows interleaved vector by vector (vector s of row i at (s * rows + i) * VW), so
- * that a tile reads both its sides in one rising stream. Nothing here knows a view, a record or an op.
+ * A packed panel holds a few rows interleaved vector by vector (vector s of row i at (s * rows + i) * VW),
+ * so that a tile reads both its sides in one rising stream. Nothing here knows a view, a record or an op.
  */
 #ifndef MICA_CPU_GEMM_H
 #define MICA_CPU_GEMM_H
@@ -38,16 +38,20 @@ _Static_assert(VW <= MICA__DENSE_LANES && GEMM_NR <= MICA__DENSE_PANEL, "the pla
 static inline void gemm_sum4(const vf *v, float *out)
 {
 #if MICA__ISA_LEVEL == 3
-    const __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(v[0], v[1], 0x44), _mm512_shuffle_f32x4(v[0], v[1], 0xee));
-    const __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(v[2], v[3], 0x44), _mm512_shuffle_f32x4(v[2], v[3], 0xee));
+    const __m512 ab =
+        _mm512_add_ps(_mm512_shuffle_f32x4(v[0], v[1], 0x44), _mm512_shuffle_f32x4(v[0], v[1], 0xee));
+    const __m512 cd =
+        _mm512_add_ps(_mm512_shuffle_f32x4(v[2], v[3], 0x44), _mm512_shuffle_f32x4(v[2], v[3], 0xee));
     __m512 s = _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
     s = _mm512_add_ps(s, _mm512_permute_ps(s, 0x4e));
     s = _mm512_add_ps(s, _mm512_permute_ps(s, 0xb1));
     const __m512i first = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     _mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, s)));
 #elif MICA__ISA_LEVEL == 2
-    const __m256 ab = _mm256_add_ps(_mm256_permute2f128_ps(v[0], v[1], 0x20), _mm256_permute2f128_ps(v[0], v[1], 0x31));
-    const __m256 cd = _mm256_add_ps(_mm256_permute2f128_ps(v[2], v[3], 0x20), _mm256_permute2f128_ps(v[2], v[3], 0x31));
+    const __m256 ab =
+        _mm256_add_ps(_mm256_permute2f128_ps(v[0], v[1], 0x20), _mm256_permute2f128_ps(v[0], v[1], 0x31));
+    const __m256 cd =
+        _mm256_add_ps(_mm256_permute2f128_ps(v[2], v[3], 0x20), _mm256_permute2f128_ps(v[2], v[3], 0x31));
     __m256 s = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
     s = _mm256_add_ps(_mm256_shuffle_ps(s, s, 0x88), _mm256_shuffle_ps(s, s, 0xdd)); /* a c a c b d b d */
     _mm_storeu_ps(out, _mm_unpacklo_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1)));
@@ -71,7 +75,8 @@ static inline uint64_t gemm_steps(uint64_t k)
 }
 
 /* Puts n values of a row into a panel as its row `i` of `rows`. n may end in a part of a vector. */
-static inline void gemm_pack_row(const void *src, uint16_t dtype, uint64_t n, uint32_t i, uint32_t rows, float *panel)
+static inline void gemm_pack_row(const void *src, uint16_t dtype, uint64_t n, uint32_t i, uint32_t rows,
+                                 float *panel)
 {
     const unsigned char *from = src;
     float *to = panel + i * VW;
@@ -88,8 +93,9 @@ static inline void gemm_pack_zero(uint64_t steps, uint32_t i, uint32_t rows, flo
         vf_store(panel + (s * rows + i) * VW, vf_zero());
 }
 
-/* What a tile does before and after its part of K: the first part starts at zero, the last one ends in sums, and
- * the vectors between them wait in `partial` (GEMM_MR * GEMM_NR of them; unused if first and last). */
+/* What a tile does before and after its part of K: the first part starts at zero, the last one ends in
+ * sums, and the vectors between them wait in `partial` (GEMM_MR * GEMM_NR of them; unused if first and
+ * last). */
 typedef struct gemm_part {
     uint64_t steps;
     bool first, last;
@@ -98,7 +104,8 @@ typedef struct gemm_part {
 } gemm_part;
 
 /* One tile: mr rows of the x panel, GEMM_NR of the w panel. out[i * ld + j] for j < GEMM_NR. */
-GEMM_INLINE void gemm_tile_rows(const float *x, const float *w, const gemm_part *part, int mr, float *out, uint64_t ld)
+GEMM_INLINE void gemm_tile_rows(const float *x, const float *w, const gemm_part *part, int mr, float *out,
+                                uint64_t ld)
 {
     vf sum[GEMM_SUMS];
     GEMM_UNROLL
@@ -139,7 +146,8 @@ GEMM_INLINE void gemm_tile_rows(const float *x, const float *w, const gemm_part 
             out[(uint64_t)i * ld + (uint64_t)j] = total[i * GEMM_NR + j];
 }
 
-static inline void gemm_tile(const float *x, const float *w, const gemm_part *part, uint64_t mr, float *out, uint64_t ld)
+static inline void gemm_tile(const float *x, const float *w, const gemm_part *part, uint64_t mr, float *out,
+                             uint64_t ld)
 {
     switch (mr) {
     case 1: gemm_tile_rows(x, w, part, 1, out, ld); return;
@@ -161,8 +169,8 @@ static inline uint64_t gemm_row_panels(uint64_t rows)
     return (rows + GEMM_MR - 1) / GEMM_MR;
 }
 
-/* A block: packed rows of x against rows of w as they lie in memory. The rows of w are packed first and stay in L2;
- * a panel of x stays in L1 while they pass, and its results are ready after that. */
+/* A block: packed rows of x against rows of w as they lie in memory. The rows of w are packed first and
+ * stay in L2; a panel of x stays in L1 while they pass, and its results are ready after that. */
 typedef struct gemm_block {
     const float *x; /* panel that begins at row r: at r * gemm_steps(k) * VW */
     uint64_t k;
@@ -192,7 +200,8 @@ static inline void gemm_pack_columns(const gemm_block *b)
     }
 }
 
-/* One panel of x against all of w, both packed: out[i * gemm_out_stride + j]. The panel has mr rows from `row`. */
+/* One panel of x against all of w, both packed: out[i * gemm_out_stride + j]. The panel has mr rows from
+ * `row`. */
 static inline void gemm_panel(const gemm_block *b, uint64_t row, uint64_t mr, float *out)
 {
     const uint64_t steps = gemm_steps(b->k), parts = (b->k + MICA__DENSE_K_PART - 1) / MICA__DENSE_K_PART;
@@ -214,9 +223,9 @@ static inline void gemm_panel(const gemm_block *b, uint64_t row, uint64_t mr, fl
 
 /* Mat-vec: rows of w that are read together against m rows of x, so that their sums fill the registers. */
 #if MICA__ISA_LEVEL == 3
-#define GEMM_DOT_ROWS(m) ((m) < 4 ? 8 : 4)
+#define GEMM_DOT_ROWS(m) ((m) < 4 ? 8 : 6)
 #elif MICA__ISA_LEVEL == 2 || defined(__aarch64__)
-#define GEMM_DOT_ROWS(m) ((m) == 1 ? 8 : (m) < 4 ? 4 : 2)
+#define GEMM_DOT_ROWS(m) ((m) == 1 ? 8 : (m) == 4 ? 3 : 4)
 #else
 #define GEMM_DOT_ROWS(m) ((m) == 1 ? 4 : (m) < 4 ? 2 : 1)
 #endif
@@ -244,7 +253,7 @@ GEMM_INLINE void gemm_dot_tile(const gemm_dots *d, uint64_t column, uint16_t dty
         sum[i] = vf_zero();
     uint64_t at = 0;
     for (; at + VW <= k; at += VW) {
-        vf a[MICA__DENSE_FEW];
+        vf a[MICA__DENSE_DOTS];
         for (int i = 0; i < mx; i++)
             a[i] = vf_load(x + (uint64_t)i * x_stride + at);
         for (int j = 0; j < nw; j++) {
@@ -257,9 +266,10 @@ GEMM_INLINE void gemm_dot_tile(const gemm_dots *d, uint64_t column, uint16_t dty
         for (int j = 0; j < nw; j++) {
             const vf b = row_load_n(w + (uint64_t)j * w_stride + at * size, dtype, k - at);
             for (int i = 0; i < mx; i++)
-                sum[i * nw + j] = vf_fma(vf_load_n(x + (uint64_t)i * x_stride + at, k - at), b, sum[i * nw + j]);
+                sum[i * nw + j] =
+                    vf_fma(vf_load_n(x + (uint64_t)i * x_stride + at, k - at), b, sum[i * nw + j]);
         }
-    float total[GEMM_DOT_SUMS];
+    float total[GEMM_DOT_SUMS] = {0};
     GEMM_UNROLL
     for (int i = 0; i < mx * nw; i += 4)
         gemm_sum4(sum + i, total + i);
@@ -287,7 +297,7 @@ GEMM_INLINE void gemm_dot_type(const gemm_dots *d, uint64_t rows, uint64_t colum
     }
 }
 
-/* 1 to MICA__DENSE_FEW rows of x against `columns` rows of w. */
+/* 1 to MICA__DENSE_DOTS rows of x against `columns` rows of w. */
 static inline void gemm_dot(const gemm_dots *d, uint64_t rows, uint64_t columns)
 {
     switch (d->dtype) {

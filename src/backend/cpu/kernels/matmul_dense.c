@@ -1,9 +1,10 @@
 /*
  * matmul_dense.c - matmul with f32, f16 or bf16 weights, and what fusion may put around it.
  *
- * Few rows of x: they are widened (and normed) into per-thread memory, once per thread, and w is streamed past
- * them. Many: x is packed into scratch by a dispatch of its own, then blocks of y are made by gemm.h. Either way
- * a block of plain f32 results comes out, and one function writes it to y: gate, softcap, residual, rounding.
+ * Few rows of x: they are widened (and normed) into per-thread memory, once per thread, and w is streamed
+ * past them. Many: x is packed into scratch by a dispatch of its own, then blocks of y are made by gemm.h.
+ * Either way a block of plain f32 results comes out, and one function writes it to y: gate, softcap,
+ * residual, rounding.
  */
 #include "backend/cpu/kernels/gemm.h"
 #include "backend/cpu/kernels/kernels.h"
@@ -71,7 +72,8 @@ static void activate(const mica__matmul_record *record, float *o, const float *u
 static void finish_row(const mica__cpu_args *args, columns c, uint64_t row, float *o, float *up)
 {
     const mica__dense_params *p = args->params;
-    const mica__cpu_view *y = weight_view(args, c.weight, MICA__WEIGHT_Y), *r = &args->view[MICA__MATMUL_RESIDUAL];
+    const mica__cpu_view *y = weight_view(args, c.weight, MICA__WEIGHT_Y),
+                         *r = &args->view[MICA__MATMUL_RESIDUAL];
     if (c.weight == 0) {
         activate(&p->matmul, o, up, c.count);
         if (r->data != NULL) {
@@ -117,24 +119,36 @@ static void load_group(const mica__cpu_args *args, uint64_t group)
     }
 }
 
-static void rows_unit(const mica__cpu_args *args, uint64_t group, columns c)
+/* All rows of x against rows of w, few of x at a time: w comes from memory once and then from the cache. */
+static void rows_dot(const mica__cpu_args *args, const mica__cpu_view *w, uint64_t group, columns c,
+                     float *out)
 {
     const mica__dense_params *p = args->params;
-    const uint64_t stride = mica__dense_row_floats(p->k);
-    const bool gate = p->matmul.gate != MICA__GATE_NONE;
-    float *x = (float *)args->local + stride, *out = x + p->rows * stride, *up = out + p->rows * p->block_columns;
-    for (uint32_t i = 0; i < (gate ? 2u : 1u); i++) {
-        const mica__cpu_view *w = weight_view(args, c.weight + i, MICA__WEIGHT_DATA);
-        const gemm_dots dots = {.x = x,
+    const uint64_t stride = mica__dense_row_floats(p->k),
+                   turns = (p->rows + MICA__DENSE_DOTS - 1) / MICA__DENSE_DOTS;
+    const float *x = (const float *)args->local + stride;
+    for (uint64_t i = 0; i < turns; i++) {
+        const uint64_t row = mica__dense_cut(p->rows, turns, i);
+        const gemm_dots dots = {.x = x + row * stride,
                                 .x_stride = stride,
                                 .k = p->k,
                                 .w = weight_rows(w, group, c.first),
                                 .w_stride = w->stride[w->ndim - 2],
                                 .dtype = w->dtype,
-                                .out = i == 0 ? out : up,
+                                .out = out + row * p->block_columns,
                                 .ld = p->block_columns};
-        gemm_dot(&dots, p->rows, c.count);
+        gemm_dot(&dots, mica__dense_cut(p->rows, turns, i + 1) - row, c.count);
     }
+}
+
+static void rows_unit(const mica__cpu_args *args, uint64_t group, columns c)
+{
+    const mica__dense_params *p = args->params;
+    float *out = (float *)args->local + (1 + p->rows) * mica__dense_row_floats(p->k);
+    float *up = out + p->rows * p->block_columns;
+    rows_dot(args, weight_view(args, c.weight, MICA__WEIGHT_DATA), group, c, out);
+    if (p->matmul.gate != MICA__GATE_NONE)
+        rows_dot(args, weight_view(args, c.weight + 1, MICA__WEIGHT_DATA), group, c, up);
     for (uint64_t i = 0; i < p->rows; i++)
         finish_row(args, c, group * p->rows + i, out + i * p->block_columns, up + i * p->block_columns);
 }
@@ -147,7 +161,7 @@ static void run_rows(const mica__cpu_args *args, uint32_t first, uint32_t last)
     for (uint64_t unit = first; unit < last; unit++) {
         if (unit / blocks != loaded)
             load_group(args, loaded = unit / blocks);
-        rows_unit(args, loaded, columns_of(args, unit % blocks, MICA__DENSE_FEW_STEP));
+        rows_unit(args, loaded, columns_of(args, unit % blocks, mica__dense_few_step(p->rows)));
     }
 }
 
@@ -155,23 +169,27 @@ static void run_rows(const mica__cpu_args *args, uint32_t first, uint32_t last)
 static void pack_unit(const mica__cpu_args *args, uint64_t block, uint64_t piece)
 {
     const mica__dense_params *p = args->params;
-    const uint64_t group = block / p->row_blocks, first = mica__dense_cut(p->rows, p->row_blocks, block % p->row_blocks);
+    const uint64_t group = block / p->row_blocks,
+                   first = mica__dense_cut(p->rows, p->row_blocks, block % p->row_blocks);
     const uint64_t rows = mica__dense_cut(p->rows, p->row_blocks, block % p->row_blocks + 1) - first;
     const uint64_t panels = gemm_row_panels(rows), steps = gemm_steps(p->k);
     const uint64_t end = mica__dense_cut(panels, p->pieces, piece + 1);
     float *local = args->local, *packed = (float *)(void *)args->view[args->view_count - 1].data;
     const float *weight = norm_weight(args, local);
     for (uint64_t panel = mica__dense_cut(panels, p->pieces, piece); panel < end; panel++) {
-        const uint64_t from = mica__dense_cut(rows, panels, panel), to = mica__dense_cut(rows, panels, panel + 1);
+        const uint64_t from = mica__dense_cut(rows, panels, panel),
+                       to = mica__dense_cut(rows, panels, panel + 1);
         const uint64_t row = group * p->rows + first + from;
         for (uint64_t i = 0; i < to - from; i++) {
             const float *x = x_row(args, row + i, weight, local + mica__dense_row_floats(p->k));
-            gemm_pack_row(x, MICA_DTYPE_F32, p->k, (uint32_t)i, (uint32_t)(to - from), packed + row * steps * VW);
+            gemm_pack_row(x, MICA_DTYPE_F32, p->k, (uint32_t)i, (uint32_t)(to - from),
+                          packed + row * steps * VW);
         }
     }
 }
 
-/* TILES: per-thread memory is, for each weight of a unit, its packed rows and a panel of results; then partial sums. */
+/* TILES: per-thread memory is, for each weight of a unit, its packed rows and a panel of results; then
+ * partial sums. */
 static void tile_unit(const mica__cpu_args *args, uint64_t block, columns c)
 {
     const mica__dense_params *p = args->params;
@@ -198,7 +216,8 @@ static void tile_unit(const mica__cpu_args *args, uint64_t block, columns c)
     }
     const uint64_t panels = gemm_row_panels(rows), ld = gemm_out_stride(c.count);
     for (uint64_t panel = 0; panel < panels; panel++) {
-        const uint64_t from = mica__dense_cut(rows, panels, panel), to = mica__dense_cut(rows, panels, panel + 1);
+        const uint64_t from = mica__dense_cut(rows, panels, panel),
+                       to = mica__dense_cut(rows, panels, panel + 1);
         gemm_panel(&b[0], from, to - from, out);
         if (weights == 2)
             gemm_panel(&b[1], from, to - from, up);

@@ -69,30 +69,36 @@ static const char *compare(runner *r, uint32_t vocab, size_t way)
     return same ? "same bits" : "other bits";
 }
 
-/* Time of single dispatches (run one at a time under the profile), mat-vecs apart from the rest. */
-static void profile(mica_device *device, const char *shape, runner *r, size_t way)
+/* Sums of one replay's dispatches, which run one at a time under the profile: mat-vecs apart from the rest. */
+static void profile_once(mica_device *device, mica_recording *recording, double *matvec, double *rest)
 {
     mica_profile_bucket buckets[MOST_BUCKETS];
-    mica_session_stats stats;
     uint64_t count;
-    double matvec = 0, rest = 0;
-    char name[80];
 
+    *matvec = *rest = 0;
     bench_must(mica_profile_begin(device));
-    for (int i = 0; i < 3; i++)
-        bench_must(mica_recording_replay_and_wait(r->recording[way]));
+    bench_must(mica_recording_replay_and_wait(recording));
     bench_must(mica_profile_end(device));
     bench_must(mica_profile_buckets(device, buckets, MOST_BUCKETS, &count));
-    for (uint64_t i = 0; i < count && i < MOST_BUCKETS; i++) {
-        if (buckets[i].op == MICA_OP_MATMUL)
-            matvec += (double)buckets[i].total_ns / 3;
-        else
-            rest += (double)buckets[i].total_ns / 3;
-    }
+    for (uint64_t i = 0; i < count && i < MOST_BUCKETS; i++)
+        *(buckets[i].op == MICA_OP_MATMUL ? matvec : rest) += (double)buckets[i].total_ns;
+}
+
+static void profile(mica_device *device, const char *shape, runner *r, size_t way, uint32_t rounds)
+{
+    double *matvec = bench_alloc(rounds * sizeof *matvec), *rest = bench_alloc(rounds * sizeof *rest);
+    mica_session_stats stats;
+    char name[80];
+
+    for (uint32_t i = 0; i < rounds; i++)
+        profile_once(device, r->recording[way], &matvec[i], &rest[i]);
     bench_must(mica_recording_get_stats(r->recording[way], &stats));
     snprintf(name, sizeof name, "%s, %s, outside mat-vecs", shape, ways[way].name);
-    bench_row(name, rest * 1e-3, "us", "mat-vecs %.1f us; %llu dispatches, %llu barriers", matvec * 1e-3,
+    bench_row(name, bench_median(rest, rounds) * 1e-3, "us",
+              "mat-vecs %.1f us; %llu dispatches, %llu barriers", bench_median(matvec, rounds) * 1e-3,
               (unsigned long long)stats.dispatches, (unsigned long long)stats.barriers);
+    free(matvec);
+    free(rest);
 }
 
 static void list_fusions(const char *shape, mica_recording *recording)
@@ -129,8 +135,8 @@ static void report(mica_device *device, const char *name, const test_shape *shap
         bench_row(text, seconds * 1e6, "us/token", "%.1f tok/s, %.2fx direct, %.1f GB/s, %s", 1 / seconds,
                   direct / seconds, (double)weight_bytes / seconds * 1e-9, compare(r, shape->vocab, way));
     }
-    profile(device, name, r, 1);
-    profile(device, name, r, WAYS - 1);
+    profile(device, name, r, 1, rounds / 5);
+    profile(device, name, r, WAYS - 1, rounds / 5);
     list_fusions(name, r->recording[WAYS - 1]);
 }
 

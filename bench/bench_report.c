@@ -90,6 +90,6 @@ void bench_row(const char *name, double value, const char *unit, const char *not
             "{\"section\": \"%s\", \"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\", \"note\": \"%s\"}\n",
             section, name, value, unit, text);
     else
-        printf("  %-44s %12.4g %-10s %s\n", name, value, unit, text);
+        printf("  %-60s %10.4g %-10s %s\n", name, value, unit, text);
     fflush(stdout);
 }

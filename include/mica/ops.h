@@ -88,9 +88,10 @@ MICA_API mica_status mica_kv_write(mica_encoder *encoder, mica_buffer *x, mica_b
                                    mica_buffer *cache);
 
 typedef struct mica_attention_params {
-    float scale;            /* scores are q.k * scale; 0 = 1/sqrt(dim) */
-    float softcap;          /* > 0: scores become softcap * tanh(score / softcap) before the mask */
-    uint32_t window;        /* > 0: exactly the last `window` keys up to and with the query's own position */
+    float scale;   /* scores are q.k * scale; 0 = 1/sqrt(dim) */
+    float softcap; /* > 0: scores become softcap * tanh(score / softcap) before the mask */
+    uint32_t
+        window; /* > 0: keys before position - window + 1 are not seen: a causal query sees the last `window` */
     uint32_t bidirectional; /* 0: key j is seen by a query at position p only if j <= p */
     uint32_t ring;          /* as in mica_kv_params */
 } mica_attention_params;
@@ -108,7 +109,8 @@ typedef struct mica_attention_operands {
                              * Keys beyond its width are not seen. */
 } mica_attention_operands;
 
-/* y [tokens, heads, v dim] = softmax(q k^T scale + mask) v. A query that sees no key gives zeros. */
+/* y [tokens, heads, v dim] = softmax(q k^T scale + mask) v. A query that sees no key gives zeros. A sequence, page or
+ * position outside, or a length that the cache (without a ring) cannot hold: zeros, FAULT. */
 MICA_API mica_status mica_attention(mica_encoder *encoder, const mica_attention_operands *operands,
                                     const mica_attention_params *params, mica_buffer *y);
 

@@ -162,7 +162,7 @@ mica_status mica_device_open(const char *id, const mica_device_options *options,
     if (memchr(chosen.isa, '\0', sizeof chosen.isa) == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_open: options.isa has no end");
     mica_status status = find_backend(id, &backend, &index);
-    if (status != MICA_OK)
+    if (backend == NULL)
         return status;
     mica_device *device = mica__calloc(1, sizeof *device);
     if (device == NULL)

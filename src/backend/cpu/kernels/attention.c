@@ -123,7 +123,7 @@ static uint64_t row_head(const tile *t, uint64_t row)
     return (t->kv_head + row / (t->heads * t->tokens)) * group + t->head + row % t->heads;
 }
 
-/* The part of a token's keys in the chunk from `base` on, as places in it; false and [0, 0) if it is empty. */
+/* The part of a token's keys in the chunk from `base` on, as places in it; false and [0, 0) if empty. */
 static bool in_chunk(const sight *s, uint64_t base, uint64_t *out_first, uint64_t *out_last)
 {
     *out_first = larger(s->first, base) - base;

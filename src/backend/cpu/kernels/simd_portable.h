@@ -21,14 +21,16 @@ typedef vi vm; /* all ones or all zeros per lane */
 
 static inline vf vf_load(const void *src)
 {
-    vf v;
-    memcpy(&v, src, sizeof v);
+    vf v; /* half by half: one copy of the whole goes through the stack */
+    memcpy(&v.lo, src, sizeof v.lo);
+    memcpy(&v.hi, (const unsigned char *)src + sizeof v.lo, sizeof v.hi);
     return v;
 }
 
 static inline void vf_store(void *dst, vf v)
 {
-    memcpy(dst, &v, sizeof v);
+    memcpy(dst, &v.lo, sizeof v.lo);
+    memcpy((unsigned char *)dst + sizeof v.lo, &v.hi, sizeof v.hi);
 }
 
 static inline vf vf_load_n(const void *src, uint64_t n)

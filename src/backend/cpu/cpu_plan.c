@@ -16,8 +16,10 @@ mica__plan_dispatch *mica__cpu_plan_next(mica__plan *plan, const char *kernel, u
 {
     plan->params_used = (plan->params_used + 15) & ~15u;
     mica__plan_dispatch *dispatch = &plan->dispatch[plan->dispatch_count++];
-    memset(dispatch, 0, sizeof *dispatch);
+    /* Field by field: the array of bindings is most of the struct and is written as it is used. */
     dispatch->kernel = kernel;
+    dispatch->constants = NULL;
+    dispatch->local_bytes = dispatch->binding_count = dispatch->params_size = 0;
     dispatch->groups[0] = (uint32_t)units;
     dispatch->groups[1] = dispatch->groups[2] = 1;
     dispatch->local[0] = dispatch->local[1] = dispatch->local[2] = 1;
@@ -35,7 +37,6 @@ static mica__cpu_view *add_view(mica__plan *plan, mica__plan_binding binding)
 {
     mica__plan_dispatch *dispatch = current(plan);
     mica__cpu_view *view = mica__cpu_plan_views(plan) + dispatch->binding_count;
-    memset(view, 0, sizeof *view);
     dispatch->binding[dispatch->binding_count++] = binding;
     dispatch->params_size += (uint32_t)sizeof *view;
     plan->params_used += (uint32_t)sizeof *view;
@@ -49,8 +50,11 @@ void mica__cpu_plan_operand(mica__plan *plan, const mica__record *record, uint32
     binding.source = (uint16_t)slot;
     binding.access = (uint16_t)(access != 0 ? access : operand->access);
     mica__cpu_view *view = add_view(plan, binding);
-    if (operand->memory == NULL)
+    if (operand->memory == NULL) {
+        memset(view, 0, sizeof *view);
         return;
+    }
+    view->data = NULL; /* known when it is encoded */
     memcpy(view->shape, operand->shape, sizeof view->shape);
     memcpy(view->stride, operand->stride, sizeof view->stride);
     view->length = operand->length;
@@ -68,6 +72,7 @@ void mica__cpu_plan_scratch(mica__plan *plan, uint64_t offset, uint64_t bytes, u
     binding.offset = offset;
     binding.length = bytes;
     mica__cpu_view *view = add_view(plan, binding);
+    memset(view, 0, sizeof *view);
     view->shape[0] = view->length = bytes;
     view->stride[0] = 1;
     view->dtype = MICA_DTYPE_U8;

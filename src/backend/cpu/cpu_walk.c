@@ -52,6 +52,10 @@ static void fp_enter(fp_state *saved)
 }
 static void fp_leave(const fp_state *saved)
 {
+    /* A kernel may leave the upper halves of vector registers in use (gcc 12 forgets them around calls through static
+     * functions); code outside, built for SSE, would then pay for them on every instruction. */
+    if (__builtin_cpu_supports("avx"))
+        __asm__ volatile("vzeroupper");
     _mm_setcsr(*saved);
 }
 #else

@@ -35,8 +35,6 @@ class Documents(unittest.TestCase):
     def test_links_lead_somewhere(self):
         for page in PAGES:
             for link in re.findall(r"\]\(([^)#:]+)\)", read(page)):
-                if link == "docs/measurements.md" and not os.path.exists(link):
-                    continue  # the page of figures may come later than this one
                 with self.subTest(page, link=link):
                     self.assertTrue(os.path.exists(os.path.join(os.path.dirname(page), link)))
 
@@ -47,7 +45,7 @@ class Documents(unittest.TestCase):
             for path in re.findall(r"`([\w.]+/[\w./]*)`", read(page)):
                 if path.split("/")[0] in tops - {"build"}:
                     with self.subTest(page, path=path):
-                        self.assertTrue(os.path.exists(path) or path == "docs/measurements.md")
+                        self.assertTrue(os.path.exists(path))
 
     def test_environment_table_is_complete(self):
         page = read("docs/architecture.md")

@@ -5,13 +5,14 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "quant/dtype.h"
 
 /* Bytes of one innermost run: dimensions from the last upwards that follow each other without a gap. On return
  * `*dim` is the number of dimensions above the run. */
 static uint64_t solid_run(const mica__operand *o, uint32_t *dim)
 {
-    uint32_t elements = mica_dtype_block_elements((mica_dtype)o->dtype);
-    uint64_t run = mica_dtype_block_bytes((mica_dtype)o->dtype);
+    uint32_t elements = mica__dtype_elements(o->dtype);
+    uint64_t run = mica__dtype_bytes(o->dtype);
     uint32_t d = o->ndim;
     while (d > 0) {
         uint64_t n = o->shape[d - 1];
@@ -28,10 +29,13 @@ static uint64_t solid_run(const mica__operand *o, uint32_t *dim)
 
 void mica__range_of(const mica__operand *o, mica__range *out)
 {
-    memset(out, 0, sizeof *out);
-    if (o->memory == NULL)
+    if (o->memory == NULL) {
+        memset(out, 0, sizeof *out);
         return;
+    }
     out->storage = o->storage;
+    out->stride = out->width = 0;
+    out->owner = 0;
     out->begin = o->offset;
     out->end = o->offset + o->length;
     out->access = o->access;

@@ -205,16 +205,23 @@ static mica_status take_scratch(mica__lowering *lowering, uint64_t bytes, mica__
 typedef struct bindings {
     mica__binding binding[MICA__PLAN_BINDINGS];
     mica__range range[MICA__PLAN_BINDINGS];
-    uint32_t count;
+    uint32_t count, range_count; /* absent operands have a binding and no range */
 } bindings;
 
 static void bind_operand(bindings *b, const mica__operand *operand, uint32_t access)
 {
-    mica__range *range = &b->range[b->count];
-    b->binding[b->count] = (mica__binding){operand->memory, operand->offset, operand->length, access};
+    mica__binding *binding = &b->binding[b->count++];
+    binding->memory = operand->memory;
+    if (operand->memory == NULL) {
+        binding->offset = binding->length = binding->access = 0;
+        return;
+    }
+    binding->offset = operand->offset;
+    binding->length = operand->length;
+    binding->access = access;
+    mica__range *range = &b->range[b->range_count++];
     mica__range_of(operand, range);
-    range->access = range->access == 0 ? 0 : access;
-    b->count++;
+    range->access = access;
 }
 
 static void bind_scratch(bindings *b, const mica__storage *scratch, uint64_t offset,
@@ -222,7 +229,7 @@ static void bind_scratch(bindings *b, const mica__storage *scratch, uint64_t off
 {
     b->binding[b->count] =
         (mica__binding){scratch->memory, offset + part->offset, part->length, part->access};
-    b->range[b->count] = (mica__range){
+    b->range[b->range_count++] = (mica__range){
         scratch, offset + part->offset, offset + part->offset + part->length, 0, 0, part->access, 0};
     b->count++;
 }
@@ -240,7 +247,7 @@ static mica_status send(mica__lowering *lowering, mica__dispatch *dispatch, bind
 {
     uint32_t dependencies[MAX_DEPENDENCIES];
     mica_status status =
-        order_dispatch(lowering, b->range, b->count, dependencies, &dispatch->dependency_count);
+        order_dispatch(lowering, b->range, b->range_count, dependencies, &dispatch->dependency_count);
     if (status != MICA_OK)
         return status;
     dispatch->dependencies = dependencies;
@@ -282,14 +289,14 @@ static mica_status add_plain_copy(mica__lowering *lowering, const mica__record *
     uint32_t unused = 0;
     const mica__operand *part[2] = {&record->operand[MICA__COPY_X], &record->operand[MICA__COPY_Y]};
     bindings b;
-    b.count = 0; /* the rest is written as it is used */
+    b.count = b.range_count = 0; /* the rest is written as it is used */
     mica_status status = MICA_OK;
     for (uint32_t i = 0; i < 2 && status == MICA_OK; i++) {
         bind_operand(&b, part[i], part[i]->access);
         status = mica__work_note(lowering->work, (uint32_t)lowering->stats.dispatches, i, part[i]);
     }
     if (status == MICA_OK)
-        status = order_dispatch(lowering, b.range, b.count, NULL, &unused); /* copies carry no dependencies */
+        status = order_dispatch(lowering, b.range, b.range_count, NULL, &unused); /* copies carry no dependencies */
     if (status != MICA_OK)
         return status;
     lowering->device->table->copy(lowering->encoding, &b.binding[0], &b.binding[1]);
@@ -304,7 +311,7 @@ static mica_status send_planned(mica__lowering *lowering, const mica__record *re
 {
     mica_device *device = lowering->device;
     bindings b;
-    b.count = 0; /* the rest is written as it is used */
+    b.count = b.range_count = 0; /* the rest is written as it is used */
     uint32_t index = (uint32_t)lowering->stats.dispatches;
     mica__dispatch dispatch = {.grain = step->grain, .local_bytes = step->local_bytes};
     mica_status status = mica__registry_builtin(device, step->kernel, &dispatch.kernel);
@@ -345,7 +352,7 @@ static mica_status add_custom(mica__lowering *lowering, const mica__record *reco
 {
     const mica__custom *custom = record->params;
     bindings b;
-    b.count = 0; /* the rest is written as it is used */
+    b.count = b.range_count = 0; /* the rest is written as it is used */
     mica_status status = mica__work_hold_kernel(lowering->work, custom->kernel);
     for (uint32_t i = 0; i < record->operand_count && status == MICA_OK; i++) {
         bind_operand(&b, &record->operand[i], record->operand[i].access);

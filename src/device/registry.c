@@ -37,6 +37,7 @@ struct mica__registry {
     uint32_t builtin_count;
     const mica__kernel_row *rows;
     uint32_t row_count;
+    uint32_t first_row[MICA_OP_COUNT]; /* where to begin looking for an op */
     uint64_t compilations, lookups;
 };
 
@@ -57,6 +58,8 @@ mica_status mica__registry_create(mica_device *device, mica__registry **out)
     }
     registry->device = device;
     registry->rows = device->backend->rows(&registry->row_count);
+    for (uint32_t i = registry->row_count; i-- > 0;)
+        registry->first_row[registry->rows[i].op] = i;
     *out = registry;
     return MICA_OK;
 }
@@ -95,7 +98,7 @@ static mica_status no_row(mica_device *device, const mica__record *record)
 mica_status mica__registry_plan(mica_device *device, const mica__record *record, mica__plan *plan)
 {
     const mica__registry *registry = device->registry;
-    for (uint32_t i = 0; i < registry->row_count; i++) {
+    for (uint32_t i = registry->first_row[record->op]; i < registry->row_count; i++) {
         const mica__kernel_row *row = &registry->rows[i];
         if (row->op != record->op || (row->serves != NULL && !row->serves(record, &device->info)))
             continue;

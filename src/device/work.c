@@ -37,15 +37,16 @@ mica_status mica__work_hold(mica__work *work, mica__storage *storage)
 {
     if (storage == NULL)
         return MICA_OK;
-    uint32_t recent = work->held_count < 8 ? work->held_count : 8;
-    for (uint32_t i = 1; i <= recent; i++)
-        if (work->held[work->held_count - i] == storage)
-            return MICA_OK;
+    const mica__storage **recent = &work->recent[((uintptr_t)storage >> 6) % MICA__WORK_RECENT];
+    if (*recent == storage)
+        return MICA_OK;
     mica_status status =
         reserve((void **)&work->held, work->held_count, &work->held_capacity, sizeof *work->held);
-    if (status == MICA_OK)
-        work->held[work->held_count++] = mica__storage_retain(storage);
-    return status;
+    if (status != MICA_OK)
+        return status;
+    work->held[work->held_count++] = mica__storage_retain(storage);
+    *recent = storage;
+    return MICA_OK;
 }
 
 mica_status mica__work_hold_kernel(mica__work *work, mica_kernel *kernel)
@@ -161,6 +162,7 @@ static void let_go(mica__work *work, mica__storage *storage)
             work->held[kept++] = work->held[i];
     }
     work->held_count = kept;
+    memset(work->recent, 0, sizeof work->recent);
 }
 
 mica_status mica__work_rebind(mica__work *work, const mica__operand *from, const mica__operand *to,

@@ -10,12 +10,15 @@ typedef struct mica__binding_note {
     mica__operand operand;
 } mica__binding_note;
 
+#define MICA__WORK_RECENT 64 /* power of two */
+
 struct mica__work {
     mica_device *device; /* not counted: whoever owns the work keeps it */
     bool reusable;
     mica__commands *commands;
     mica__storage **held;
     uint32_t held_count, held_capacity;
+    const mica__storage *recent[MICA__WORK_RECENT]; /* some of those held, by address: most operands are held already */
     mica__storage **scratch;
     uint32_t scratch_count, scratch_capacity;
     mica_kernel **kernel;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "quant/dtype.h"
 
 void mica__op_begin(mica__op_builder *op, mica_encoder *encoder, mica_op id, uint32_t slots, void *params,
                     uint32_t params_size)
@@ -68,7 +69,7 @@ static bool kind_has(mica__kind kind, mica_dtype dtype)
     case MICA__KIND_ACTIVATION: return is_activation(dtype);
     case MICA__KIND_F32: return dtype == MICA_DTYPE_F32;
     case MICA__KIND_INDEX: return is_index(dtype);
-    case MICA__KIND_WEIGHT: return is_activation(dtype) || mica_dtype_block_elements(dtype) > 1;
+    case MICA__KIND_WEIGHT: return is_activation(dtype) || mica__dtype_elements(dtype) > 1;
     case MICA__KIND_NUMBER: return is_activation(dtype) || is_index(dtype);
     }
     return false;
@@ -179,7 +180,7 @@ void mica__op_rows(mica__op_builder *op, uint32_t slot)
     const mica__operand *o = &op->operand[slot];
     if (op->status != MICA_OK || o->memory == NULL)
         return;
-    uint64_t unit = mica_dtype_block_bytes((mica_dtype)o->dtype);
+    uint64_t unit = mica__dtype_bytes(o->dtype);
     mica__op_require(op, o->shape[o->ndim - 1] == 1 || o->stride[o->ndim - 1] == unit,
                      "%s: the last dimension has stride %llu, not %llu", op->argument[slot],
                      (unsigned long long)o->stride[o->ndim - 1], (unsigned long long)unit);

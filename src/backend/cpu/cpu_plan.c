@@ -33,31 +33,38 @@ mica__cpu_view *mica__cpu_plan_views(mica__plan *plan)
     return (mica__cpu_view *)(void *)(plan->params + current(plan)->params_offset);
 }
 
-static mica__cpu_view *add_view(mica__plan *plan, mica__plan_binding binding)
+/* The binding is written field by field where it stays: built on the stack and copied, its small stores would stall
+ * the wider loads of the copy, which was a tenth of encoding. */
+static mica__cpu_view *add_view(mica__plan *plan, uint32_t source, uint32_t access, uint64_t offset,
+                                uint64_t length)
 {
     mica__plan_dispatch *dispatch = current(plan);
     mica__cpu_view *view = mica__cpu_plan_views(plan) + dispatch->binding_count;
-    dispatch->binding[dispatch->binding_count++] = binding;
+    mica__plan_binding *binding = &dispatch->binding[dispatch->binding_count++];
+    binding->source = (uint16_t)source;
+    binding->access = (uint16_t)access;
+    binding->offset = offset;
+    binding->length = length;
     dispatch->params_size += (uint32_t)sizeof *view;
     plan->params_used += (uint32_t)sizeof *view;
+    view->data = NULL; /* known when it is encoded */
+    view->length = length;
     return view;
 }
 
 void mica__cpu_plan_operand(mica__plan *plan, const mica__record *record, uint32_t slot, uint32_t access)
 {
     const mica__operand *operand = &record->operand[slot];
-    mica__plan_binding binding = {0};
-    binding.source = (uint16_t)slot;
-    binding.access = (uint16_t)(access != 0 ? access : operand->access);
-    mica__cpu_view *view = add_view(plan, binding);
     if (operand->memory == NULL) {
-        memset(view, 0, sizeof *view);
+        mica__cpu_view *absent = add_view(plan, slot, 0, 0, 0);
+        absent->dtype = MICA_DTYPE_NONE; /* nobody reads the shape of what is not there */
+        absent->ndim = absent->layout = 0;
+        absent->group_size = 0;
         return;
     }
-    view->data = NULL; /* known when it is encoded */
+    mica__cpu_view *view = add_view(plan, slot, access != 0 ? access : operand->access, 0, operand->length);
     memcpy(view->shape, operand->shape, sizeof view->shape);
     memcpy(view->stride, operand->stride, sizeof view->stride);
-    view->length = operand->length;
     view->dtype = operand->dtype;
     view->ndim = operand->ndim;
     view->layout = operand->layout;
@@ -66,17 +73,13 @@ void mica__cpu_plan_operand(mica__plan *plan, const mica__record *record, uint32
 
 void mica__cpu_plan_scratch(mica__plan *plan, uint64_t offset, uint64_t bytes, uint32_t access)
 {
-    mica__plan_binding binding = {0};
-    binding.source = MICA__SCRATCH;
-    binding.access = (uint16_t)access;
-    binding.offset = offset;
-    binding.length = bytes;
-    mica__cpu_view *view = add_view(plan, binding);
-    memset(view, 0, sizeof *view);
-    view->shape[0] = view->length = bytes;
+    mica__cpu_view *view = add_view(plan, MICA__SCRATCH, access, offset, bytes);
+    view->shape[0] = bytes;
     view->stride[0] = 1;
     view->dtype = MICA_DTYPE_U8;
     view->ndim = 1;
+    view->layout = 0;
+    view->group_size = 0;
     if (plan->scratch_bytes < offset + bytes)
         plan->scratch_bytes = offset + bytes;
 }

@@ -136,6 +136,8 @@ static uint64_t unit_columns(const mica__device_info *info, uint64_t activation_
 {
     const uint64_t cache = info->cache_bytes != 0 ? info->cache_bytes : 512 << 10;
     uint64_t columns = 8;
+    if (rows <= columns)
+        return rows;
     while (columns < MOST_COLUMNS && (columns + 8) * activation_bytes <= cache / 2)
         columns += 8;
     while (columns > 8 && (rows + columns - 1) / columns * units < (uint64_t)info->threads * UNITS_PER_THREAD)

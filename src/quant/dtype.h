@@ -1,0 +1,27 @@
+/*
+ * dtype.h - the facts about element types without a call: for the encoder's inner loops, on types that were checked.
+ */
+#ifndef MICA_QUANT_DTYPE_H
+#define MICA_QUANT_DTYPE_H
+
+#include "mica/types.h"
+
+typedef struct mica__dtype_facts {
+    const char *name;
+    uint32_t block_elements, block_bytes;
+} mica__dtype_facts;
+
+extern const mica__dtype_facts mica__dtypes[MICA_DTYPE_COUNT];
+
+/* Values and bytes of a block. `dtype` is below MICA_DTYPE_COUNT. */
+static inline uint32_t mica__dtype_elements(uint32_t dtype)
+{
+    return mica__dtypes[dtype].block_elements;
+}
+
+static inline uint32_t mica__dtype_bytes(uint32_t dtype)
+{
+    return mica__dtypes[dtype].block_bytes;
+}
+
+#endif

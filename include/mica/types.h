@@ -23,7 +23,8 @@ extern "C" {
 /*
  * Every element type: X(NAME, "text", block_elements, block_bytes).
  * The affine types are MLX's packed words; their scales and biases are buffers of their own
- * (mica_buffer_affine).
+ * (mica_buffer_affine). fp4 is MLX's e2m1 pairs, low nibble first, with scales of e8m0 (mxfp4, groups of 32) or
+ * f8_e4m3 (nvfp4, groups of 16) and no biases; f8_e4m3 with scales of e8m0 in groups of 32 is mxfp8.
  */
 #define MICA_DTYPE_LIST(X)         \
     X(F32, "f32", 1, 4)            \
@@ -73,7 +74,8 @@ extern "C" {
     X(AFFINE4, "affine4", 8, 4)    \
     X(AFFINE5, "affine5", 8, 5)    \
     X(AFFINE6, "affine6", 4, 3)    \
-    X(AFFINE8, "affine8", 4, 4)
+    X(AFFINE8, "affine8", 4, 4)    \
+    X(FP4, "fp4", 2, 1)
 
 typedef enum mica_dtype {
     MICA_DTYPE_NONE = 0,
@@ -100,7 +102,8 @@ MICA_API mica_dtype mica_dtype_from_name(const char *name);
 typedef enum mica_layout { MICA_LAYOUT_CANONICAL = 0, MICA_LAYOUT_ROWS8, MICA_LAYOUT_COUNT } mica_layout;
 
 /*
- * Every op: X(NAME, "text"). The enum identifies ops in recordings, profiles and counters.
+ * Every op: X(NAME, "text"). The enum identifies ops in recordings, profiles and counters. chain has no function
+ * of its own: fusion makes it of elementwise ops.
  */
 #define MICA_OP_LIST(X)                 \
     X(CUSTOM, "custom")                 \
@@ -112,6 +115,7 @@ typedef enum mica_layout { MICA_LAYOUT_CANONICAL = 0, MICA_LAYOUT_ROWS8, MICA_LA
     X(SILU_MUL, "silu_mul")             \
     X(GELU, "gelu")                     \
     X(SOFTCAP, "softcap")               \
+    X(CHAIN, "chain")                   \
     X(RMS_NORM, "rms_norm")             \
     X(SOFTMAX, "softmax")               \
     X(ROPE, "rope")                     \

@@ -4,6 +4,8 @@
 #ifndef MICA_QUANT_DTYPE_H
 #define MICA_QUANT_DTYPE_H
 
+#include <stdbool.h>
+
 #include "mica/types.h"
 
 typedef struct mica__dtype_facts {
@@ -22,6 +24,12 @@ static inline uint32_t mica__dtype_elements(uint32_t dtype)
 static inline uint32_t mica__dtype_bytes(uint32_t dtype)
 {
     return mica__dtypes[dtype].block_bytes;
+}
+
+/* MLX's affine words, which have scales and biases beside them. */
+static inline bool mica__dtype_is_affine(uint32_t dtype)
+{
+    return dtype >= MICA_DTYPE_AFFINE2 && dtype <= MICA_DTYPE_AFFINE8;
 }
 
 #endif

@@ -1,11 +1,10 @@
 /*
- * quant.h - the block formats: what their bytes mean, to and from f32, one row at a time.
+ * quant.h - the element formats to and from f32, one row at a time.
  *
  * Knows bytes and numbers alone: no device, no file, no kernel. Values are bit-exact with the format's
- * definition evaluated in f32. All numbers in a block are little endian, as is every machine mica runs on.
+ * definition evaluated in f32, and the same on every instruction set.
  *
- * To add a type: its struct and size here, a decode and an encode function and one table row in blocks.c, and,
- * if it is to be fast in matmul, its packed form in packed.h.
+ * To add a type: codec.h says how; if it is to be fast in matmul, its packed form goes to packed.h.
  */
 #ifndef MICA_QUANT_QUANT_H
 #define MICA_QUANT_QUANT_H
@@ -13,62 +12,56 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/isa.h"
 #include "mica/types.h"
+#include "quant/block.h"
 
-/* h means the bits of an f16. */
-
-typedef struct mica__block_q4_0 { /* 32 values: w = (q - 8) * d */
-    uint16_t d;                   /* h */
-    uint8_t qs[16];               /* value j low nibble, value j + 16 high nibble of qs[j] */
-} mica__block_q4_0;
-
-typedef struct mica__block_q8_0 { /* 32 values: w = q * d */
-    uint16_t d;                   /* h */
-    int8_t qs[32];
-} mica__block_q8_0;
-
-typedef struct mica__block_q4_k { /* 256 values, sub-blocks s of 32: w = (d * scale[s]) * q - dmin * min[s] */
-    uint16_t d, dmin;             /* h */
-    uint8_t scales[12];           /* 6-bit scales and mins: mica__q4_k_scales */
-    uint8_t qs[128];              /* sub-blocks 2p and 2p + 1 are the low and high nibbles of qs[32 p ..] */
-} mica__block_q4_k;
-
-typedef struct mica__block_q6_k { /* 256 values: w = (d * scales[i / 16]) * (q - 32) */
-    uint8_t ql[128];              /* low four bits, halves of 128 values: value 32 t + l in nibble t / 2 of
-                                   * ql[64 half + 32 (t % 2) + l] */
-    uint8_t qh[64];               /* upper two bits: bits 2 t of qh[32 half + l] */
-    int8_t scales[16];
-    uint16_t d; /* h */
-} mica__block_q6_k;
-
-_Static_assert(sizeof(mica__block_q4_0) == 18, "q4_0 block");
-_Static_assert(sizeof(mica__block_q8_0) == 34, "q8_0 block");
-_Static_assert(sizeof(mica__block_q4_k) == 144, "q4_k block");
-_Static_assert(sizeof(mica__block_q6_k) == 210, "q6_k block");
-
-/* The eight scales and eight mins of a q4_k block. */
-void mica__q4_k_scales(const uint8_t packed[12], uint8_t scale[8], uint8_t min[8]);
-
-/* Whether the two functions below serve the type. */
+/* Whether rows of the type become f32 (mica__quant_decode_row), and f32 rows of the type. Plain float types too. */
+bool mica__quant_can_decode(uint16_t dtype);
+bool mica__quant_can_encode(uint16_t dtype);
+/* Whether it is a block format that can be decoded: not a plain float type, not a type with scales of its own. */
 bool mica__quant_known(uint16_t dtype);
-/* n values, a multiple of the block, of a canonical row at any address. An unknown type gives zeros. */
+
+/* n values, a multiple of the block, of a canonical row at any address. An unknown type gives zeros. Any thread. */
 void mica__quant_decode_row(uint16_t dtype, const void *src, float *dst, uint64_t n);
-/* The nearest block for each run of values by a plain rule (largest magnitude or range decides the scale). Values
- * must be finite. An unknown type writes nothing. */
-void mica__quant_encode_row(uint16_t dtype, const float *src, void *dst, uint64_t n);
+/* The nearest block that the type's rule finds for each run of values. importance: NULL, or n weights, finite and not
+ * negative, that say how much an error in each column costs; types with nothing to choose ignore it. Values that are
+ * not finite give some block. A type that cannot be encoded writes nothing. Any thread. */
+void mica__quant_encode_row(uint16_t dtype, const float *src, const float *importance, void *dst, uint64_t n);
+
+/* The same on one instruction set, which must run here: the bits are those of the others. For tests and benchmarks. */
+void mica__quant_decode_row_isa(mica__isa isa, uint16_t dtype, const void *src, float *dst, uint64_t n);
+void mica__quant_encode_row_isa(mica__isa isa, uint16_t dtype, const float *src, const float *importance,
+                                void *dst, uint64_t n);
 
 /*
- * MLX affine rows: w = q * scale + bias (the product rounded to f32 first), one scale and bias per `group_size`
- * values (the last group may be short). 4-bit: value i at bits 4i of a u32 of eight; 6-bit: value i at bits 6i of
- * three bytes of four; 8-bit: bytes. scale_dtype: f32, f16 or bf16, of both tables. n is a multiple of the dtype's
- * block. An unknown type gives zeros.
+ * Rows with tables of scales, as MLX keeps them: one scale, and for affine types a bias, per `group_size` values (the last
+ * group may be short). Value i of b bits is at bits b i of the row.
+ *   affine2 .. affine8  w = q * scale + bias (the product rounded to f32 first); f32, f16 or bf16, both tables alike
+ *   fp4                 w = e2m1 * scale; scales e8m0 (mxfp4, groups of 32) or f8_e4m3 (nvfp4, groups of 16)
+ *   f8_e4m3             w = e4m3 * scale; scales e8m0 (mxfp8, groups of 32)
+ * n is a multiple of the dtype's block.
  */
+/* Whether it is one of the affine types. */
 bool mica__affine_known(uint16_t dtype);
+/* Whether the functions below serve data of the one type with scales of the other. */
+bool mica__affine_serves(uint16_t dtype, uint16_t scale_dtype);
+/* biases: NULL unless the type is affine. What is not served gives zeros. Any thread. */
 void mica__affine_decode_row(uint16_t dtype, const void *q, const void *scales, const void *biases,
                              uint16_t scale_dtype, uint32_t group_size, float *dst, uint64_t n);
+/* The bits that mlx.core.quantize writes for f32 weights, on the CPU; scales are rounded to their type after the
+ * numbers were found. Values that are not finite give some group. What is not served writes nothing. Any thread. */
+void mica__affine_encode_row(uint16_t dtype, uint16_t scale_dtype, uint32_t group_size, const float *src,
+                             uint64_t n, void *q, void *scales, void *biases);
+/* The same on one instruction set, which must run here. For tests and benchmarks. */
+void mica__affine_decode_row_isa(mica__isa isa, uint16_t dtype, const void *q, const void *scales,
+                                 const void *biases, uint16_t scale_dtype, uint32_t group_size, float *dst,
+                                 uint64_t n);
+void mica__affine_encode_row_isa(mica__isa isa, uint16_t dtype, uint16_t scale_dtype, uint32_t group_size,
+                                 const float *src, uint64_t n, void *q, void *scales, void *biases);
 /* The stored numbers of values [first, first + count) of a row, both multiples of the dtype's block. */
 void mica__affine_codes(uint16_t dtype, const void *q, uint64_t first, uint32_t count, uint8_t *codes);
-/* Element i of a table of f32, f16 or bf16. */
+/* Element i of a table of f32, f16, bf16, e8m0 or f8_e4m3. */
 float mica__scale_value(uint16_t dtype, const void *table, uint64_t i);
 
 /*

@@ -1,9 +1,10 @@
 /*
- * oracle_blocks.c - q4_0 q8_0 q4_k q6_k and MLX affine 4, 6, 8 bit, one value at a time from the layout.
+ * oracle_blocks.c - the 32-value and K block formats and MLX affine 4, 6, 8 bit, one value at a time from the layout.
  */
 #include "oracle/oracle_blocks.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "oracle/oracle_number.h"
 
@@ -23,6 +24,49 @@ static void q4_0_value(const uint8_t *block, size_t i, double *value, double *ma
     *magnitude = fabs(d) * (code + 8);
 }
 
+/* f16 d, f16 m; nibbles as q4_0. */
+static void q4_1_value(const uint8_t *block, size_t i, double *value, double *magnitude)
+{
+    int byte = block[4 + i % 16];
+    double scaled = half_at(block) * (i < 16 ? byte & 15 : byte >> 4), m = half_at(block + 2);
+
+    *value = scaled + m;
+    *magnitude = fabs(scaled) + fabs(m);
+}
+
+/* The nibbles at qs with the fifth bit of value i at bit i of the four bytes before them. */
+static int five_bits(const uint8_t *qs, size_t i)
+{
+    int byte = qs[i % 16], fifth = qs[-4 + (int)(i / 8)] >> (i % 8) & 1;
+
+    return (i < 16 ? byte & 15 : byte >> 4) + 16 * fifth;
+}
+
+/* f16 d; 4 bytes of fifth bits; nibbles. */
+static void q5_0_value(const uint8_t *block, size_t i, double *value, double *magnitude)
+{
+    double d = half_at(block);
+
+    *value = d * (five_bits(block + 6, i) - 16);
+    *magnitude = fabs(d) * (five_bits(block + 6, i) + 16);
+}
+
+/* f16 d, f16 m; 4 bytes of fifth bits; nibbles. */
+static void q5_1_value(const uint8_t *block, size_t i, double *value, double *magnitude)
+{
+    double scaled = half_at(block) * five_bits(block + 8, i), m = half_at(block + 2);
+
+    *value = scaled + m;
+    *magnitude = fabs(scaled) + fabs(m);
+}
+
+/* f16 d, f16 sum; 32 signed bytes. */
+static void q8_1_value(const uint8_t *block, size_t i, double *value, double *magnitude)
+{
+    *value = half_at(block) * (int8_t)block[4 + i];
+    *magnitude = fabs(*value);
+}
+
 /* f16 d; 32 signed bytes. */
 static void q8_0_value(const uint8_t *block, size_t i, double *value, double *magnitude)
 {
@@ -30,17 +74,80 @@ static void q8_0_value(const uint8_t *block, size_t i, double *value, double *ma
     *magnitude = fabs(*value);
 }
 
+/* Two bits of value i: halves of 128 values share 32 bytes, quarters of 32 take two bits each. */
+static int two_bits(const uint8_t *qs, size_t i)
+{
+    return qs[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+}
+
+/* 16 bytes of scale (low nibble) and min (high); 64 of codes; f16 d, f16 dmin. 16 sub-blocks of 16. */
+static void q2_k_value(const uint8_t *block, size_t i, double *value, double *magnitude)
+{
+    double up = half_at(block + 80) * (block[i / 16] & 15) * two_bits(block + 16, i);
+    double down = half_at(block + 82) * (block[i / 16] >> 4);
+
+    *value = up - down;
+    *magnitude = fabs(up) + fabs(down);
+}
+
+/* 32 bytes of third bits (bit i / 32 of byte i % 32); 64 of two bits; 12 of 6-bit scales; f16 d. The scales: nibbles
+ * of eight bytes, first all low ones; then four bytes whose pairs of bits go round. */
+static void q3_k_value(const uint8_t *block, size_t i, double *value, double *magnitude)
+{
+    const uint8_t *s = block + 96;
+    size_t j = i / 16;
+    int low = j < 8 ? s[j] & 15 : s[j - 8] >> 4;
+    int scale = (low | (s[8 + j % 4] >> (j / 4 * 2) & 3) << 4) - 32;
+    int code = two_bits(block + 32, i) + (block[i % 32] >> (i / 32) & 1) * 4;
+    double unit = half_at(block + 108) * scale;
+
+    *value = unit * (code - 4);
+    *magnitude = fabs(unit) * (code + 4);
+}
+
+/* The scale and min of sub-block j in 12 bytes of 6 bits each. */
+static void six_bits(const uint8_t *s, size_t j, int *scale, int *min)
+{
+    *scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | (s[j - 4] >> 6) << 4;
+    *min = j < 4 ? s[j + 4] & 63 : (s[j + 4] >> 4) | (s[j] >> 6) << 4;
+}
+
+/* As q4_k, with 32 bytes of fifth bits (bit j of byte l for value 32 j + l) before the nibbles. */
+static void q5_k_value(const uint8_t *block, size_t i, double *value, double *magnitude)
+{
+    size_t j = i / 32;
+    int scale, min, byte = block[48 + 32 * (j / 2) + i % 32];
+    int code = (j % 2 ? byte >> 4 : byte & 15) + (block[16 + i % 32] >> j & 1) * 16;
+    double up, down;
+
+    six_bits(block + 4, j, &scale, &min);
+    up = half_at(block) * scale * code;
+    down = half_at(block + 2) * min;
+    *value = up - down;
+    *magnitude = fabs(up) + fabs(down);
+}
+
+/* f32 d; 256 signed bytes; 16 sums. */
+static void q8_k_value(const uint8_t *block, size_t i, double *value, double *magnitude)
+{
+    float d;
+
+    memcpy(&d, block, sizeof d);
+    *value = (double)d * (int8_t)block[4 + i];
+    *magnitude = fabs(*value);
+}
+
 /* f16 d, f16 dmin, 12 bytes of 6-bit scales and mins, 128 bytes of nibbles; 8 sub-blocks of 32. */
 static void q4_k_value(const uint8_t *block, size_t i, double *value, double *magnitude)
 {
-    const uint8_t *s = block + 4;
     size_t j = i / 32;
-    int scale = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | (s[j - 4] >> 6) << 4;
-    int min = j < 4 ? s[j + 4] & 63 : (s[j + 4] >> 4) | (s[j] >> 6) << 4;
-    int byte = block[16 + 32 * (j / 2) + i % 32];
+    int scale, min, byte = block[16 + 32 * (j / 2) + i % 32];
     int code = j % 2 ? byte >> 4 : byte & 15;
-    double up = half_at(block) * scale * code, down = half_at(block + 2) * min;
+    double up, down;
 
+    six_bits(block + 4, j, &scale, &min);
+    up = half_at(block) * scale * code;
+    down = half_at(block + 2) * min;
     *value = up - down;
     *magnitude = fabs(up) + fabs(down);
 }
@@ -101,8 +208,16 @@ void oracle_decode_row(mica_dtype dtype, const uint8_t *row, size_t count, const
         }
         switch (dtype) {
         case MICA_DTYPE_Q4_0: q4_0_value(block, i % per, &value[i], &magnitude[i]); break;
+        case MICA_DTYPE_Q4_1: q4_1_value(block, i % per, &value[i], &magnitude[i]); break;
+        case MICA_DTYPE_Q5_0: q5_0_value(block, i % per, &value[i], &magnitude[i]); break;
+        case MICA_DTYPE_Q5_1: q5_1_value(block, i % per, &value[i], &magnitude[i]); break;
         case MICA_DTYPE_Q8_0: q8_0_value(block, i % per, &value[i], &magnitude[i]); break;
+        case MICA_DTYPE_Q8_1: q8_1_value(block, i % per, &value[i], &magnitude[i]); break;
+        case MICA_DTYPE_Q2_K: q2_k_value(block, i % per, &value[i], &magnitude[i]); break;
+        case MICA_DTYPE_Q3_K: q3_k_value(block, i % per, &value[i], &magnitude[i]); break;
         case MICA_DTYPE_Q4_K: q4_k_value(block, i % per, &value[i], &magnitude[i]); break;
+        case MICA_DTYPE_Q5_K: q5_k_value(block, i % per, &value[i], &magnitude[i]); break;
+        case MICA_DTYPE_Q8_K: q8_k_value(block, i % per, &value[i], &magnitude[i]); break;
         case MICA_DTYPE_Q6_K: q6_k_value(block, i % per, &value[i], &magnitude[i]); break;
         default:
             value[i] = oracle_get(dtype, block);

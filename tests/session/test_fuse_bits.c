@@ -58,7 +58,7 @@ static void fill(mica_buffer *buffer, mica_dtype dtype, uint64_t count)
     if (dtype == MICA_DTYPE_F32)
         memcpy(bytes, values, size);
     else if (mica_dtype_block_elements(dtype) > 1)
-        mica__quant_encode_row((uint16_t)dtype, values, bytes, count);
+        mica__quant_encode_row((uint16_t)dtype, values, NULL, bytes, count);
     else
         for (uint64_t i = 0; i < count; i++) /* f16: sign, an exponent about 1, random mantissa */
             ((uint16_t *)(void *)bytes)[i] =

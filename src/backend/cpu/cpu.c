@@ -10,6 +10,7 @@
 #include "backend/cpu/cpu_plan.h"
 #include "base/alloc.h"
 #include "base/env.h"
+#include "base/isa.h"
 
 #define DEFAULT_CACHE_BYTES (1u << 20)
 
@@ -21,7 +22,7 @@ static void fill_info(mica__device *device, mica__device_info *out)
     snprintf(properties->id, sizeof properties->id, "cpu");
     snprintf(properties->backend, sizeof properties->backend, "cpu");
     snprintf(properties->driver, sizeof properties->driver, "%s", mica__cpu_isa_name(device->isa));
-    mica__cpu_isa_processor(properties->name, sizeof properties->name);
+    mica__isa_processor(properties->name, sizeof properties->name);
     mica__cpu_memory_amount(device, &unused, &properties->total_memory);
     properties->max_buffer = SIZE_MAX / 2;
     properties->threads = device->team.slots;
@@ -88,10 +89,10 @@ static mica_status kernel_get(mica__device *device, mica__program *program, cons
 
 static void close_device(mica__device *device)
 {
-    if (device == NULL)
+    /* A team that cannot be woken cannot be ended: then it all stays. */
+    if (device == NULL || mica__cpu_device_awake(device) != MICA_OK)
         return;
-    if (mica__cpu_device_awake(device) == MICA_OK)
-        mica__cpu_team_destroy(&device->team);
+    mica__cpu_team_destroy(&device->team);
     mica__cpu_commands_forget(device);
     for (mica__cpu_local *local = atomic_load(&device->local); local != NULL;) {
         mica__cpu_local *older = local->older;
@@ -99,7 +100,7 @@ static void close_device(mica__device *device)
         local = older;
     }
     mica__free(device->times.entry);
-    pthread_mutex_destroy(&device->lock);
+    mica__lock_destroy(&device->lock, &device->guard);
     mica__free(device);
 }
 
@@ -133,6 +134,7 @@ static const mica__backend_table table = {
     .commands_update = mica__cpu_commands_update,
     .timestamps = mica__cpu_timestamps,
     .cancel = mica__cpu_cancel,
+    .queue_order = mica__cpu_queue_order,
 };
 
 static uint32_t probe(char *reason, size_t reason_bytes)
@@ -151,7 +153,7 @@ static mica_status check_index(uint32_t index)
 
 static mica_status describe(uint32_t index, char *name, size_t name_bytes)
 {
-    mica__cpu_isa_processor(name, name_bytes);
+    mica__isa_processor(name, name_bytes);
     return check_index(index);
 }
 
@@ -185,9 +187,10 @@ static mica_status open_device(uint32_t index, const mica_device_options *option
     if (device == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "cpu: no memory to open the device");
     status = mica__cpu_team_init(&device->team, threads, &mica__cpu_queue_hooks, device);
-    if (status == MICA_OK && pthread_mutex_init(&device->lock, NULL) != 0) {
-        mica__cpu_team_destroy(&device->team);
-        status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "the system refused a mutex");
+    if (status == MICA_OK) {
+        status = mica__lock_init(&device->lock, &device->guard, true);
+        if (status != MICA_OK)
+            mica__cpu_team_destroy(&device->team);
     }
     if (status != MICA_OK) {
         mica__free(device);

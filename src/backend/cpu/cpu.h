@@ -63,6 +63,7 @@ struct mica__device {
     mica__queue queue; /* queue 0 */
     _Atomic uint32_t generation;
     pthread_mutex_t lock; /* guards what follows; may be taken inside the team's */
+    mica__fork_guard guard;
     _Atomic(mica__cpu_local *) local;
     mica__commands *spare;
     uint32_t spare_count;
@@ -75,8 +76,6 @@ struct mica__device {
 mica_status mica__cpu_isa_choose(const char *name, uint32_t *out_isa);
 const char *mica__cpu_isa_name(uint32_t isa);
 const mica__cpu_kernel *mica__cpu_isa_table(uint32_t isa);
-/* What the processor calls itself. */
-void mica__cpu_isa_processor(char *name, size_t bytes);
 
 /* ---- cpu_plan_matmul.c ---- */
 
@@ -126,6 +125,8 @@ mica_status mica__cpu_wait(mica__device *device, mica__queue *queue, uint64_t va
 mica_status mica__cpu_cancel(mica__device *device, mica__queue *queue, uint64_t value);
 mica_status mica__cpu_queue_create(mica__device *device, mica__queue **out);
 void mica__cpu_queue_destroy(mica__device *device, mica__queue *queue);
+mica_status mica__cpu_queue_order(mica__device *device, mica__queue *queue, mica__queue *after,
+                                  uint64_t value);
 mica_status mica__cpu_timestamps(mica__device *device, bool enable, mica_profile_entry *out,
                                  uint64_t capacity, uint64_t *out_count);
 

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "mica/mica.h"
+#include "support/random.h"
 
 typedef struct bench_options {
     bool json;  /* one JSON object a line instead of a table */
@@ -41,6 +42,8 @@ void bench_row(const char *name, double value, const char *unit, const char *not
 /* The cpu device with that many threads; the caller releases it. */
 mica_device *bench_device(uint32_t threads);
 mica_buffer *bench_buffer(mica_device *device, mica_dtype dtype, uint64_t rows, uint64_t columns);
+/* Random values in the form of the type. */
+void bench_fill(mica_buffer *buffer, mica_dtype dtype, uint64_t count, test_random *random);
 /* Records what `encode` adds and gives the recording back. */
 mica_recording *bench_record(mica_device *device, uint32_t flags, void (*encode)(mica_encoder *, void *),
                              void *argument);
@@ -52,5 +55,7 @@ void bench_ops(void);
 void bench_matmul(void);
 void bench_matvec(void);
 void bench_decode(void);
+void bench_weights(void);
+void bench_fusion(void);
 
 #endif

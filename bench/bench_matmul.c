@@ -30,7 +30,7 @@ static void encode_products(mica_encoder *encoder, void *argument)
         bench_must(mica_matmul(encoder, p->x, p->weight[i], NULL, p->y));
 }
 
-static void fill(mica_buffer *buffer, mica_dtype dtype, uint64_t count, test_random *random)
+void bench_fill(mica_buffer *buffer, mica_dtype dtype, uint64_t count, test_random *random)
 {
     uint64_t values = oracle_block_bytes(dtype) ? count / oracle_block_values(dtype) : 0;
     void *data;
@@ -65,8 +65,8 @@ static void time_dense(uint32_t threads, mica_dtype dtype)
 
     p.y = bench_buffer(device, MICA_DTYPE_F32, SIDE, SIDE);
     p.weight[0] = bench_buffer(device, dtype, SIDE, SIDE);
-    fill(p.x, MICA_DTYPE_F32, (uint64_t)SIDE * SIDE, &random);
-    fill(p.weight[0], dtype, (uint64_t)SIDE * SIDE, &random);
+    bench_fill(p.x, MICA_DTYPE_F32, (uint64_t)SIDE * SIDE, &random);
+    bench_fill(p.weight[0], dtype, (uint64_t)SIDE * SIDE, &random);
     recording = bench_record(device, 0, encode_products, &p);
     rate = 2.0 * SIDE * SIDE * SIDE / bench_replay_time(recording, 0.5);
     snprintf(name, sizeof name, "matmul 1024 x 1024 x 1024, %s", mica_dtype_name(dtype));
@@ -94,10 +94,10 @@ static mica_buffer *make_weight(mica_device *device, mica_dtype dtype, bool pack
 {
     mica_buffer *data = bench_buffer(device, dtype, ROWS, COLUMNS), *scales, *whole = data, *out;
 
-    fill(data, dtype, (uint64_t)ROWS * COLUMNS, random);
+    bench_fill(data, dtype, (uint64_t)ROWS * COLUMNS, random);
     if (oracle_is_affine(dtype)) {
         scales = bench_buffer(device, MICA_DTYPE_BF16, ROWS, COLUMNS / 64);
-        fill(scales, MICA_DTYPE_BF16, (uint64_t)ROWS * (COLUMNS / 64), random);
+        bench_fill(scales, MICA_DTYPE_BF16, (uint64_t)ROWS * (COLUMNS / 64), random);
         bench_must(mica_buffer_affine(data, scales, scales, 64, &whole));
         mica_buffer_release(scales);
         mica_buffer_release(data);
@@ -123,7 +123,7 @@ static void time_matvec(uint32_t threads, mica_dtype dtype, bool packed)
     char name[64];
 
     p.y = bench_buffer(device, MICA_DTYPE_F32, 1, ROWS);
-    fill(p.x, MICA_DTYPE_F32, COLUMNS, &random);
+    bench_fill(p.x, MICA_DTYPE_F32, COLUMNS, &random);
     for (uint32_t i = 0; i < p.count; i++)
         p.weight[i] = make_weight(device, dtype, packed, &random);
     recording = bench_record(device, 0, encode_products, &p);

@@ -1,7 +1,7 @@
 /*
  * mica_bench.c - the table of speeds.
  *
- *   mica-bench [--json] [--quick] [SECTION...]      sections: overhead ops matmul matvec decode
+ *   mica-bench [--json] [--quick] [SECTION...]      sections: overhead ops matmul matvec fusion decode weights
  */
 #include "bench.h"
 
@@ -13,7 +13,8 @@ static const struct {
     void (*run)(void);
 } sections[] = {
     {"overhead", bench_overhead}, {"ops", bench_ops},       {"matmul", bench_matmul},
-    {"matvec", bench_matvec},     {"decode", bench_decode},
+    {"matvec", bench_matvec},     {"fusion", bench_fusion}, {"decode", bench_decode},
+    {"weights", bench_weights},
 };
 #define SECTIONS (sizeof sections / sizeof *sections)
 

@@ -50,6 +50,15 @@ enum { MICA__FILL_Y, MICA__FILL_SLOTS };
 enum { MICA__ADVANCE_COUNTERS, MICA__ADVANCE_SLOTS };
 enum { MICA__BINARY_A, MICA__BINARY_B, MICA__BINARY_Y, MICA__BINARY_SLOTS }; /* add mul silu_mul */
 enum { MICA__UNARY_X, MICA__UNARY_Y, MICA__UNARY_SLOTS };                    /* gelu softcap softmax */
+/* v = x; step i: v = op(v, other_i?), or op(other_i, v) where it is swapped; y = v. Others of steps with one operand
+ * and of steps that are not there are absent. All have y's shape; v stays f32. y may be the view of any input. */
+#define MICA__CHAIN_STEPS 4
+enum {
+    MICA__CHAIN_X,
+    MICA__CHAIN_OTHER, /* of step 0; step i's is i slots on */
+    MICA__CHAIN_Y = MICA__CHAIN_OTHER + MICA__CHAIN_STEPS,
+    MICA__CHAIN_SLOTS
+};
 /* s = x (+ residual?); n = s / rms(s) (* weight?) (* mul?) (+ add?); sum? = s; y = n */
 enum {
     MICA__NORM_X,
@@ -121,6 +130,15 @@ typedef struct mica__advance_params {
 typedef struct mica__scalar_params {
     float value; /* softcap: cap; softmax: scale; unused by add, mul, silu_mul, gelu */
 } mica__scalar_params;
+typedef struct mica__chain_step {
+    uint16_t op;      /* add mul silu_mul gelu softcap */
+    uint16_t swapped; /* 1: v is the second operand */
+    float value;      /* as in mica__scalar_params */
+} mica__chain_step;
+typedef struct mica__chain_record {
+    uint32_t step_count;
+    mica__chain_step step[MICA__CHAIN_STEPS];
+} mica__chain_record;
 typedef struct mica__norm_params {
     float eps;
 } mica__norm_params;

@@ -12,17 +12,6 @@ static uint64_t storage_bit(const void *storage)
     return (uint64_t)1 << (((uint64_t)(uintptr_t)storage * UINT64_C(0x9E3779B97F4A7C15)) >> 58);
 }
 
-bool mica__operand_same(const mica__operand *a, const mica__operand *b)
-{
-    if (!mica__operand_present(a) || !mica__operand_present(b) || a->storage != b->storage ||
-        a->offset != b->offset || a->dtype != b->dtype || a->ndim != b->ndim || a->layout != b->layout)
-        return false;
-    for (uint32_t d = 0; d < a->ndim; d++)
-        if (a->shape[d] != b->shape[d] || a->stride[d] != b->stride[d])
-            return false;
-    return true;
-}
-
 bool mica__operands_overlap(const mica__operand *a, const mica__operand *b)
 {
     mica__range ra, rb;

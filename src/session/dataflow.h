@@ -49,8 +49,6 @@ uint32_t mica__flow_uses(const mica__flow *flow, uint32_t at, uint32_t slot, mic
 /* The operand that wrote what `slot` of record `at` reads, if one record wrote exactly that view. */
 bool mica__flow_writer(const mica__flow *flow, uint32_t at, uint32_t slot, mica__use *out);
 
-/* Present, and the same bytes seen the same way. */
-bool mica__operand_same(const mica__operand *a, const mica__operand *b);
 static inline bool mica__operand_present(const mica__operand *operand)
 {
     return operand->memory != NULL;

@@ -61,16 +61,15 @@ mica__record *mica__fusion_record(const mica__fusion_pass *pass, uint32_t at, mi
     return record != NULL && record->op == op ? record : NULL;
 }
 
-bool mica__fusion_consumer(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, mica_op op,
-                           mica__use *out)
+bool mica__fusion_reader(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, mica__use *out)
 {
     const mica__operand *value = &pass->list->record[at]->operand[slot];
     if (!mica__operand_present(value) || value->dtype != MICA_DTYPE_F32)
         return false;
     if (mica__flow_uses(&pass->flow, at, slot, out, 1) != 1)
         return false;
-    const mica__record *reader = mica__fusion_record(pass, out->record, op);
-    if (reader == NULL || !mica__operand_same(&reader->operand[out->slot], value))
+    const mica__record *reader = pass->list->record[out->record];
+    if (!mica__operand_same(&reader->operand[out->slot], value))
         return false;
     if (value->temporary)
         return true;
@@ -78,6 +77,12 @@ bool mica__fusion_consumer(const mica__fusion_pass *pass, uint32_t at, uint32_t 
         if (reader->operand[i].access == MICA_ACCESS_WRITE && mica__operand_same(&reader->operand[i], value))
             return true;
     return false;
+}
+
+bool mica__fusion_consumer(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, mica_op op,
+                           mica__use *out)
+{
+    return mica__fusion_reader(pass, at, slot, out) && mica__fusion_record(pass, out->record, op) != NULL;
 }
 
 bool mica__fusion_rows_like(const mica__operand *operand, const mica__operand *like)
@@ -103,6 +108,7 @@ static bool in_place(const mica__record *record, uint32_t out, uint32_t in)
             return true;
         return out == MICA__NORM_Y && (in == MICA__NORM_MUL || in == MICA__NORM_ADD);
     case MICA_OP_ROPE: return out == MICA__ROPE_Y && in == MICA__ROPE_X;
+    case MICA_OP_CHAIN: return true;
     case MICA_OP_MATMUL: return out == MICA__MATMUL_SLOT(0, MICA__WEIGHT_Y) && in == MICA__MATMUL_RESIDUAL;
     default: return false;
     }

@@ -38,9 +38,11 @@ void mica__draft_join(mica__draft *draft, uint32_t at);
 mica__record *mica__fusion_record(const mica__fusion_pass *pass, uint32_t at, mica_op op);
 /* Replaces the members by the draft if that is legal. */
 mica_status mica__fusion_offer(mica__fusion_pass *pass, mica__draft *draft, bool *out_applied);
-/* The only reader of what record `at` writes to `slot`, if an `op` reads it through exactly that view and the
- * fused record need not write it: an f32 value (so that not storing it changes no bit) of a session
- * temporary, or one that the reader overwrites through the very same view. */
+/* The only reader of what record `at` writes to `slot`, if it reads exactly that view and the fused record need not
+ * write it: an f32 value (so that not storing it changes no bit) of a session temporary, or one that the reader
+ * overwrites through the very same view. */
+bool mica__fusion_reader(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, mica__use *out);
+/* That reader, if it is an `op`. */
 bool mica__fusion_consumer(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, mica_op op,
                            mica__use *out);
 /* Rows that a kernel with a contiguous last dimension can walk, of the same shape as `like`. */

@@ -31,7 +31,7 @@ void mica__recording_unlock(mica_recording *recording)
 static mica_status make(mica_device *device, mica_queue *queue, mica_recording **out)
 {
     mica_recording *recording = mica__calloc(1, sizeof *recording);
-    if (recording == NULL || pthread_mutex_init(&recording->lock, NULL) != 0) {
+    if (recording == NULL || mica__lock_init(&recording->lock, &recording->guard, false) != MICA_OK) {
         mica__free(recording);
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a recording");
     }
@@ -92,7 +92,7 @@ void mica_recording_release(mica_recording *recording)
     mica__record_list_free(&recording->list);
     mica__free(recording->lowered);
     mica__queue_unref(recording->queue);
-    pthread_mutex_destroy(&recording->lock);
+    mica__lock_destroy(&recording->lock, &recording->guard);
     mica__free(recording);
     mica_device_release(device);
 }

@@ -13,7 +13,8 @@
 struct mica_recording {
     mica_device *device;  /* counted */
     mica_queue *queue;    /* counted; NULL: the first */
-    pthread_mutex_t lock; /* guards everything below, and the submission of `work` */
+    pthread_mutex_t lock; /* guards everything below and the submission of `work`; held over waits */
+    mica__fork_guard guard;
     mica__record_list list;
     mica__lowered *lowered; /* [list.count] */
     mica__work *work;       /* reusable; NULL only after a rebind that failed and could not be undone */

@@ -44,8 +44,11 @@ static inline float get(const hand *h, memory *m, const mica__operand *o, uint64
     return value;
 }
 
+/* Any NaN becomes the same one: which of two a sum takes over is the compiler's choice. */
 static inline void set(const hand *h, memory *m, const mica__operand *o, uint64_t index, float value)
 {
+    if (isnan(value))
+        value = NAN;
     uint16_t half = mica__f32_to_f16_soft(value);
     if (o->dtype == MICA_DTYPE_F16)
         memcpy(at(h, m, o, index), &half, sizeof half);
@@ -202,20 +205,43 @@ static inline void run_kv_write(const hand *h, memory *m, const mica__record *r)
     }
 }
 
+/* One op of one or two values. */
+static inline float formula(uint16_t op, float a, float b, float value)
+{
+    switch (op) {
+    case MICA_OP_ADD: return a + b;
+    case MICA_OP_MUL: return a * b;
+    case MICA_OP_SILU_MUL: return silu(a) * b;
+    case MICA_OP_GELU: return gelu(a);
+    case MICA_OP_SOFTCAP: return softcap(a, value);
+    default: abort();
+    }
+}
+
+static inline float chain(const hand *h, memory *m, const mica__record *r, uint64_t e)
+{
+    const mica__chain_record *p = r->params;
+    float v = get(h, m, &r->operand[MICA__CHAIN_X], e);
+    for (uint32_t i = 0; i < p->step_count; i++) {
+        const mica__operand *o = &r->operand[MICA__CHAIN_OTHER + i];
+        float other = o->memory != NULL ? get(h, m, o, e) : 0;
+        v = p->step[i].swapped ? formula(p->step[i].op, other, v, p->step[i].value)
+                               : formula(p->step[i].op, v, other, p->step[i].value);
+    }
+    return v;
+}
+
 static inline float elementwise(const hand *h, memory *m, const mica__record *r, uint64_t e)
 {
     const mica__operand *o = r->operand;
-    float value =
-        r->params_size == sizeof(mica__scalar_params) ? ((const mica__scalar_params *)r->params)->value : 0;
     switch (r->op) {
-    case MICA_OP_ADD: return get(h, m, &o[0], e) + get(h, m, &o[1], e);
-    case MICA_OP_MUL: return get(h, m, &o[0], e) * get(h, m, &o[1], e);
-    case MICA_OP_SILU_MUL: return silu(get(h, m, &o[0], e)) * get(h, m, &o[1], e);
-    case MICA_OP_GELU: return gelu(get(h, m, &o[0], e));
-    case MICA_OP_SOFTCAP: return softcap(get(h, m, &o[0], e), value);
+    case MICA_OP_CHAIN: return chain(h, m, r, e);
     case MICA_OP_COPY: return get(h, m, &o[0], e);
     case MICA_OP_FILL: return (float)((const mica__fill_params *)r->params)->value;
-    default: abort();
+    default:
+        return formula(r->op, get(h, m, &o[0], e),
+                       r->operand_count == MICA__BINARY_SLOTS ? get(h, m, &o[1], e) : 0,
+                       ((const mica__scalar_params *)r->params)->value);
     }
 }
 

@@ -104,35 +104,39 @@ static void add_record(program *p)
     mica__operand x = random_input(p), other = random_view(p), y = random_output(p, &x, &other, true);
     mica__operand unary = random_output(p, &x, NULL, true);
     mica__operand positions = hand_view(h, p->positions, MICA_DTYPE_U32, 0, 1, p->rows);
-    uint32_t op = random_below(13);
-    p->last = op < 2 ? y : unary;
+    uint32_t op = random_below(15);
+    p->last = op < 3 ? y : unary;
     switch (op) {
     case 0: hand_binary(h, MICA_OP_ADD, x, other, y); break;
     case 1: hand_binary(h, MICA_OP_MUL, other, x, y); break;
     case 2:
+        hand_binary(h, MICA_OP_SILU_MUL, random_below(2) ? x : other, random_below(2) ? x : other, y);
+        break;
     case 3:
+    case 4:
         hand_norm(h, x, random_below(2) ? hand_view(h, p->gain, MICA_DTYPE_F32, 0, 1, DIM) : hand_absent(),
                   unary);
         break;
-    case 4: hand_unary(h, MICA_OP_SOFTCAP, x, unary, 2.0f); break;
-    case 5: hand_rope(h, x, positions, unary); break;
-    case 6:
+    case 5: hand_unary(h, MICA_OP_SOFTCAP, x, unary, 2.0f); break;
+    case 6: hand_unary(h, MICA_OP_GELU, x, unary, 0); break;
+    case 7: hand_rope(h, x, positions, unary); break;
+    case 8:
         hand_kv_write(h, x, positions, hand_f32(h, p->cache, 12, DIM));
         p->last = x;
         break;
-    case 7:
+    case 9:
         hand_advance(h, positions);
         p->last = x;
         break;
-    case 8:
+    case 10:
         hand_copy(h, x, random_output(p, &x, NULL, false));
         p->last = x;
         break;
-    case 9:
+    case 11:
         hand_fill(h, hand_view(h, p->value[random_below(VALUES)], MICA_DTYPE_F32, 0, 2, 1, 3), 0.5);
         p->last = x;
         break;
-    case 10: add_gate_pair(p); break;
+    case 12: add_gate_pair(p); break;
     default:
         add_matmul(p, x);
         if (random_below(3) == 0) { /* another one of the same x */

@@ -17,6 +17,12 @@ typedef struct mica__cpu_elementwise {
     float value;   /* softcap: the cap */
 } mica__cpu_elementwise;
 
+/* The views of a chain are x, the others that are there in the order of their steps, and y. */
+typedef struct mica__cpu_chain {
+    uint64_t elements;
+    mica__chain_record chain;
+} mica__cpu_chain;
+
 /* copy: as above, or, if `tiled`, unit u is tile u of MICA__CPU_TILE by MICA__CPU_TILE elements of the last two
  * dimensions, of which x is contiguous in the first and y in the second. */
 #define MICA__CPU_TILE 32

@@ -45,6 +45,7 @@ mica_status mica__cpu_plan_fill(const mica__record *, const mica__device_info *,
 mica_status mica__cpu_plan_advance(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_binary(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_unary(const mica__record *, const mica__device_info *, mica__plan *);
+mica_status mica__cpu_plan_chain(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_rms_norm(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_softmax(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_rope(const mica__record *, const mica__device_info *, mica__plan *);

@@ -14,7 +14,7 @@
 static mica_status check_floats(const mica__record *record)
 {
     for (uint32_t slot = 0; slot < record->operand_count; slot++)
-        if (!mica__cpu_is_float(record->operand[slot].dtype))
+        if (record->operand[slot].memory != NULL && !mica__cpu_is_float(record->operand[slot].dtype))
             return mica__fail(MICA_ERR_UNSUPPORTED,
                               "%s on the cpu: operand %u is %s; f32, f16 and bf16 are served",
                               mica_op_name((mica_op)record->op), slot,
@@ -189,6 +189,12 @@ mica_status mica__cpu_plan_advance(const mica__record *record, const mica__devic
     return MICA_OK;
 }
 
+/* What one element takes, about. */
+static double element_ns(uint16_t op)
+{
+    return op == MICA_OP_ADD || op == MICA_OP_MUL ? 0.3 : 0.6;
+}
+
 mica_status mica__cpu_plan_binary(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
     (void)info;
@@ -199,7 +205,7 @@ mica_status mica__cpu_plan_binary(const mica__record *record, const mica__device
     mica__cpu_plan_next(plan, kernel, 0);
     for (uint32_t slot = 0; slot < MICA__BINARY_SLOTS; slot++)
         mica__cpu_plan_operand(plan, record, slot, 0);
-    finish(plan, MICA__BINARY_SLOTS, (mica__cpu_elementwise){0}, record->op == MICA_OP_SILU_MUL ? 0.6 : 0.3);
+    finish(plan, MICA__BINARY_SLOTS, (mica__cpu_elementwise){0}, element_ns(record->op));
     return MICA_OK;
 }
 
@@ -215,6 +221,30 @@ mica_status mica__cpu_plan_unary(const mica__record *record, const mica__device_
     mica__cpu_plan_operand(plan, record, MICA__UNARY_Y, 0);
     mica__cpu_elementwise params = {0};
     params.value = record->op == MICA_OP_GELU ? 0.0f : scalar->value;
-    finish(plan, MICA__UNARY_SLOTS, params, 0.6);
+    finish(plan, MICA__UNARY_SLOTS, params, element_ns(record->op));
+    return MICA_OK;
+}
+
+mica_status mica__cpu_plan_chain(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    (void)info;
+    const mica_status status = check_floats(record);
+    if (status != MICA_OK)
+        return status;
+    mica__cpu_chain params = {.chain = *(const mica__chain_record *)record->params};
+    uint32_t views = 0;
+    double ns = 0;
+    mica__cpu_plan_next(plan, "chain", 0);
+    for (uint32_t slot = 0; slot < MICA__CHAIN_SLOTS; slot++) {
+        if (record->operand[slot].memory == NULL)
+            continue;
+        mica__cpu_plan_operand(plan, record, slot, 0);
+        views++;
+    }
+    for (uint32_t i = 0; i < params.chain.step_count; i++)
+        ns += element_ns(params.chain.step[i].op);
+    params.elements = flatten(plan, views);
+    mica__cpu_plan_params(plan, &params, sizeof params);
+    set_units(plan, units_of(params.elements), ns * MICA__CPU_UNIT_ELEMENTS);
     return MICA_OK;
 }

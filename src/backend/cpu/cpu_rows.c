@@ -10,6 +10,7 @@ static const mica__kernel_row rows[] = {
     {MICA_OP_SILU_MUL, "silu_mul", NULL, mica__cpu_plan_binary},
     {MICA_OP_GELU, "gelu", NULL, mica__cpu_plan_unary},
     {MICA_OP_SOFTCAP, "softcap", NULL, mica__cpu_plan_unary},
+    {MICA_OP_CHAIN, "chain", NULL, mica__cpu_plan_chain},
     {MICA_OP_RMS_NORM, "rms_norm", NULL, mica__cpu_plan_rms_norm},
     {MICA_OP_SOFTMAX, "softmax", NULL, mica__cpu_plan_softmax},
     {MICA_OP_ROPE, "rope", NULL, mica__cpu_plan_rope},

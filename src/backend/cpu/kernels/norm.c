@@ -29,12 +29,14 @@ static void norm_row(const walk *w, const norm_rows *rows, const float *weight, 
     const mica__cpu_view *y = &w->view[MICA__NORM_Y], *sum = &w->view[MICA__NORM_SUM];
     const float *s = row_of(w, MICA__NORM_X, n, rows->work);
     const float *residual = row_of(w, MICA__NORM_RESIDUAL, n, rows->other);
+    unsigned char *sum_to = walk_at(w, MICA__NORM_SUM);
     if (residual != NULL) {
-        row_add(s, residual, n, rows->work);
-        s = rows->work;
+        float *added = sum_to != NULL && sum->dtype == MICA_DTYPE_F32 ? (float *)(void *)sum_to : rows->work;
+        row_add(s, residual, n, added);
+        s = added;
     }
-    if (sum->data != NULL)
-        row_store(walk_at(w, MICA__NORM_SUM), sum->dtype, s, n);
+    if (sum_to != NULL)
+        row_store(sum_to, sum->dtype, s, n);
     /* y itself may serve as the place of work only if no later read comes from it. */
     unsigned char *to = walk_at(w, MICA__NORM_Y);
     const bool plain = w->view[MICA__NORM_MUL].data == NULL && w->view[MICA__NORM_ADD].data == NULL;

@@ -154,8 +154,9 @@ MICA_API mica_status mica_buffer_reshape(mica_buffer *buffer, uint32_t ndim, con
                                          mica_buffer **out_view);
 /* Dimension i of the result is dimension order[i] of `buffer`. */
 MICA_API mica_status mica_buffer_permute(mica_buffer *buffer, const uint32_t *order, mica_buffer **out_view);
-/* An MLX-affine weight: `data` [.., N, K] of an affine dtype, `scales` and `biases` [.., N, ceil(K/group)] bf16, f16 or
- * f32. The result is used like any weight and keeps all three. group_size 1 and up. */
+/* An MLX weight: `data` [.., N, K] of an affine dtype, `scales` and `biases` [.., N, ceil(K/group)] bf16, f16 or f32; or
+ * fp4 with scales of e8m0 or f8_e4m3, or f8_e4m3 with scales of e8m0, both with `biases` NULL (no matmul serves these
+ * two yet). The result is used like any weight and keeps all three. group_size 1 and up. */
 MICA_API mica_status mica_buffer_affine(mica_buffer *data, mica_buffer *scales, mica_buffer *biases,
                                         uint32_t group_size, mica_buffer **out_buffer);
 /* A copy of a weight in the layout that the device's matmul reads fastest. Where that is the canonical one

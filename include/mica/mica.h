@@ -4,6 +4,7 @@
  *   status.h   results and their sentences      host.h     allocator, log, version
  *   types.h    element types, ops               device.h   devices, buffers, kernels, encoders, fences
  *   ops.h      one function per operation       session.h  a forward pass, recorded and replayed
+ *   weights.h  model files, read alike          format.h   metadata, writing, quantising, converting
  *
  * Workflow: mica_device_open -> mica_buffer_alloc / write -> mica_session_begin (recording) -> ops on
  * mica_session_encoder -> mica_session_record -> mica_recording_replay_and_wait as often as needed -> read.
@@ -20,5 +21,7 @@
 #include "mica/device.h"
 #include "mica/ops.h"
 #include "mica/session.h"
+#include "mica/format.h"
+#include "mica/weights.h"
 
 #endif

@@ -18,7 +18,8 @@
 #include "base/file_error.h"
 
 struct mica__file {
-    int descriptor;
+    int descriptor;       /* -1: a memory file */
+    const uint8_t *bytes; /* of a memory file, the caller's; else NULL */
     uint64_t size;
     char path[]; /* NUL-terminated */
 };
@@ -51,6 +52,21 @@ static mica_status open_regular(const char *path, int *out_descriptor, uint64_t 
     return MICA_OK;
 }
 
+static mica__file *alloc_file(const char *path, uint64_t size)
+{
+    const size_t path_size = strlen(path) + 1;
+    mica__file *file = mica__alloc(sizeof *file + path_size);
+    if (file == NULL) {
+        mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the handle of \"%s\"", path);
+        return NULL;
+    }
+    file->descriptor = -1;
+    file->bytes = NULL;
+    file->size = size;
+    memcpy(file->path, path, path_size);
+    return file;
+}
+
 mica_status mica__file_open_read(const char *path, mica__file **out_file)
 {
     int descriptor = -1;
@@ -59,24 +75,49 @@ mica_status mica__file_open_read(const char *path, mica__file **out_file)
     const mica_status status = open_regular(path, &descriptor, &size);
     if (status != MICA_OK)
         return status;
-    const size_t path_size = strlen(path) + 1;
-    mica__file *file = mica__alloc(sizeof *file + path_size);
+    mica__file *file = alloc_file(path, size);
     if (file == NULL) {
         close(descriptor);
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the handle of \"%s\"", path);
+        return MICA_ERR_OUT_OF_MEMORY;
     }
     file->descriptor = descriptor;
-    file->size = size;
-    memcpy(file->path, path, path_size);
     *out_file = file;
     return MICA_OK;
+}
+
+mica_status mica__file_from_bytes(const char *name, const void *bytes, uint64_t size, mica__file **out_file)
+{
+    mica__file *file = alloc_file(name, size);
+    *out_file = file;
+    if (file == NULL)
+        return MICA_ERR_OUT_OF_MEMORY;
+    file->bytes = bytes;
+    return MICA_OK;
+}
+
+mica__file_kind mica__file_look(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return MICA__FILE_KIND_NONE;
+    return S_ISREG(info.st_mode)   ? MICA__FILE_KIND_REGULAR
+           : S_ISDIR(info.st_mode) ? MICA__FILE_KIND_FOLDER
+                                   : MICA__FILE_KIND_OTHER;
+}
+
+bool mica__file_same(const char *a, const char *b)
+{
+    struct stat first, second;
+    return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
 }
 
 void mica__file_close(mica__file *file)
 {
     if (file == NULL)
         return;
-    close(file->descriptor);
+    if (file->descriptor >= 0)
+        close(file->descriptor);
     mica__free(file);
 }
 
@@ -98,6 +139,11 @@ mica_status mica__file_read_at(const mica__file *file, uint64_t offset, void *ou
         return mica__fail(MICA_ERR_MALFORMED_FILE,
                           "\"%s\": %zu bytes wanted at offset %llu, the file has %llu", file->path, size,
                           (unsigned long long)offset, (unsigned long long)file->size);
+    if (file->descriptor < 0) {
+        if (size != 0)
+            memcpy(at, file->bytes + offset, size);
+        return MICA_OK;
+    }
     while (size != 0) {
         const ssize_t got = pread(file->descriptor, at, size < piece ? size : piece, (off_t)offset);
         if (got < 0 && errno == EINTR)
@@ -157,6 +203,10 @@ mica_status mica__file_map_open(const mica__file *file, mica__file_map *out_map)
         return mica__fail(MICA_ERR_UNSUPPORTED,
                           "\"%s\" has %llu bytes, too many for this machine's addresses", file->path,
                           (unsigned long long)file->size);
+    if (file->descriptor < 0) {
+        *out_map = (mica__file_map){file->bytes, (size_t)file->size, true};
+        return MICA_OK;
+    }
     void *data = mmap(NULL, (size_t)file->size, PROT_READ, MAP_SHARED, file->descriptor, 0);
     if (data == MAP_FAILED)
         return mica__file_fail("map", file->path, errno);
@@ -167,7 +217,7 @@ mica_status mica__file_map_open(const mica__file *file, mica__file_map *out_map)
 
 void mica__file_map_close(mica__file_map *map)
 {
-    if (map->data != NULL)
+    if (map->data != NULL && !map->borrowed)
         munmap((void *)(uintptr_t)map->data, map->size);
     memset(map, 0, sizeof *map);
 }
@@ -176,7 +226,7 @@ void mica__file_map_advise(const mica__file_map *map, size_t offset, size_t size
 {
     static const int native[] = {MADV_NORMAL, MADV_SEQUENTIAL, MADV_RANDOM, MADV_WILLNEED, MADV_DONTNEED};
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    if (map->data == NULL || offset >= map->size)
+    if (map->data == NULL || map->borrowed || offset >= map->size)
         return;
     size_t end = size < map->size - offset ? offset + size : map->size;
     size_t begin = offset - offset % page;

@@ -5,6 +5,7 @@
 #ifndef MICA_BASE_FILE_H
 #define MICA_BASE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,23 @@ typedef struct mica__file mica__file;
 
 /* Opens a regular file; folders, pipes and devices are refused. The caller owns *out_file. */
 mica_status mica__file_open_read(const char *path, mica__file **out_file);
+
+/* A file that is memory: the caller keeps `bytes` alive and unchanged as long as the handle and its mappings. `name`
+ * stands for the path in sentences; copied. The caller owns *out_file. */
+mica_status mica__file_from_bytes(const char *name, const void *bytes, uint64_t size, mica__file **out_file);
+
+typedef enum mica__file_kind {
+    MICA__FILE_KIND_NONE = 0, /* nothing there, or it cannot be looked at */
+    MICA__FILE_KIND_REGULAR,
+    MICA__FILE_KIND_FOLDER,
+    MICA__FILE_KIND_OTHER
+} mica__file_kind;
+
+/* What a path leads to, links followed. Never fails. */
+mica__file_kind mica__file_look(const char *path);
+
+/* Whether two paths lead to one and the same file or folder, links followed. Never fails: false if one is not there. */
+bool mica__file_same(const char *a, const char *b);
 
 /* Closes; NULL is fine. Mappings stay valid. */
 void mica__file_close(mica__file *file);
@@ -36,6 +54,7 @@ mica_status mica__file_read_all(const char *path, size_t max_bytes, void **out_d
 typedef struct mica__file_map {
     const void *data;
     size_t size;
+    bool borrowed; /* of a memory file: not ours to unmap */
 } mica__file_map;
 
 typedef enum mica__file_advice {
@@ -70,6 +89,9 @@ uint64_t mica__file_writer_size(const mica__file_writer *writer);
 /* Flushes to the disk, renames over `path`, flushes the folder. Frees the writer, also on failure, when
  * the old file is as it was. */
 mica_status mica__file_writer_commit(mica__file_writer *writer);
+
+/* The same, but a file that stands at `path` is left as it is and refused, also one that came after open. */
+mica_status mica__file_writer_commit_new(mica__file_writer *writer);
 
 /* Removes the temporary file and frees the writer; NULL is fine. */
 void mica__file_writer_discard(mica__file_writer *writer);

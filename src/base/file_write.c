@@ -103,8 +103,22 @@ static void flush_folder(const char *path, char *scratch)
     close(folder);
 }
 
+/* Gives the temporary file its name, but only if nothing has it: returns 0 or an errno. */
+static int name_new(const mica__file_writer *writer)
+{
+    if (link(writer->temporary, writer->path) == 0) {
+        unlink(writer->temporary);
+        return 0;
+    }
+    const int failure = errno;
+    if (failure == EEXIST || mica__file_look(writer->path) != MICA__FILE_KIND_NONE)
+        return EEXIST;
+    /* A file system without links: the look above is all there is. */
+    return rename(writer->temporary, writer->path) == 0 ? 0 : errno;
+}
+
 /* Flush, close, rename; returns 0 or an errno. The descriptor is closed in any case. */
-static int finish_file(mica__file_writer *writer)
+static int finish_file(mica__file_writer *writer, bool replace)
 {
     int failure = writer->failure;
     if (failure == 0 && fsync(writer->descriptor) != 0)
@@ -112,23 +126,35 @@ static int finish_file(mica__file_writer *writer)
     if (close(writer->descriptor) != 0 && failure == 0)
         failure = errno;
     writer->descriptor = -1;
+    if (failure == 0 && !replace)
+        return name_new(writer);
     if (failure == 0 && rename(writer->temporary, writer->path) != 0)
         failure = errno;
     return failure;
 }
 
-mica_status mica__file_writer_commit(mica__file_writer *writer)
+static mica_status commit(mica__file_writer *writer, bool replace)
 {
     mica_status status = MICA_OK;
-    const int failure = finish_file(writer);
+    const int failure = finish_file(writer, replace);
     if (failure == 0) {
         flush_folder(writer->path, writer->temporary);
     } else {
         unlink(writer->temporary);
-        status = mica__file_fail("replace", writer->path, failure);
+        status = mica__file_fail(replace ? "replace" : "create", writer->path, failure);
     }
     mica__free(writer);
     return status;
+}
+
+mica_status mica__file_writer_commit(mica__file_writer *writer)
+{
+    return commit(writer, true);
+}
+
+mica_status mica__file_writer_commit_new(mica__file_writer *writer)
+{
+    return commit(writer, false);
 }
 
 void mica__file_writer_discard(mica__file_writer *writer)

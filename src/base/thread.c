@@ -150,24 +150,100 @@ void mica__event_signal(mica__event *event)
     pthread_mutex_unlock(&event->mutex);
 }
 
+/* ---- forks ---- */
+
+#define FORK_PATIENCE_NS 1000000000u /* a callback of ours may fork with a lock held: then no wait helps */
+
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static _Atomic uint32_t fork_generation;
 static bool fork_watched;
+static pthread_mutex_t guards_lock = PTHREAD_MUTEX_INITIALIZER; /* held over a fork */
+static mica__fork_guard *guards;
+
+/* Lets go of what is held, up to `end` (NULL: of all). */
+static void release_guards(const mica__fork_guard *end)
+{
+    for (mica__fork_guard *guard = guards; guard != end; guard = guard->next) {
+        if (guard->held)
+            pthread_mutex_unlock(guard->mutex);
+        guard->held = false;
+    }
+}
+
+/* Takes every mutex that is free. False, with none taken, if a brief one is not and there is time left. */
+static bool hold_guards(bool late)
+{
+    for (mica__fork_guard *guard = guards; guard != NULL; guard = guard->next) {
+        guard->held = pthread_mutex_trylock(guard->mutex) == 0;
+        if (!guard->held && guard->brief && !late) {
+            release_guards(guard);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Never waits for one mutex with another held, so no order among them is needed. */
+static void before_fork(void)
+{
+    const uint64_t deadline = mica__clock_ns() + FORK_PATIENCE_NS;
+    pthread_mutex_lock(&guards_lock);
+    while (!hold_guards(mica__clock_ns() >= deadline)) {
+        pthread_mutex_unlock(&guards_lock);
+        sched_yield();
+        pthread_mutex_lock(&guards_lock);
+    }
+}
+
+static void after_fork_in_parent(void)
+{
+    release_guards(NULL);
+    pthread_mutex_unlock(&guards_lock);
+}
 
 static void after_fork_in_child(void)
 {
     atomic_fetch_add_explicit(&fork_generation, 1, memory_order_relaxed);
+    for (const mica__fork_guard *guard = guards; guard != NULL; guard = guard->next)
+        if (!guard->held) /* by a thread that is not here */
+            pthread_mutex_init(guard->mutex, NULL);
+    release_guards(NULL);
+    pthread_mutex_unlock(&guards_lock);
 }
 
 static void watch_forks(void)
 {
-    fork_watched = pthread_atfork(NULL, NULL, after_fork_in_child) == 0;
+    fork_watched = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0;
 }
 
 uint32_t mica__fork_generation(void)
 {
     pthread_once(&fork_once, watch_forks);
-    if (!fork_watched) /* no memory for the handler: the process number differs in a child too */
+    if (!fork_watched) /* no memory for the handlers: the process number differs in a child too */
         return (uint32_t)getpid();
     return atomic_load_explicit(&fork_generation, memory_order_relaxed);
+}
+
+mica_status mica__lock_init(pthread_mutex_t *mutex, mica__fork_guard *guard, bool brief)
+{
+    pthread_once(&fork_once, watch_forks);
+    if (pthread_mutex_init(mutex, NULL) != 0)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "the system refused a mutex");
+    pthread_mutex_lock(&guards_lock);
+    *guard = (mica__fork_guard){guards, &guards, mutex, brief, false};
+    if (guards != NULL)
+        guards->link = &guard->next;
+    guards = guard;
+    pthread_mutex_unlock(&guards_lock);
+    return MICA_OK;
+}
+
+void mica__lock_destroy(pthread_mutex_t *mutex, mica__fork_guard *guard)
+{
+    pthread_mutex_lock(&guards_lock);
+    *guard->link = guard->next;
+    if (guard->next != NULL)
+        guard->next->link = guard->link;
+    pthread_mutex_unlock(&guards_lock);
+    pthread_mutex_destroy(mutex);
 }

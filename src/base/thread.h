@@ -69,4 +69,17 @@ void mica__event_signal(mica__event *event);
  * number of their birth and compares. Cheap. Forks before the first call in a process do not count. */
 uint32_t mica__fork_generation(void);
 
+/* What makes a mutex usable in the child of a fork that came while another thread held it. */
+typedef struct mica__fork_guard {
+    struct mica__fork_guard *next, **link;
+    pthread_mutex_t *mutex;
+    bool brief, held;
+} mica__fork_guard;
+
+/* Makes the mutex ready and guards it until mica__lock_destroy. `brief`: it is held for moments only, so a fork waits
+ * until it is free and the child finds whole what it guards. Otherwise the child gets it free at once, with what it
+ * guards as it was. Fails with MICA_ERR_OUT_OF_MEMORY. */
+mica_status mica__lock_init(pthread_mutex_t *mutex, mica__fork_guard *guard, bool brief);
+void mica__lock_destroy(pthread_mutex_t *mutex, mica__fork_guard *guard);
+
 #endif

@@ -60,7 +60,7 @@ mica_status mica_buffer_dlpack(const mica_buffer *buffer, mica_dlpack_view *out_
 }
 
 /* Packing is a copy between layouts: the copy row of the device's kernels does it. */
-static mica_status pack_into(mica_buffer *weight, mica_buffer *packed)
+mica_status mica__pack_into(mica_buffer *weight, mica_buffer *packed)
 {
     mica_encoder *encoder = NULL;
     mica__operand operand[MICA__COPY_SLOTS];
@@ -79,6 +79,14 @@ static mica_status pack_into(mica_buffer *weight, mica_buffer *packed)
     return status;
 }
 
+mica__packing mica__pack_target(const mica_device *device, const mica__operand *weight, mica_dtype scales)
+{
+    mica__packing packing = {device->backend->weight_layout(weight, &device->info), weight->group_size};
+    if (scales != MICA_DTYPE_NONE && !mica__packed_scales((uint16_t)scales))
+        packing.layout = (mica_layout)weight->layout;
+    return packing;
+}
+
 mica_status mica_buffer_pack(mica_buffer *weight, mica_buffer **out_packed)
 {
     if (out_packed == NULL)
@@ -89,10 +97,9 @@ mica_status mica_buffer_pack(mica_buffer *weight, mica_buffer **out_packed)
     mica_device *device = weight->storage->device;
     mica__operand operand;
     mica__operand_from(weight, MICA_ACCESS_READ, &operand);
-    mica__packing packing = {device->backend->weight_layout(&operand, &device->info),
-                             weight->packing.group_size};
-    const bool packable = weight->scales == NULL || mica__packed_scales((uint16_t)weight->scales->dtype);
-    if (packing.layout == weight->packing.layout || !packable) {
+    const mica__packing packing =
+        mica__pack_target(device, &operand, weight->scales == NULL ? MICA_DTYPE_NONE : weight->scales->dtype);
+    if (packing.layout == weight->packing.layout) {
         *out_packed = mica_buffer_retain(weight);
         return MICA_OK;
     }
@@ -101,7 +108,7 @@ mica_status mica_buffer_pack(mica_buffer *weight, mica_buffer **out_packed)
     mica_buffer *packed = NULL;
     mica_status status = mica__buffer_new(device, &desc, &packing, &packed);
     if (status == MICA_OK)
-        status = pack_into(weight, packed);
+        status = mica__pack_into(weight, packed);
     if (status != MICA_OK) {
         mica_buffer_release(packed);
         return status;

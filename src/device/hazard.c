@@ -7,6 +7,17 @@
 #include "base/status.h"
 #include "quant/dtype.h"
 
+bool mica__operand_same(const mica__operand *a, const mica__operand *b)
+{
+    if (a->memory == NULL || b->memory == NULL || a->storage != b->storage || a->offset != b->offset ||
+        a->dtype != b->dtype || a->ndim != b->ndim || a->layout != b->layout)
+        return false;
+    for (uint32_t d = 0; d < a->ndim; d++)
+        if (a->shape[d] != b->shape[d] || (a->shape[d] > 1 && a->stride[d] != b->stride[d]))
+            return false;
+    return true;
+}
+
 /* Bytes of one innermost run: dimensions from the last upwards that follow each other without a gap. On return
  * `*dim` is the number of dimensions above the run. */
 static uint64_t solid_run(const mica__operand *o, uint32_t *dim)

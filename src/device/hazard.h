@@ -19,6 +19,8 @@ typedef struct mica__range {
     uint32_t owner; /* number of the dispatch or record */
 } mica__range;
 
+/* Both present, and the same elements at the same places: the stride of a dimension of one is no difference. */
+bool mica__operand_same(const mica__operand *a, const mica__operand *b);
 /* The bytes an operand touches. Absent operands give access 0. */
 void mica__range_of(const mica__operand *operand, mica__range *out);
 bool mica__ranges_overlap(const mica__range *a, const mica__range *b);

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "backend/backend.h"
+#include "base/thread.h"
 #include "mica/device.h"
 
 typedef struct mica__registry mica__registry;
@@ -37,6 +38,8 @@ struct mica_device {
     mica_pool *scratch; /* kernels' scratch; the one pool that holds no device reference */
 
     pthread_mutex_t lock; /* guards the ledger, residency, in-flight list and profile below */
+    mica__fork_guard guard;
+    uint32_t generation; /* of the process that `inflight_reserved` counts threads of */
     uint64_t budget, owned, owned_peak, mapped, buffer_count;
     uint64_t resident, residency_commits, residency_pending;
     mica__inflight inflight[MICA__INFLIGHT_MAX];
@@ -103,6 +106,13 @@ mica_status mica__buffer_new(mica_device *device, const mica_buffer_desc *desc, 
 mica_status mica__desc_check(const mica_buffer_desc *desc, const mica__packing *packing, uint64_t *out_stride,
                              uint64_t *out_bytes);
 bool mica__buffer_contiguous(const mica_buffer *buffer);
+/* Whether mica_buffer_affine joins data with such scales, and with biases or without. */
+bool mica__affine_joins(mica_dtype data, mica_dtype scales, bool biases);
+/* How mica_buffer_pack would arrange the weight; its own layout if there is none better. `scales`: NONE, or the type
+ * of the scales of an affine weight. Only dtype, shape, layout and group size of the operand matter. */
+mica__packing mica__pack_target(const mica_device *device, const mica__operand *weight, mica_dtype scales);
+/* Packs a weight, or some of its rows, into a packed buffer of the same shape, and waits. */
+mica_status mica__pack_into(mica_buffer *weight, mica_buffer *packed);
 /* The operand that stands for the buffer in a record. Borrowed: no references are taken. */
 void mica__operand_from(const mica_buffer *buffer, uint32_t access, mica__operand *out);
 

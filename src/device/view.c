@@ -4,6 +4,8 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/status.h"
+#include "quant/dtype.h"
+#include "quant/quant.h"
 #include "device/objects.h"
 
 /* Bytes from the first to past the last byte of a strided window; false on overflow. */
@@ -123,7 +125,7 @@ static mica_status slice_aux(const mica_buffer *buffer, uint32_t dim, uint64_t s
         return mica__fail(MICA_ERR_UNSUPPORTED,
                           "buffer_slice: dim: an affine weight is not sliced along its groups");
     mica_status status = mica_buffer_slice(buffer->scales, dim, start, count, &view->scales);
-    if (status == MICA_OK)
+    if (status == MICA_OK && buffer->biases != NULL)
         status = mica_buffer_slice(buffer->biases, dim, start, count, &view->biases);
     return status;
 }
@@ -215,21 +217,17 @@ mica_status mica_buffer_permute(mica_buffer *buffer, const uint32_t *order, mica
     return mica_buffer_view(buffer, buffer->dtype, buffer->ndim, shape, stride, 0, out_view);
 }
 
-static bool is_affine(mica_dtype dtype)
+bool mica__affine_joins(mica_dtype data, mica_dtype scales, bool biases)
 {
-    return dtype >= MICA_DTYPE_AFFINE2 && dtype <= MICA_DTYPE_AFFINE8;
+    return biases == mica__dtype_is_affine(data) && mica__affine_serves((uint16_t)data, (uint16_t)scales);
 }
 
 /* scales or biases: [.., N, groups] beside data [.., N, K]. */
 static mica_status check_affine_aux(const char *name, const mica_buffer *data, const mica_buffer *aux,
                                     uint64_t groups)
 {
-    if (aux == NULL || aux->storage->device != data->storage->device)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_affine: %s is %s", name,
-                          aux == NULL ? "NULL" : "on another device");
-    if (aux->dtype != MICA_DTYPE_BF16 && aux->dtype != MICA_DTYPE_F16 && aux->dtype != MICA_DTYPE_F32)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_affine: %s is %s, not bf16, f16 or f32", name,
-                          mica_dtype_name(aux->dtype));
+    if (aux->storage->device != data->storage->device)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_affine: %s is on another device", name);
     bool same =
         aux->ndim == data->ndim && mica__buffer_contiguous(aux) && aux->shape[aux->ndim - 1] == groups;
     for (uint32_t d = 0; same && d + 1 < data->ndim; d++)
@@ -241,23 +239,48 @@ static mica_status check_affine_aux(const char *name, const mica_buffer *data, c
     return MICA_OK;
 }
 
+/* The types of all three together. */
+static mica_status check_affine_types(const mica_buffer *data, const mica_buffer *scales,
+                                      const mica_buffer *biases)
+{
+    if (scales == NULL || (biases == NULL && mica__dtype_is_affine(data->dtype)))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_affine: %s is NULL",
+                          scales == NULL ? "scales" : "biases");
+    if (!mica__affine_joins(data->dtype, scales->dtype, biases != NULL))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "buffer_affine: %s data with %s scales and %s; expected affine data with bf16, f16 "
+                          "or f32 scales and biases, or without biases fp4 with e8m0 or f8_e4m3 scales, or "
+                          "f8_e4m3 with e8m0 scales",
+                          mica_dtype_name(data->dtype), mica_dtype_name(scales->dtype),
+                          biases == NULL ? "no biases" : "biases");
+    if (biases != NULL && scales->dtype != biases->dtype)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "buffer_affine: biases is %s, expected the dtype of scales, %s",
+                          mica_dtype_name(biases->dtype), mica_dtype_name(scales->dtype));
+    return MICA_OK;
+}
+
 mica_status mica_buffer_affine(mica_buffer *data, mica_buffer *scales, mica_buffer *biases,
                                uint32_t group_size, mica_buffer **out_buffer)
 {
     if (out_buffer == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_affine: out_buffer is NULL");
     *out_buffer = NULL;
-    if (data == NULL || !is_affine(data->dtype) || data->ndim < 2 || !mica__buffer_contiguous(data))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "buffer_affine: data must be a contiguous affine buffer of 2 dims or more");
+    if (data == NULL || data->ndim < 2 || !mica__buffer_contiguous(data) || data->scales != NULL ||
+        (!mica__dtype_is_affine(data->dtype) && data->dtype != MICA_DTYPE_FP4 &&
+         data->dtype != MICA_DTYPE_F8_E4M3))
+        return mica__fail(
+            MICA_ERR_INVALID_ARGUMENT,
+            "buffer_affine: data must be a contiguous affine, fp4 or f8_e4m3 buffer of 2 dims or "
+            "more, without scales");
     if (group_size == 0)
         return mica__fail(MICA_ERR_QUANT_CONFIG, "buffer_affine: group_size is 0");
     uint64_t k = data->shape[data->ndim - 1], groups = k / group_size + (k % group_size != 0);
-    mica_status status = check_affine_aux("scales", data, scales, groups);
+    mica_status status = check_affine_types(data, scales, biases);
     if (status == MICA_OK)
+        status = check_affine_aux("scales", data, scales, groups);
+    if (status == MICA_OK && biases != NULL)
         status = check_affine_aux("biases", data, biases, groups);
-    if (status == MICA_OK && scales->dtype != biases->dtype)
-        status = mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_affine: scales and biases differ in dtype");
     mica_buffer *view = NULL;
     if (status == MICA_OK)
         status = clone_handle(data, &view);

@@ -140,14 +140,6 @@ mica_status mica__work_wait(mica__work *work, uint64_t *out_begin_ns, uint64_t *
     return mica__completion_status(&done);
 }
 
-static bool same_view(const mica__operand *a, const mica__operand *b)
-{
-    return a->storage == b->storage && a->offset == b->offset && a->length == b->length &&
-           a->dtype == b->dtype && a->layout == b->layout && a->ndim == b->ndim &&
-           memcmp(a->shape, b->shape, a->ndim * sizeof a->shape[0]) == 0 &&
-           memcmp(a->stride, b->stride, a->ndim * sizeof a->stride[0]) == 0;
-}
-
 /* Gives a storage back that no binding shows any more. */
 static void let_go(mica__work *work, mica__storage *storage)
 {
@@ -175,7 +167,7 @@ mica_status mica__work_rebind(mica__work *work, const mica__operand *from, const
         status = mica__work_hold(work, to->storage);
     for (uint32_t i = 0; i < work->note_count && status == MICA_OK; i++) {
         mica__binding_note *note = &work->note[i];
-        if (!same_view(&note->operand, from))
+        if (!mica__operand_same(&note->operand, from))
             continue;
         mica__binding binding = {to->memory, to->offset, to->length, note->operand.access};
         status =

@@ -57,11 +57,6 @@ static bool is_index(mica_dtype dtype)
     return dtype == MICA_DTYPE_U32 || dtype == MICA_DTYPE_I32;
 }
 
-static bool is_affine(mica_dtype dtype)
-{
-    return dtype >= MICA_DTYPE_AFFINE2 && dtype <= MICA_DTYPE_AFFINE8;
-}
-
 static bool kind_has(mica__kind kind, mica_dtype dtype)
 {
     switch (kind) {
@@ -137,7 +132,8 @@ void mica__op_weight(mica__op_builder *op, uint32_t slot, const char *argument, 
                      uint32_t min_dims, uint32_t max_dims)
 {
     put(op, slot, argument, buffer, MICA__KIND_WEIGHT, min_dims, max_dims, MICA_ACCESS_READ);
-    if (op->status != MICA_OK || !is_affine(buffer->dtype) || buffer->packing.layout != MICA_LAYOUT_CANONICAL)
+    if (op->status != MICA_OK || !mica__dtype_is_affine(buffer->dtype) ||
+        buffer->packing.layout != MICA_LAYOUT_CANONICAL)
         return;
     mica__op_require(op, buffer->scales != NULL, "%s is %s without scales and biases (mica_buffer_affine)",
                      argument, mica_dtype_name(buffer->dtype));
@@ -225,16 +221,6 @@ void mica__op_in_place(mica__op_builder *op, uint32_t slot)
     op->in_place[slot] = true;
 }
 
-static bool same_view(const mica__operand *a, const mica__operand *b)
-{
-    if (a->offset != b->offset || a->dtype != b->dtype || a->ndim != b->ndim)
-        return false;
-    for (uint32_t d = 0; d < a->ndim; d++)
-        if (a->shape[d] != b->shape[d] || (a->shape[d] > 1 && a->stride[d] != b->stride[d]))
-            return false;
-    return true;
-}
-
 /* An output may meet another operand only where that one allows the very same view. */
 static void check_overlaps(mica__op_builder *op)
 {
@@ -247,7 +233,7 @@ static void check_overlaps(mica__op_builder *op)
                 continue;
             mica__range_of(&op->operand[i], &a);
             mica__range_of(&op->operand[j], &b);
-            bool allowed = op->in_place[j] && same_view(&op->operand[i], &op->operand[j]);
+            bool allowed = op->in_place[j] && mica__operand_same(&op->operand[i], &op->operand[j]);
             mica__op_require(op, allowed || !mica__ranges_overlap(&a, &b), "%s overlaps %s", op->argument[i],
                              op->argument[j]);
         }

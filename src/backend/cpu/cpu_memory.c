@@ -2,27 +2,16 @@
  * cpu_memory.c - buffers are host memory, and the memory that kernels have per thread.
  */
 #include <string.h>
-#include <unistd.h>
 
 #include "backend/cpu/cpu.h"
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/pages.h"
 
 void mica__cpu_memory_amount(mica__device *device, uint64_t *out_free, uint64_t *out_total)
 {
-    const long page = sysconf(_SC_PAGESIZE);
     (void)device;
-    *out_free = *out_total = 0;
-#if defined(_SC_PHYS_PAGES)
-    const long pages = sysconf(_SC_PHYS_PAGES);
-    if (page > 0 && pages > 0)
-        *out_free = *out_total = (uint64_t)pages * (uint64_t)page;
-#endif
-#if defined(_SC_AVPHYS_PAGES)
-    const long unused = sysconf(_SC_AVPHYS_PAGES);
-    if (page > 0 && unused > 0)
-        *out_free = (uint64_t)unused * (uint64_t)page;
-#endif
+    mica__pages_amount(out_free, out_total);
 }
 
 mica_status mica__cpu_buffer_create(mica__device *device, uint64_t bytes, mica__memory **out)

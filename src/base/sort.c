@@ -1,0 +1,52 @@
+/* sort.c: merge sort from the bottom up. Runs that are in order already are not touched. */
+#include "base/sort.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+
+static bool is_sorted(const char *items, size_t count, size_t size, mica__sort_compare compare)
+{
+    for (size_t i = 1; i < count; i++)
+        if (compare(items + (i - 1) * size, items + i * size) > 0)
+            return false;
+    return true;
+}
+
+/* Merges from[begin, middle) and from[middle, end) into to[begin, end). */
+static void merge(const char *from, char *to, const size_t bounds[3], size_t size, mica__sort_compare compare)
+{
+    size_t left = bounds[0], right = bounds[1];
+    for (size_t at = bounds[0]; at < bounds[2]; at++) {
+        const bool take_left =
+            left < bounds[1] && (right == bounds[2] || compare(from + left * size, from + right * size) <= 0);
+        memcpy(to + at * size, from + (take_left ? left++ : right++) * size, size);
+    }
+}
+
+mica_status mica__sort(void *items, size_t count, size_t size, mica__sort_compare compare)
+{
+    size_t bytes;
+    if (count < 2 || is_sorted(items, count, size, compare))
+        return MICA_OK;
+    char *scratch = mica__mul_size(count, size, &bytes) ? mica__alloc(bytes) : NULL;
+    if (scratch == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to sort %zu items", count);
+    char *from = items, *to = scratch;
+    for (size_t width = 1; width < count; width *= 2) {
+        for (size_t begin = 0; begin < count; begin += 2 * width) {
+            const size_t middle = count - begin < width ? count : begin + width;
+            const size_t end = count - middle < width ? count : middle + width;
+            merge(from, to, (const size_t[3]){begin, middle, end}, size, compare);
+        }
+        char *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from == scratch)
+        memcpy(items, scratch, bytes);
+    mica__free(scratch);
+    return MICA_OK;
+}

@@ -1,0 +1,297 @@
+/* config_map.c - config.json to metadata and back. Rotary scaling is in rope_map.c. */
+#include "format/config_map.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+typedef struct config_row {
+    mica_value_type type;
+    const char *hf, *gguf, *families;
+} config_row;
+
+static const config_row rows[] = {
+#define MICA__CONFIG(kind, hf, gguf, families) {MICA_VALUE_##kind, hf, gguf, families},
+#include "format/config.def"
+#undef MICA__CONFIG
+};
+
+#define ROWS (sizeof rows / sizeof rows[0])
+
+/* What a family's models have where config.json is silent. */
+static const struct {
+    const char *arch, *gguf;
+    double number;
+    mica_value_type type;
+} defaults[] = {
+    {"gemma3", "context_length", 131072, MICA_VALUE_U32},
+    {"gemma3", "attention.head_count", 8, MICA_VALUE_U32},
+    {"gemma3", "attention.head_count_kv", 4, MICA_VALUE_U32},
+    {"gemma3", "attention.key_length", 256, MICA_VALUE_U32},
+    {"gemma3", "attention.value_length", 256, MICA_VALUE_U32},
+    {"gemma3", "attention.layer_norm_rms_epsilon", 1e-6, MICA_VALUE_F32},
+    {"gemma3", "rope.freq_base", 1e6, MICA_VALUE_F32},
+    {"phi3", "attention.sliding_window", 0, MICA_VALUE_U32},
+    {"bert", "attention.layer_norm_epsilon", 1e-12, MICA_VALUE_F32},
+};
+
+/* What config.json must say, in GGUF's words. */
+static const char *const needed[] = {"block_count", "context_length", "embedding_length",
+                                     "feed_forward_length", "attention.head_count"};
+
+static bool is_for(const config_row *row, const char *arch)
+{
+    char word[64];
+    const char *list = row->families;
+    snprintf(word, sizeof word, " %.60s ", arch);
+    return list[0] == '\0' || (list[0] == '!') == (strstr(list, word) == NULL);
+}
+
+static const mica__json_node *present(const mica__json_node *node)
+{
+    return node == NULL || node->type == MICA__JSON_NULL ? NULL : node;
+}
+
+const mica__json_node *mica__config_get(const mica__json *json, const char *key)
+{
+    static const char *const inside[] = {"text_config", "rope_parameters"};
+    const mica__json_node *root = mica__json_root(json), *node = present(mica__json_get(json, root, key));
+    for (size_t i = 0; node == NULL && i < 2; i++) {
+        const mica__json_node *place = mica__json_get(json, root, inside[i]);
+        node = present(mica__json_get(json, place, key));
+        if (node == NULL && i == 0) {
+            place = mica__json_get(json, place, inside[1]);
+            node = present(mica__json_get(json, place, key));
+        }
+        if (node == NULL) /* a rope for each kind of layer */
+            node = present(mica__json_get(json, mica__json_get(json, place, "full_attention"), key));
+    }
+    return node;
+}
+
+/* ---- to GGUF -------------------------------------------------------------------------------------------- */
+
+static mica_status set_row(mica__plan *plan, const config_row *row, const char *arch,
+                           const mica__json_node *node)
+{
+    char *key = mica__plan_text(plan, "%s.%s", arch, row->gguf);
+    char what[128];
+    uint64_t number = 0;
+    double real = 0;
+    mica_status status;
+    if (key == NULL)
+        return MICA_ERR_OUT_OF_MEMORY;
+    if (mica__plan_get(plan, key) != NULL)
+        return MICA_OK;
+    snprintf(what, sizeof what, "config.json: %s", row->hf);
+    if (row->type == MICA_VALUE_F32) {
+        status = mica__json_as_double(node, what, -3e38, 3e38, &real);
+        return status == MICA_OK ? mica__plan_set_f32(plan, key, real) : status;
+    }
+    status = mica__json_as_uint(node, what, 0, UINT32_MAX, &number);
+    return status == MICA_OK ? mica__plan_set_u32(plan, key, number) : status;
+}
+
+static mica_status set_default(mica__plan *plan, const char *arch, const char *gguf, mica_value_type type,
+                               double number)
+{
+    char *key = mica__plan_text(plan, "%s.%s", arch, gguf);
+    if (key == NULL)
+        return MICA_ERR_OUT_OF_MEMORY;
+    if (mica__plan_get(plan, key) != NULL)
+        return MICA_OK;
+    return type == MICA_VALUE_F32 ? mica__plan_set_f32(plan, key, number)
+                                  : mica__plan_set_u32(plan, key, (uint64_t)number);
+}
+
+static uint64_t get(const mica__plan *plan, const char *arch, const char *gguf)
+{
+    char key[160];
+    snprintf(key, sizeof key, "%.60s.%.90s", arch, gguf);
+    return mica__plan_get_number(plan, key, 0);
+}
+
+/* What follows from the rest. */
+static mica_status set_derived(mica__plan *plan, const char *arch)
+{
+    const uint64_t width = get(plan, arch, "embedding_length"),
+                   heads = get(plan, arch, "attention.head_count");
+    const uint64_t head = get(plan, arch, "attention.key_length");
+    mica_status status = MICA_OK;
+    if (strcmp(arch, "gpt2") == 0)
+        status = set_default(plan, arch, "feed_forward_length", MICA_VALUE_U32, 4.0 * (double)width);
+    if (strcmp(arch, "llama") == 0 && heads != 0)
+        status = set_default(plan, arch, "rope.dimension_count", MICA_VALUE_U32,
+                             (double)(head != 0 ? head : width / heads));
+    if (strcmp(arch, "bert") == 0) {
+        char *key = mica__plan_text(plan, "%s.attention.causal", arch);
+        status = mica__plan_set_bool(plan, key, false);
+    }
+    return status;
+}
+
+static mica_status check_needed(const mica__plan *plan, const char *arch)
+{
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        if (get(plan, arch, needed[i]) != 0)
+            continue;
+        for (size_t r = 0; r < ROWS; r++)
+            if (strcmp(rows[r].gguf, needed[i]) == 0 && is_for(&rows[r], arch))
+                return mica__fail(MICA_ERR_MALFORMED_FILE, "config.json: no \"%s\", which a %s model needs",
+                                  rows[r].hf, arch);
+    }
+    return MICA_OK;
+}
+
+mica_status mica__config_to_gguf(mica__plan *plan, const mica__json *json, const mica__family *family)
+{
+    mica_status status = MICA_OK;
+    for (size_t i = 0; i < ROWS && status == MICA_OK; i++) {
+        const mica__json_node *node =
+            is_for(&rows[i], family->arch) ? mica__config_get(json, rows[i].hf) : NULL;
+        if (node != NULL)
+            status = set_row(plan, &rows[i], family->arch, node);
+    }
+    for (size_t i = 0; i < sizeof defaults / sizeof defaults[0] && status == MICA_OK; i++)
+        if (strcmp(defaults[i].arch, family->arch) == 0)
+            status = set_default(plan, family->arch, defaults[i].gguf, defaults[i].type, defaults[i].number);
+    if (status == MICA_OK)
+        status = set_derived(plan, family->arch);
+    return status == MICA_OK ? check_needed(plan, family->arch) : status;
+}
+
+/* ---- to config.json ------------------------------------------------------------------------------------- */
+
+/* A number of f32 with as few digits as read back to it: 1e-05, not 9.9999997e-06. */
+static double shortest(double number)
+{
+    char text[40];
+    for (int digits = 6; digits < 10; digits++) {
+        double again = 0;
+        snprintf(text, sizeof text, "%.*g", digits, number);
+        if (sscanf(text, "%lf", &again) == 1 && (float)again == (float)number)
+            return again;
+    }
+    return number;
+}
+
+static void put_value(mica__json_writer *json, const char *key, const mica_value *value)
+{
+    if (value->type == MICA_VALUE_F32 || value->type == MICA_VALUE_F64) {
+        mica__json_key(json, key);
+        mica__json_double(json, shortest(value->as.f));
+    } else if (value->type == MICA_VALUE_I32 || value->type == MICA_VALUE_I64) {
+        mica__json_key(json, key);
+        mica__json_int(json, value->as.i);
+    } else if (value->type == MICA_VALUE_U32 || value->type == MICA_VALUE_U64) {
+        mica__json_key(json, key);
+        mica__json_uint(json, value->as.u);
+    }
+}
+
+static void put_rows(mica__json_writer *json, const mica__archive *archive, const mica__family *family)
+{
+    const char *last = "";
+    for (size_t i = 0; i < ROWS; i++) {
+        char key[160];
+        snprintf(key, sizeof key, "%.60s.%.90s", family->arch, rows[i].gguf);
+        const mica_value *value = mica__archive_meta(archive, key);
+        const bool again = strcmp(rows[i].hf, last) == 0 || strcmp(rows[i].hf, "n_positions") == 0;
+        if (value == NULL || !is_for(&rows[i], family->arch) || again)
+            continue;
+        put_value(json, rows[i].hf, value);
+        last = rows[i].hf;
+    }
+}
+
+static void put_scaling(mica__json_writer *json, const mica__archive *archive, const char *arch)
+{
+    static const struct {
+        const char *hf, *gguf;
+    } keys[] = {{"factor", "factor"}, {"original_max_position_embeddings", "original_context_length"}};
+    char key[160];
+    snprintf(key, sizeof key, "%.60s.rope.scaling.type", arch);
+    const mica_value *type = mica__archive_meta(archive, key);
+    if (type == NULL || type->type != MICA_VALUE_STRING)
+        return;
+    mica__json_key(json, "rope_scaling");
+    mica__json_begin_object(json);
+    mica__json_key(json, "rope_type");
+    mica__json_string_n(json, type->as.string.data, (size_t)type->as.string.length);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(key, sizeof key, "%.60s.rope.scaling.%s", arch, keys[i].gguf);
+        const mica_value *value = mica__archive_meta(archive, key);
+        if (value != NULL)
+            put_value(json, keys[i].hf, value);
+    }
+    mica__json_end_object(json);
+}
+
+static void put_tokens(mica__json_writer *json, const mica__archive *archive)
+{
+    static const struct {
+        const char *hf, *gguf;
+    } keys[] = {{"bos_token_id", "tokenizer.ggml.bos_token_id"},
+                {"eos_token_id", "tokenizer.ggml.eos_token_id"},
+                {"pad_token_id", "tokenizer.ggml.padding_token_id"},
+                {"type_vocab_size", "tokenizer.ggml.token_type_count"}};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const mica_value *value = mica__archive_meta(archive, keys[i].gguf);
+        if (value != NULL)
+            put_value(json, keys[i].hf, value);
+    }
+}
+
+/* What the family's code wants to find and GGUF does not say. */
+static void put_habits(mica__json_writer *json, const mica__archive *archive, const mica__family *family)
+{
+    char key[160];
+    snprintf(key, sizeof key, "%.60s.attention.key_length", family->arch);
+    const mica_value *head = mica__archive_meta(archive, key);
+    const bool is_gemma = strncmp(family->arch, "gemma", 5) == 0, is_bert = strcmp(family->arch, "bert") == 0;
+    if (strcmp(family->arch, "gpt2") != 0) {
+        mica__json_key(json, is_gemma ? "hidden_activation" : "hidden_act");
+        mica__json_string(json, is_gemma ? "gelu_pytorch_tanh" : is_bert ? "gelu" : "silu");
+    }
+    if (is_gemma && head != NULL)
+        put_value(json, "query_pre_attn_scalar", head);
+    mica__json_key(json, "tie_word_embeddings");
+    mica__json_bool(json, mica__archive_find(archive, "output.weight", 13) == MICA__NO_TENSOR);
+}
+
+mica_status mica__config_from_gguf(mica__plan *plan, const mica__family *family, const char **out_text)
+{
+    const mica__archive *archive = plan->archive;
+    const bool is_mixtral = mica__archive_meta(archive, "llama.expert_count") != NULL;
+    char key[160];
+    mica__json_writer json;
+    char *text = NULL;
+    size_t length = 0;
+    mica__json_writer_init(&json);
+    mica__json_begin_object(&json);
+    mica__json_key(&json, "architectures");
+    mica__json_begin_array(&json);
+    mica__json_string(&json, is_mixtral ? "MixtralForCausalLM" : family->architecture);
+    mica__json_end_array(&json);
+    mica__json_key(&json, "model_type");
+    mica__json_string(&json, is_mixtral ? "mixtral" : family->model_type);
+    put_rows(&json, archive, family);
+    snprintf(key, sizeof key, "%.60s.vocab_size", family->arch);
+    const uint32_t table = mica__archive_find(archive, "token_embd.weight", 17);
+    if (mica__archive_meta(archive, key) == NULL && table != MICA__NO_TENSOR &&
+        archive->tensor[table].ndim == 2) {
+        mica__json_key(&json, "vocab_size");
+        mica__json_uint(&json, archive->tensor[table].shape[0]);
+    }
+    put_scaling(&json, archive, family->arch);
+    put_tokens(&json, archive);
+    put_habits(&json, archive, family);
+    mica__json_end_object(&json);
+    mica_status status = mica__json_writer_finish(&json, &text, &length);
+    if (status != MICA_OK)
+        return status;
+    *out_text = mica__plan_text(plan, "%s\n", text);
+    mica__free(text);
+    return *out_text == NULL ? MICA_ERR_OUT_OF_MEMORY : MICA_OK;
+}

@@ -1,0 +1,277 @@
+/*
+ * convert.c - mica_convert: which way a conversion goes, the place it goes to, and the folder around the tensors.
+ *
+ * A folder gets its files one by one, each whole; if one cannot be written, those that are there are taken back, and
+ * the folder too if it was not there before.
+ */
+#include "format/convert.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file_error.h"
+#include "base/sort.h"
+#include "format/mix.h"
+#include "format/safetensors.h"
+#include "quant/dtype.h"
+#include "quant/quant.h"
+
+#define MOST_SIDE_BYTES ((size_t)128 << 20)
+
+/* What stands beside the tensors of a checkpoint and goes along from folder to folder. */
+static const char *const side_files[] = {
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "generation_config.json",
+    "chat_template.jinja",
+};
+
+#define SIDE_FILES (sizeof side_files / sizeof side_files[0])
+
+typedef struct conversion {
+    const char *input, *output;
+    mica_convert_options options;
+    mica_format format;
+    bool folder; /* the output is one */
+    mica__plan plan;
+    const char *config; /* of a folder; NULL: none */
+} conversion;
+
+mica_status mica__convert_check_place(const mica__archive *archive, const char *input, const char *output)
+{
+    bool same = mica__file_same(input, output);
+    for (uint32_t i = 0; i < archive->file_count && !same; i++)
+        same = mica__file_same(mica__archive_path(archive, i), output);
+    return same ? mica__fail(MICA_ERR_INVALID_ARGUMENT, "output: \"%s\" is the input itself", output)
+                : MICA_OK;
+}
+
+/* ---- the way -------------------------------------------------------------------------------------------- */
+
+static bool ends_with(const char *path, const char *ending)
+{
+    const size_t length = strlen(path), tail = strlen(ending);
+    return length > tail && strcmp(path + length - tail, ending) == 0;
+}
+
+static mica_status find_way(conversion *c)
+{
+    c->format = c->options.format;
+    if (c->format == MICA_FORMAT_NONE)
+        c->format = ends_with(c->output, ".gguf") ? MICA_FORMAT_GGUF : MICA_FORMAT_SAFETENSORS;
+    if (c->format != MICA_FORMAT_GGUF && c->format != MICA_FORMAT_SAFETENSORS && c->format != MICA_FORMAT_MLX)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "options.format: %s (%d), expected gguf, safetensors or mlx",
+                          mica_format_name(c->format), (int)c->format);
+    c->folder = c->format == MICA_FORMAT_MLX ||
+                (c->format == MICA_FORMAT_SAFETENSORS && !ends_with(c->output, ".safetensors"));
+    return MICA_OK;
+}
+
+static mica_status check_type(const conversion *c)
+{
+    const mica_dtype type = c->options.type;
+    if (type == MICA_DTYPE_NONE)
+        return MICA_OK;
+    const bool known = (uint32_t)type < MICA_DTYPE_COUNT;
+    if (known && mica__dtype_is_affine((uint32_t)type) && c->format == MICA_FORMAT_MLX)
+        return MICA_OK;
+    if (known && mica__quant_can_encode((uint16_t)type) &&
+        (c->format == MICA_FORMAT_GGUF || mica__safetensors_type_of((uint16_t)type) != NULL))
+        return MICA_OK;
+    return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options.type: %s, which %s cannot hold or mica cannot make",
+                      mica_dtype_name(type), mica_format_name(c->format));
+}
+
+/* ---- the plan ------------------------------------------------------------------------------------------- */
+
+static mica_status plan_gguf(conversion *c)
+{
+    const mica__mix_choice choice = {
+        .mix = {mica_dtype_name(c->options.type), c->options.type, -1, UINT32_MAX}, .pure = true};
+    uint64_t fallbacks;
+    mica_status status = c->plan.archive->format == MICA_FORMAT_GGUF
+                             ? mica__convert_copy_gguf(&c->plan)
+                             : mica__convert_to_gguf(&c->plan, c->input);
+    if (status != MICA_OK || c->options.type == MICA_DTYPE_NONE)
+        return status;
+    status = mica__mix_apply(&c->plan, &choice, &fallbacks);
+    return status == MICA_OK ? mica__convert_mark(&c->plan) : status;
+}
+
+/* Wide types first: so all data is aligned for its type, though the format knows no padding. */
+static int compare_width(const void *a, const void *b)
+{
+    const mica__plan_tensor *x = a, *y = b;
+    return (int)mica__dtype_bytes((uint32_t)y->dtype) - (int)mica__dtype_bytes((uint32_t)x->dtype);
+}
+
+static mica_status plan_safetensors(conversion *c)
+{
+    const mica_dtype type = c->options.type;
+    const bool words = c->plan.archive->format == MICA_FORMAT_MLX && c->folder && type == MICA_DTYPE_NONE;
+    mica_status status = mica__convert_to_hf(&c->plan, words, &c->config);
+    if (status != MICA_OK)
+        return status;
+    if (mica__dtype_is_affine((uint32_t)type))
+        status = mica__convert_to_mlx(&c->plan, type, &c->config);
+    else if (!words && c->plan.archive->format == MICA_FORMAT_MLX && c->config != NULL)
+        status = mica__convert_set_bits(&c->plan, 0, &c->config);
+    if (type != MICA_DTYPE_NONE && !mica__dtype_is_affine((uint32_t)type))
+        for (uint32_t i = 0; i < c->plan.tensor_count; i++)
+            if (c->plan.tensor[i].ndim >= 2 &&
+                mica__convert_has_values(&c->plan, c->plan.tensor[i].source[0]))
+                c->plan.tensor[i].dtype = type;
+    if (status == MICA_OK)
+        status = mica__sort(c->plan.tensor, c->plan.tensor_count, sizeof *c->plan.tensor, compare_width);
+    return status;
+}
+
+/* ---- the folder ----------------------------------------------------------------------------------------- */
+
+/* Small files that are written and wait for their names. */
+typedef struct side {
+    mica__file_writer *writer[SIDE_FILES + 1];
+    char *path[SIDE_FILES + 1];
+    uint32_t count;
+} side;
+
+static mica_status put_file(conversion *c, side *files, const char *name, const void *bytes, size_t size)
+{
+    char *path = mica__plan_text(&c->plan, "%s/%s", c->output, name);
+    if (path == NULL)
+        return MICA_ERR_OUT_OF_MEMORY;
+    if (!c->options.overwrite && mica__file_look(path) != MICA__FILE_KIND_NONE)
+        return mica__fail(MICA_ERR_IO, "cannot write \"%s\": it exists and overwrite is not set", path);
+    mica_status status = mica__file_writer_open(path, &files->writer[files->count]);
+    if (status != MICA_OK)
+        return status;
+    files->path[files->count] = path;
+    return mica__file_writer_write(files->writer[files->count++], bytes, size);
+}
+
+/* The files beside a checkpoint, if it is one in a folder. */
+static mica_status copy_side_files(conversion *c, side *files)
+{
+    mica_status status = MICA_OK;
+    if (mica__file_look(c->input) != MICA__FILE_KIND_FOLDER || c->plan.archive->format == MICA_FORMAT_GGUF)
+        return MICA_OK;
+    for (size_t i = 0; i < SIDE_FILES && status == MICA_OK; i++) {
+        const char *path = mica__plan_text(&c->plan, "%s/%s", c->input, side_files[i]);
+        void *bytes = NULL;
+        size_t size = 0;
+        if (path == NULL)
+            return MICA_ERR_OUT_OF_MEMORY;
+        if (mica__file_look(path) != MICA__FILE_KIND_REGULAR)
+            continue;
+        status = mica__file_read_all(path, MOST_SIDE_BYTES, &bytes, &size);
+        if (status == MICA_OK)
+            status = put_file(c, files, side_files[i], bytes, size);
+        mica__free(bytes);
+    }
+    return status;
+}
+
+static mica_status name_side_files(side *files)
+{
+    mica_status status = MICA_OK;
+    for (uint32_t i = 0; i < files->count && status == MICA_OK; i++) {
+        mica__file_writer *writer = files->writer[i];
+        files->writer[i] = NULL;
+        status = mica__file_writer_commit(writer);
+        for (uint32_t k = 0; status != MICA_OK && k < i; k++)
+            unlink(files->path[k]);
+    }
+    return status;
+}
+
+static mica_status write_folder(conversion *c, const mica_writer_options *writing, const mica__plan_run *run)
+{
+    const bool made = mkdir(c->output, 0777) == 0;
+    const int reason = errno;
+    const char *path = mica__plan_text(&c->plan, "%s/model.safetensors", c->output);
+    side files = {.count = 0};
+    mica_writer *writer = NULL;
+    mica_status status = path == NULL ? MICA_ERR_OUT_OF_MEMORY : MICA_OK;
+    if (!made && mica__file_look(c->output) != MICA__FILE_KIND_FOLDER)
+        return mica__file_fail("create the folder", c->output, reason);
+    if (status == MICA_OK)
+        status = mica_writer_create(path, writing, &writer);
+    if (status == MICA_OK && c->config != NULL)
+        status = put_file(c, &files, "config.json", c->config, strlen(c->config));
+    if (status == MICA_OK)
+        status = copy_side_files(c, &files);
+    if (status == MICA_OK)
+        status = mica__plan_write(&c->plan, writer, run);
+    else
+        mica_writer_discard(writer);
+    if (status == MICA_OK) {
+        status = name_side_files(&files);
+        if (status != MICA_OK)
+            unlink(path);
+    }
+    for (uint32_t i = 0; i < files.count; i++)
+        mica__file_writer_discard(files.writer[i]);
+    if (status != MICA_OK && made)
+        rmdir(c->output);
+    return status;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------ */
+
+static mica_status write_output(conversion *c)
+{
+    const mica_writer_options writing = {.format = c->format == MICA_FORMAT_GGUF ? MICA_FORMAT_GGUF
+                                                                                 : MICA_FORMAT_SAFETENSORS,
+                                         .overwrite = c->options.overwrite};
+    const mica__plan_run run = {c->options.threads, c->options.progress, c->options.context};
+    mica_writer *writer = NULL;
+    if (c->folder)
+        return write_folder(c, &writing, &run);
+    const mica_status status = mica_writer_create(c->output, &writing, &writer);
+    return status == MICA_OK ? mica__plan_write(&c->plan, writer, &run) : status;
+}
+
+static mica_status convert(conversion *c, const mica__archive *archive)
+{
+    mica_status status = mica__convert_check_place(archive, c->input, c->output);
+    c->plan.archive = archive;
+    if (status == MICA_OK)
+        status = c->format == MICA_FORMAT_GGUF ? plan_gguf(c) : plan_safetensors(c);
+    if (status == MICA_OK)
+        status = write_output(c);
+    mica__plan_free(&c->plan);
+    return status;
+}
+
+mica_status mica_convert(const char *input, const char *output, const mica_convert_options *options)
+{
+    conversion c = {.input = input, .output = output};
+    mica__archive *archive = NULL;
+    if (input == NULL || input[0] == '\0' || output == NULL || output[0] == '\0')
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: NULL or empty, expected a path",
+                          input == NULL || input[0] == '\0' ? "input" : "output");
+    if (options != NULL)
+        memcpy(&c.options, options,
+               options->size == 0 || options->size > sizeof c.options ? sizeof c.options
+                                                                      : (size_t)options->size);
+    mica_status status = find_way(&c);
+    if (status == MICA_OK)
+        status = check_type(&c);
+    if (status == MICA_OK)
+        status = mica__archive_open(input, &archive);
+    if (status == MICA_OK)
+        status = convert(&c, archive);
+    mica__archive_close(archive);
+    return status;
+}

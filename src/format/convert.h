@@ -1,0 +1,40 @@
+/*
+ * convert.h - how a model of one format becomes a plan for another: names, transforms, metadata.
+ *
+ * convert.c decides the way and writes; convert_gguf.c makes plans for GGUF, convert_hf.c for safetensors; family.c knows
+ * the names; config_map.c, rope_map.c and tokenizer_map.c the metadata.
+ */
+#ifndef MICA_FORMAT_CONVERT_H
+#define MICA_FORMAT_CONVERT_H
+
+#include "base/json.h"
+#include "format/family.h"
+#include "format/plan.h"
+
+/* INVALID_ARGUMENT if the output is the input, or one of its files. */
+mica_status mica__convert_check_place(const mica__archive *archive, const char *input, const char *output);
+
+/* Tensors and metadata of a GGUF as they are. */
+mica_status mica__convert_copy_gguf(mica__plan *plan);
+/* Tensors and metadata of any other archive as GGUF has them. `input` is its path, for the files beside it. */
+mica_status mica__convert_to_gguf(mica__plan *plan, const char *input);
+/* general.file_type for the type that most values of matrices have, and general.quantization_version. */
+mica_status mica__convert_mark(mica__plan *plan);
+
+/* Tensors of any archive as a safetensors file or folder has them; *out_config is the text of a config.json, or NULL. `words` keeps MLX
+ * weights as they are. */
+mica_status mica__convert_to_hf(mica__plan *plan, bool words, const char **out_config);
+/* Writes config.json anew: with affine words of that many bits, or of plain tensors for 0. */
+mica_status mica__convert_set_bits(mica__plan *plan, uint32_t bits, const char **inout_config);
+/* Gives the matrices an MLX folder's affine words, and the config its quantization. */
+mica_status mica__convert_to_mlx(mica__plan *plan, mica_dtype type, const char **inout_config);
+/* Whether values become floats: plain and block types, MLX weights. */
+bool mica__convert_has_values(const mica__plan *plan, const mica__tensor *tensor);
+/* The plain type that MLX weights and types no format but their own has become. */
+mica_dtype mica__convert_plain_type(const mica__plan *plan, const mica__tensor *tensor);
+
+/* What tokenizer.json and tokenizer_config.json of a folder say; nothing where they are not. */
+mica_status mica__tokenizer_to_gguf(mica__plan *plan, const char *folder, const mica__json *config,
+                                    const mica__family *family);
+
+#endif

@@ -1,0 +1,220 @@
+/* plan.c - a plan's tables. How it is carried out is in plan_stream.c. */
+#include "format/plan.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "format/piece.h"
+#include "quant/dtype.h"
+#include "quant/quant.h"
+
+void mica__plan_free(mica__plan *plan)
+{
+    mica__free(plan->tensor);
+    mica__free(plan->meta);
+    mica__chunks_free(&plan->chunks);
+    *plan = (mica__plan){0};
+}
+
+static mica_status reserve(void **items, uint32_t count, uint32_t *capacity, size_t size)
+{
+    if (count < *capacity)
+        return MICA_OK;
+    const uint32_t larger = *capacity == 0 ? 64 : *capacity * 2;
+    void *grown = larger > *capacity ? mica__realloc(*items, larger * size) : NULL;
+    if (grown == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the tables of %u tensors", count);
+    *items = grown;
+    *capacity = larger;
+    return MICA_OK;
+}
+
+/* ---- tensors -------------------------------------------------------------------------------------------- */
+
+mica_status mica__plan_same(mica__plan *plan, const mica__tensor *source, mica__plan_tensor *out_tensor)
+{
+    const mica__tensor **list;
+    mica_status status = mica__archive_usable(plan->archive, source);
+    *out_tensor = (mica__plan_tensor){.name = source->name,
+                                      .dtype = (mica_dtype)source->dtype,
+                                      .ndim = source->ndim,
+                                      .source_count = 1,
+                                      .rows = 1,
+                                      .row = 1};
+    if (status != MICA_OK)
+        return status;
+    list = mica__chunks_alloc(&plan->chunks, sizeof(const mica__tensor *));
+    if (list == NULL)
+        return MICA_ERR_OUT_OF_MEMORY;
+    list[0] = source;
+    out_tensor->source = list;
+    for (uint32_t i = 0; i < source->ndim; i++) {
+        out_tensor->shape[i] = source->shape[i];
+        out_tensor->rows *= i + 1 < source->ndim ? source->shape[i] : 1;
+    }
+    if (source->ndim != 0)
+        out_tensor->row = source->shape[source->ndim - 1];
+    return MICA_OK;
+}
+
+mica_dtype mica__plan_source_type(const mica__plan_tensor *tensor)
+{
+    return tensor->constant != NULL ? MICA_DTYPE_F32 : (mica_dtype)tensor->source[0]->dtype;
+}
+
+mica_status mica__plan_add(mica__plan *plan, const mica__plan_tensor *tensor)
+{
+    const mica_status status =
+        reserve((void **)&plan->tensor, plan->tensor_count, &plan->tensor_capacity, sizeof *plan->tensor);
+    if (status == MICA_OK)
+        plan->tensor[plan->tensor_count++] = *tensor;
+    return status;
+}
+
+static bool can_decode(const mica__archive *archive, const mica__tensor *source)
+{
+    if (source->scales == MICA__NO_TENSOR)
+        return mica__quant_can_decode(source->dtype);
+    return mica__affine_serves(source->dtype, archive->tensor[source->scales].dtype);
+}
+
+static mica_status check_tensor(const mica__archive *archive, const mica__plan_tensor *tensor)
+{
+    if (mica__piece_is_copy(tensor))
+        return MICA_OK;
+    const mica__tensor *source = tensor->source[0];
+    if (!can_decode(archive, source))
+        return mica__fail(MICA_ERR_UNSUPPORTED, "tensor \"%s\" is of type %s, which has no values as floats",
+                          source->name, source->type_name);
+    if (tensor->part == MICA__PLAN_WHOLE && !mica__quant_can_encode((uint16_t)tensor->dtype))
+        return mica__fail(MICA_ERR_UNSUPPORTED, "tensor \"%s\": type %s can be read but not made",
+                          tensor->name, mica_dtype_name(tensor->dtype));
+    if (tensor->transform == MICA__TRANSFORM_TRANSPOSE &&
+        (source->scales != MICA__NO_TENSOR || mica__dtype_elements(source->dtype) != 1))
+        return mica__fail(MICA_ERR_UNSUPPORTED, "tensor \"%s\" of type %s cannot be transposed", source->name,
+                          source->type_name);
+    return MICA_OK;
+}
+
+mica_status mica__plan_check(const mica__plan *plan)
+{
+    mica_status status = MICA_OK;
+    for (uint32_t i = 0; i < plan->tensor_count && status == MICA_OK; i++) {
+        const mica__plan_tensor *tensor = &plan->tensor[i];
+        for (uint32_t s = 0; s < tensor->source_count && status == MICA_OK; s++)
+            status = mica__archive_usable(plan->archive, tensor->source[s]);
+        if (status == MICA_OK)
+            status = check_tensor(plan->archive, tensor);
+    }
+    return status;
+}
+
+/* ---- metadata ------------------------------------------------------------------------------------------- */
+
+static mica__meta *find(const mica__plan *plan, const char *key)
+{
+    const size_t length = strlen(key);
+    for (uint32_t i = 0; i < plan->meta_count; i++)
+        if (plan->meta[i].key.length == length && memcmp(plan->meta[i].key.data, key, length) == 0)
+            return &plan->meta[i];
+    return NULL;
+}
+
+mica_status mica__plan_set(mica__plan *plan, const char *key, const mica_value *value)
+{
+    mica__meta *meta;
+    if (key == NULL) /* of mica__plan_text, which had no memory */
+        return MICA_ERR_OUT_OF_MEMORY;
+    meta = find(plan, key);
+    if (meta == NULL) {
+        const mica_status status =
+            reserve((void **)&plan->meta, plan->meta_count, &plan->meta_capacity, sizeof *plan->meta);
+        if (status != MICA_OK)
+            return status;
+        meta = &plan->meta[plan->meta_count++];
+        meta->key = (mica_string){key, strlen(key)};
+    }
+    meta->value = *value;
+    return MICA_OK;
+}
+
+mica_status mica__plan_set_u32(mica__plan *plan, const char *key, uint64_t number)
+{
+    return mica__plan_set(plan, key, &(mica_value){.type = MICA_VALUE_U32, .as.u = number});
+}
+
+mica_status mica__plan_set_f32(mica__plan *plan, const char *key, double number)
+{
+    return mica__plan_set(plan, key, &(mica_value){.type = MICA_VALUE_F32, .as.f = number});
+}
+
+mica_status mica__plan_set_bool(mica__plan *plan, const char *key, bool truth)
+{
+    return mica__plan_set(plan, key, &(mica_value){.type = MICA_VALUE_BOOL, .as.u = truth});
+}
+
+mica_status mica__plan_set_string(mica__plan *plan, const char *key, const char *text)
+{
+    if (text == NULL)
+        return MICA_ERR_OUT_OF_MEMORY;
+    return mica__plan_set(plan, key,
+                          &(mica_value){.type = MICA_VALUE_STRING, .as.string = {text, strlen(text)}});
+}
+
+void mica__plan_unset(mica__plan *plan, const char *key)
+{
+    mica__meta *meta = find(plan, key);
+    if (meta == NULL)
+        return;
+    plan->meta_count--;
+    memmove(meta, meta + 1, (size_t)(plan->meta + plan->meta_count - meta) * sizeof *meta);
+}
+
+const mica_value *mica__plan_get(const mica__plan *plan, const char *key)
+{
+    const mica__meta *meta = find(plan, key);
+    return meta == NULL ? NULL : &meta->value;
+}
+
+uint64_t mica__plan_get_number(const mica__plan *plan, const char *key, uint64_t otherwise)
+{
+    const mica_value *value = mica__plan_get(plan, key);
+    if (value == NULL)
+        return otherwise;
+    switch (value->type) {
+    case MICA_VALUE_U8:
+    case MICA_VALUE_U16:
+    case MICA_VALUE_U32:
+    case MICA_VALUE_U64: return value->as.u;
+    case MICA_VALUE_I8:
+    case MICA_VALUE_I16:
+    case MICA_VALUE_I32:
+    case MICA_VALUE_I64: return value->as.i < 0 ? otherwise : (uint64_t)value->as.i;
+    case MICA_VALUE_ARRAY:
+        if (value->count == 0)
+            return otherwise;
+        if (value->item_type == MICA_VALUE_U32)
+            return ((const uint32_t *)value->as.items)[0];
+        if (value->item_type == MICA_VALUE_I32 && ((const int32_t *)value->as.items)[0] >= 0)
+            return (uint64_t)((const int32_t *)value->as.items)[0];
+        return otherwise;
+    default: return otherwise;
+    }
+}
+
+char *mica__plan_text(mica__plan *plan, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    char *text = mica__chunks_alloc(&plan->chunks, length < 0 ? 1 : (size_t)length + 1);
+    if (text == NULL)
+        return NULL;
+    va_start(arguments, format);
+    vsnprintf(text, length < 0 ? 1 : (size_t)length + 1, format, arguments);
+    va_end(arguments);
+    return text;
+}

@@ -1,0 +1,122 @@
+/*
+ * quantize.c - mica_quantize: a model file with its matrices in fewer bits. GGUF comes out; what goes in may also be a
+ * folder of a family whose names are known, which is converted on the way.
+ */
+#include <string.h>
+
+#include "format/convert.h"
+#include "format/gguf.h"
+#include "format/imatrix.h"
+#include "format/mix.h"
+#include "quant/dtype.h"
+
+#define QUANTIZATION_VERSION 2 /* of the block formats: what GGUF readers look for */
+
+static mica_status check_arguments(const char *input, const char *output,
+                                   const mica_quantize_options *options, mica_quantize_options *out_options)
+{
+    *out_options = (mica_quantize_options){0};
+    if (input == NULL || input[0] == '\0' || output == NULL || output[0] == '\0')
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s, expected a path",
+                          input == NULL || input[0] == '\0' ? "input" : "output",
+                          (input == NULL || input[0] == '\0' ? input : output) == NULL ? "NULL" : "empty");
+    if (options == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options: NULL, expected at least a type");
+    memcpy(out_options, options,
+           options->size == 0 || options->size > sizeof *out_options ? sizeof *out_options
+                                                                     : (size_t)options->size);
+    if (out_options->type == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options.type: NULL, expected a type such as q4_k_m");
+    if (out_options->keep == NULL && out_options->keep_count != 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options.keep: NULL, but keep_count is %u",
+                          out_options->keep_count);
+    return MICA_OK;
+}
+
+/* The alignment of the file that is read, where the writer can have the same. */
+static uint32_t find_alignment(const mica__archive *archive)
+{
+    const mica_value *value = mica__archive_meta(archive, "general.alignment");
+    if (archive->format != MICA_FORMAT_GGUF || value == NULL || value->type != MICA_VALUE_U32 ||
+        value->as.u < 8 || (value->as.u & (value->as.u - 1)) != 0)
+        return MICA__GGUF_ALIGNMENT;
+    return (uint32_t)value->as.u;
+}
+
+static mica_status mark_plan(mica__plan *plan, const mica__mix *mix)
+{
+    mica_status status = mica__plan_set_u32(plan, "general.quantization_version", QUANTIZATION_VERSION);
+    if (mix->file_type < 0)
+        mica__plan_unset(plan, "general.file_type");
+    else if (status == MICA_OK)
+        status = mica__plan_set_u32(plan, "general.file_type", (uint64_t)mix->file_type);
+    return status;
+}
+
+static mica_status make_plan(const char *input, const mica__mix *mix, const mica_quantize_options *options,
+                             mica__plan *plan, mica_quantize_report *report)
+{
+    const mica__mix_choice choice = {.mix = *mix,
+                                     .keep = options->keep,
+                                     .keep_count = options->keep_count,
+                                     .pure = options->pure != 0,
+                                     .imatrix = options->imatrix != NULL};
+    mica_status status = plan->archive->format == MICA_FORMAT_GGUF ? mica__convert_copy_gguf(plan)
+                                                                   : mica__convert_to_gguf(plan, input);
+    if (status == MICA_OK)
+        status = mica__mix_apply(plan, &choice, &report->fallbacks);
+    if (status == MICA_OK && options->imatrix != NULL)
+        status = mica__imatrix_apply(options->imatrix, plan);
+    if (status == MICA_OK)
+        status = mark_plan(plan, mix);
+    report->tensors = plan->tensor_count;
+    for (uint32_t i = 0; i < plan->tensor_count; i++)
+        report->quantized += mica__dtype_elements((uint32_t)plan->tensor[i].dtype) > 1 &&
+                             plan->tensor[i].dtype != mica__plan_source_type(&plan->tensor[i]);
+    report->bytes_in = mica__plan_bytes_in(plan);
+    report->bytes_out = mica__plan_bytes_out(plan);
+    return status;
+}
+
+static mica_status run(const mica__archive *archive, const char *input, const char *output,
+                       const mica_quantize_options *options, mica_quantize_report *report)
+{
+    const mica_writer_options writing = {
+        .format = MICA_FORMAT_GGUF, .alignment = find_alignment(archive), .overwrite = options->overwrite};
+    const mica__plan_run running = {options->threads, options->progress, options->context};
+    mica__plan plan = {.archive = archive};
+    mica__mix mix;
+    mica_writer *writer = NULL;
+    mica_status status = mica__mix_find(options->type, &mix);
+    if (status == MICA_OK)
+        status = mica__convert_check_place(archive, input, output);
+    if (status == MICA_OK)
+        status = mica_writer_create(output, &writing, &writer);
+    if (status == MICA_OK)
+        status = make_plan(input, &mix, options, &plan, report);
+    if (status == MICA_OK)
+        status = mica__plan_write(&plan, writer, &running);
+    else
+        mica_writer_discard(writer);
+    mica__plan_free(&plan);
+    return status;
+}
+
+mica_status mica_quantize(const char *input, const char *output, const mica_quantize_options *options,
+                          mica_quantize_report *out_report)
+{
+    mica_quantize_options used;
+    mica_quantize_report report = {0};
+    mica__archive *archive = NULL;
+    mica_status status = check_arguments(input, output, options, &used);
+    if (out_report != NULL)
+        *out_report = report;
+    if (status == MICA_OK)
+        status = mica__archive_open(input, &archive);
+    if (status == MICA_OK)
+        status = run(archive, input, output, &used, &report);
+    mica__archive_close(archive);
+    if (status == MICA_OK && out_report != NULL)
+        *out_report = report;
+    return status;
+}

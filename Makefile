@@ -10,7 +10,7 @@ compile   = cmake --build $(BUILD) --parallel $(JOBS)
 
 MAKEFLAGS     += --no-print-directory
 .DEFAULT_GOAL := all
-.PHONY: all run check test test-gpu bench install format lint house fuzz soak clean help
+.PHONY: all run check test test-gpu test-python bench install format lint house fuzz soak clean help
 
 all: ## configure and build: build/mica, build/libmica.a, build/libmica.so
 	@scripts/setup run
@@ -35,6 +35,10 @@ test: ## everything that a change must pass
 
 test-gpu: ## the conformance suite on a GPU; fails if there is none
 	@echo "test-gpu: mica has no GPU backend yet, so there is nothing to prove" >&2; exit 1
+
+test-python: ## round trips with the gguf, safetensors and numpy packages, which it installs (network)
+	@scripts/setup run
+	@BUILD=$(BUILD) JOBS=$(JOBS) scripts/test_python
 
 bench: ## the table of speeds (ARGS="--json")
 	@scripts/setup check
@@ -69,4 +73,4 @@ clean: ## remove the build folder
 	@cmake -E rm -rf $(BUILD)
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' Makefile

@@ -1,10 +1,13 @@
 /* options.c - parses a command line by the table of commands.c. */
+#define _POSIX_C_SOURCE 200809L
 #include "options.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "output.h"
 
@@ -27,14 +30,31 @@ size_t tool_next_choice(const char **cursor, const char **out_choice)
     return length;
 }
 
-static int is_choice(const char *choices, const char *text)
+static int is_choice(const char *choices, tool_kind kind, const char *text)
 {
     const char *choice;
     size_t length;
     while ((length = tool_next_choice(&choices, &choice)) > 0)
-        if (strlen(text) == length && memcmp(choice, text, length) == 0)
+        if (strlen(text) == length &&
+            (kind == TOOL_ANY_CASE ? strncasecmp(choice, text, length) : strncmp(choice, text, length)) == 0)
             return 1;
     return 0;
+}
+
+mica_dtype tool_type_find(const tool_call *call, const char *what, const char *name, size_t length)
+{
+    char known[640] = "";
+    size_t used = 0;
+    for (int i = MICA_DTYPE_NONE + 1; i < MICA_DTYPE_COUNT; i++) {
+        const char *text = mica_dtype_name((mica_dtype)i);
+        if (strlen(text) == length && strncasecmp(text, name, length) == 0)
+            return (mica_dtype)i;
+        if (used < sizeof known)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used > 0 ? "|" : "", text);
+    }
+    tool_misuse("%s: the type of %s is \"%.*s\", not one of %s", call->command->name, what,
+                (int)(length < 40 ? length : 40), name, known);
+    return MICA_DTYPE_NONE;
 }
 
 static int set_number(const tool_command *command, const tool_option *option, const char *text, uint64_t *out)
@@ -53,9 +73,14 @@ static int set_number(const tool_command *command, const tool_option *option, co
 static int set_option(tool_call *call, size_t index, const char *text)
 {
     const tool_option *option = &call->command->options[index];
-    if (option->choices != NULL && !is_choice(option->choices, text))
+    if (option->choices != NULL && !is_choice(option->choices, option->kind, text))
         return tool_misuse("%s: --%s is \"%.40s\", not one of %s", call->command->name, option->name, text,
                            option->choices);
+    if (option->kind == TOOL_REPEATED && call->repeated_count == TOOL_MAX_REPEATS)
+        return tool_misuse("%s: --%s is given more than %d times", call->command->name, option->name,
+                           TOOL_MAX_REPEATS);
+    if (option->kind == TOOL_REPEATED)
+        call->repeated[call->repeated_count++] = text;
     call->text[index] = text;
     if (option->kind == TOOL_NUMBER)
         return set_number(call->command, option, text, &call->number[index]);
@@ -93,12 +118,29 @@ static int take_option(tool_call *call, int count, char **argv, int *used)
 static int take_argument(tool_call *call, const char *text)
 {
     const tool_command *command = call->command;
-    if (command->argument == NULL || call->argument != NULL)
+    size_t place = 0;
+    while (place < TOOL_MAX_ARGUMENTS && call->argument[place] != NULL)
+        place++;
+    if (place == TOOL_MAX_ARGUMENTS || command->argument[place].name == NULL)
         return tool_misuse("%s: \"%.60s\" is one argument too many", command->name, text);
-    if (command->choices != NULL && !is_choice(command->choices, text))
-        return tool_misuse("%s: %s is \"%.40s\", not one of %s", command->name, command->argument, text,
-                           command->choices);
-    call->argument = text;
+    const tool_argument *argument = &command->argument[place];
+    if (argument->choices != NULL && !is_choice(argument->choices, argument->kind, text))
+        return tool_misuse("%s: %s is \"%.40s\", not one of %s", command->name, argument->name, text,
+                           argument->choices);
+    call->argument[place] = text;
+    return 0;
+}
+
+static int check_arguments(const tool_call *call)
+{
+    const tool_command *command = call->command;
+    for (size_t i = 0; i < TOOL_MAX_ARGUMENTS && command->argument[i].name != NULL; i++) {
+        const tool_argument *argument = &command->argument[i];
+        if (call->argument[i] == NULL && !argument->optional)
+            return tool_misuse("%s: %s is missing%s%s; 'mica help %s' says more", command->name,
+                               argument->name, argument->choices != NULL ? ": one of " : "",
+                               argument->choices != NULL ? argument->choices : "", command->name);
+    }
     return 0;
 }
 
@@ -122,10 +164,7 @@ int tool_parse(const tool_command *command, int count, char **argv, tool_call *o
         else
             result = take_argument(out_call, argv[i]);
     }
-    if (result == 0 && command->argument != NULL && !command->optional && out_call->argument == NULL)
-        result =
-            tool_misuse("%s: %s is missing: one of %s", command->name, command->argument, command->choices);
-    return result;
+    return result != 0 ? result : check_arguments(out_call);
 }
 
 static size_t index_of(const tool_call *call, const char *name)

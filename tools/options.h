@@ -10,9 +10,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TOOL_MAX_OPTIONS 8
+#include "mica/types.h"
 
-typedef enum tool_kind { TOOL_FLAG, TOOL_WORD, TOOL_NUMBER } tool_kind;
+#define TOOL_MAX_OPTIONS 8
+#define TOOL_MAX_ARGUMENTS 3
+#define TOOL_MAX_REPEATS 64
+
+typedef enum tool_kind {
+    TOOL_FLAG,
+    TOOL_WORD,
+    TOOL_NUMBER,
+    TOOL_PATH,
+    TOOL_REPEATED,    /* a word that may be given more than once; at most one such option in a command */
+    TOOL_ANY_CASE,    /* a word whose choices may be written in capitals */
+    TOOL_COMMAND_NAME /* an argument alone */
+} tool_kind;
 
 typedef struct tool_option {
     const char *name; /* without the dashes */
@@ -24,15 +36,21 @@ typedef struct tool_option {
     const char *help;
 } tool_option;
 
+/* A positional argument. */
+typedef struct tool_argument {
+    const char *name; /* "SHELL"; NULL: there is none */
+    tool_kind kind;
+    const char *choices; /* of a word: nothing else is taken; NULL: anything */
+    int optional;        /* 1: may be left out */
+} tool_argument;
+
 struct tool_call;
 
 typedef struct tool_command {
     const char *name;
     const char *summary;     /* one line, no full stop */
     const char *description; /* sentences, for help and the manual page */
-    const char *argument;    /* the one positional argument, e.g. "SHELL"; NULL: takes none */
-    const char *choices;     /* of the argument; NULL: names of commands */
-    int optional;            /* 1: the argument may be left out */
+    tool_argument argument[TOOL_MAX_ARGUMENTS];
     const tool_option *options;
     size_t option_count;
     int (*run)(const struct tool_call *call); /* exit status */
@@ -41,8 +59,10 @@ typedef struct tool_command {
 /* One parsed command line. The texts are the program's own arguments or the table's. */
 typedef struct tool_call {
     const tool_command *command;
-    const char *argument; /* NULL: not given */
+    const char *argument[TOOL_MAX_ARGUMENTS]; /* NULL: not given */
     const char *text[TOOL_MAX_OPTIONS];
+    const char *repeated[TOOL_MAX_REPEATS];
+    size_t repeated_count;
     uint64_t number[TOOL_MAX_OPTIONS];
 } tool_call;
 
@@ -60,6 +80,8 @@ uint64_t tool_number(const tool_call *call, const char *name);
 
 /* The next choice of "a|b|c" at *cursor: its length, and the cursor moves on. 0 at the end. */
 size_t tool_next_choice(const char **cursor, const char **out_choice);
+/* The type of that name, in capitals or not; NONE after printing which there are. `what` is the option, "--type". */
+mica_dtype tool_type_find(const tool_call *call, const char *what, const char *name, size_t length);
 
 /* The readers of the table that print. */
 void tool_print_overview(void);

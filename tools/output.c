@@ -11,30 +11,38 @@
 #include <unistd.h>
 
 #include "mica/mica.h"
+#include "text.h"
 
-static void complain(const char *format, va_list arguments)
+#define SENTENCE_BYTES 2048
+
+/* A sentence may quote a file, so it is text of strangers. */
+static void complain(const char *sentence)
 {
     fflush(stdout);
     fputs("mica: ", stderr);
-    vfprintf(stderr, format, arguments);
+    tool_text_print(stderr, sentence, strlen(sentence), TOOL_NO_LIMIT);
     fputc('\n', stderr);
 }
 
 int tool_fail(const char *format, ...)
 {
+    char sentence[SENTENCE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    complain(format, arguments);
+    vsnprintf(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
+    complain(sentence);
     return 1;
 }
 
 int tool_misuse(const char *format, ...)
 {
+    char sentence[SENTENCE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    complain(format, arguments);
+    vsnprintf(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
+    complain(sentence);
     return 2;
 }
 
@@ -75,16 +83,35 @@ const char *tool_size_text(uint64_t bytes, char out[TOOL_SIZE_BYTES])
 
 /* ---- JSON ---- */
 
-static void print_quoted(const char *text)
+static void print_code_unit(uint32_t unit)
 {
+    printf("\\u%04x", (unsigned)unit);
+}
+
+/* Valid JSON that is safe on a terminal, whatever the bytes: what is no character becomes U+FFFD. */
+static void print_character(const char *text, size_t length, uint32_t code)
+{
+    if (!tool_text_unsafe(code))
+        fwrite(text, 1, length, stdout);
+    else if (code == TOOL_NO_CHARACTER)
+        print_code_unit(0xfffd);
+    else if (code < 0x10000)
+        print_code_unit(code);
+    else {
+        print_code_unit(0xd800 + ((code - 0x10000) >> 10));
+        print_code_unit(0xdc00 + ((code - 0x10000) & 0x3ff));
+    }
+}
+
+static void print_quoted(const char *text, size_t length)
+{
+    uint32_t code;
+    size_t step;
     putchar('"');
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\')
-            printf("\\%c", *c);
-        else if (*c < 0x20)
-            printf("\\u%04x", *c);
-        else
-            putchar(*c);
+    for (; (step = tool_text_next(text, length, &code)) > 0; text += step, length -= step) {
+        if (code == '"' || code == '\\')
+            putchar('\\');
+        print_character(text, step, code);
     }
     putchar('"');
 }
@@ -96,7 +123,7 @@ static void begin_item(tool_json *json, const char *key)
     if (json->depth > 0)
         json->has_items[json->depth - 1] = 1;
     if (key != NULL) {
-        print_quoted(key);
+        print_quoted(key, strlen(key));
         fputs(": ", stdout);
     }
 }
@@ -120,8 +147,45 @@ void tool_json_close(tool_json *json, char bracket)
 
 void tool_json_text(tool_json *json, const char *key, const char *text)
 {
+    tool_json_bytes(json, key, text, strlen(text));
+}
+
+void tool_json_bytes(tool_json *json, const char *key, const char *text, size_t length)
+{
     begin_item(json, key);
-    print_quoted(text);
+    print_quoted(text, length);
+}
+
+void tool_json_raw(tool_json *json, const char *key, const char *text, size_t length)
+{
+    uint32_t code;
+    size_t step;
+    begin_item(json, key);
+    for (; (step = tool_text_next(text, length, &code)) > 0; text += step, length -= step) {
+        if (code == '\n' || code == '\r' || code == '\t')
+            putchar((int)code); /* between the items */
+        else
+            print_character(text, step, code);
+    }
+}
+
+void tool_json_null(tool_json *json, const char *key)
+{
+    begin_item(json, key);
+    fputs("null", stdout);
+}
+
+void tool_json_int(tool_json *json, const char *key, int64_t number)
+{
+    begin_item(json, key);
+    printf("%lld", (long long)number);
+}
+
+void tool_json_exact(tool_json *json, const char *key, double number, int single)
+{
+    char text[TOOL_REAL_BYTES];
+    begin_item(json, key);
+    fputs(isfinite(number) ? tool_real_text(number, single, text) : "null", stdout);
 }
 
 void tool_json_uint(tool_json *json, const char *key, uint64_t number)

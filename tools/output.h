@@ -31,6 +31,13 @@ typedef struct tool_json {
 void tool_json_open(tool_json *json, const char *key, char bracket);
 void tool_json_close(tool_json *json, char bracket);
 void tool_json_text(tool_json *json, const char *key, const char *text);
+void tool_json_bytes(tool_json *json, const char *key, const char *text, size_t length);
+void tool_json_int(tool_json *json, const char *key, int64_t number);
+void tool_json_null(tool_json *json, const char *key);
+/* Text that is JSON already. */
+void tool_json_raw(tool_json *json, const char *key, const char *text, size_t length);
+/* All digits that the number has, as a float if `single`. */
+void tool_json_exact(tool_json *json, const char *key, double number, int single);
 void tool_json_uint(tool_json *json, const char *key, uint64_t number);
 void tool_json_real(tool_json *json, const char *key, double number);
 void tool_json_bool(tool_json *json, const char *key, int truth);

@@ -20,7 +20,7 @@
 #include "mica/device.h"
 #include "backend/record.h"
 
-#define MICA__BACKEND_VERSION 1u
+#define MICA__BACKEND_VERSION 2u
 
 typedef struct mica__device mica__device;     /* an open device */
 typedef struct mica__program mica__program;   /* compiled text, or the built-in functions of the cpu */
@@ -161,6 +161,9 @@ typedef struct mica__backend_table {
     mica_status (*timestamps)(mica__device *, bool enable, mica_profile_entry *out, uint64_t capacity,
                               uint64_t *out_count);
     mica_status (*cancel)(mica__device *, mica__queue *, uint64_t value); /* may be absent */
+    /* What is submitted to `queue` from now on starts after submission `value` of queue `after`. Does not wait; may be
+     * absent: then the device room does, on the host. */
+    mica_status (*queue_order)(mica__device *, mica__queue *queue, mica__queue *after, uint64_t value);
 } mica__backend_table;
 
 /* Kept results: `wait` answers for any value already handed out by `submit`, however old, with the status of that

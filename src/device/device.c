@@ -142,7 +142,7 @@ static void close_parts(mica_device *device)
     if (device->table != NULL)
         device->table->close(device->impl);
     mica__free(device->profile);
-    pthread_mutex_destroy(&device->lock);
+    mica__lock_destroy(&device->lock, &device->guard);
     mica__free(device);
 }
 
@@ -167,10 +167,12 @@ mica_status mica_device_open(const char *id, const mica_device_options *options,
     mica_device *device = mica__calloc(1, sizeof *device);
     if (device == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for a device");
-    if (pthread_mutex_init(&device->lock, NULL) != 0) {
+    status = mica__lock_init(&device->lock, &device->guard, true);
+    if (status != MICA_OK) {
         mica__free(device);
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no lock for a device");
+        return status;
     }
+    device->generation = mica__fork_generation();
     atomic_init(&device->references, 1);
     device->backend = backend;
     device->budget = chosen.budget_bytes;

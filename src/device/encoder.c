@@ -402,8 +402,6 @@ mica_status mica_encoder_commit_and_wait(mica_encoder *encoder)
     return status;
 }
 
-/* Queues of one device run in submission order or hold work back on the host, so waiting here is always right; a
- * backend that can wait on the device will get an entry for it. */
 mica_status mica_encoder_wait_fence(mica_encoder *encoder, mica_fence *fence)
 {
     mica_status status = check_open(encoder, "encoder_wait_fence");
@@ -416,5 +414,5 @@ mica_status mica_encoder_wait_fence(mica_encoder *encoder, mica_fence *fence)
         if (status != MICA_OK)
             return status;
     }
-    return mica_fence_wait(fence, MICA_WAIT_FOREVER);
+    return mica__inflight_order(encoder->device, encoder->queue, fence);
 }

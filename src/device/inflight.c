@@ -188,6 +188,10 @@ static mica_status reserve_place(mica_device *device)
     for (;;) {
         reap(device);
         pthread_mutex_lock(&device->lock);
+        if (device->generation != mica__fork_generation()) { /* whoever reserved is not in this process */
+            device->generation = mica__fork_generation();
+            device->inflight_reserved = 0;
+        }
         bool room = device->inflight_count + device->inflight_reserved < MICA__INFLIGHT_MAX;
         device->inflight_reserved += room;
         pthread_mutex_unlock(&device->lock);
@@ -324,6 +328,19 @@ mica_status mica_fence_wait(mica_fence *fence, uint64_t timeout_ns)
         fence_resolved(fence, &done); /* what the list noted holds, however late we look */
     }
     return mica__completion_status(&done);
+}
+
+mica_status mica__inflight_order(mica_device *device, mica_queue *queue, mica_fence *fence)
+{
+    mica__completion done;
+    if (fence_resolved(fence, &done))
+        return MICA_OK;
+    if (fence->device != device || device->table->queue_order == NULL) {
+        MICA__COUNT(fence->device, syncs, 1);
+        return mica__inflight_wait(fence->device, fence->queue, fence->value, MICA_WAIT_FOREVER, &done);
+    }
+    return device->table->queue_order(device->impl, queue_impl(queue), queue_impl(fence->queue),
+                                      fence->value);
 }
 
 mica_status mica_fence_times(mica_fence *fence, uint64_t *out_begin_ns, uint64_t *out_end_ns)

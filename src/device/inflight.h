@@ -15,6 +15,9 @@ mica_status mica__inflight_wait(mica_device *device, mica_queue *queue, uint64_t
                                 mica__completion *out);
 /* The result of reusable work's last submission, all zero if there was none; waits for it. */
 mica_status mica__inflight_work(mica__work *work, mica__completion *out);
+/* What is submitted to the queue from now on starts after the fence: the device holds it back where it can, else this
+ * waits. The fence's own result stays with the fence. */
+mica_status mica__inflight_order(mica_device *device, mica_queue *queue, mica_fence *fence);
 /* Gives one inside reference on a queue back. NULL ok. */
 void mica__queue_unref(mica_queue *queue);
 

@@ -23,6 +23,7 @@ struct mica_pool {
     mica_device *device;
     bool keeps_device; /* the device's own scratch pool does not */
     pthread_mutex_t lock;
+    mica__fork_guard guard;
     storage_list free_list[BUCKETS];
     storage_list in_use;
     storage_list registered;
@@ -81,9 +82,10 @@ mica_status mica__pool_open(mica_device *device, bool keep_device, mica_pool **o
     mica_pool *pool = mica__calloc(1, sizeof *pool);
     if (pool == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for a pool");
-    if (pthread_mutex_init(&pool->lock, NULL) != 0) {
+    const mica_status status = mica__lock_init(&pool->lock, &pool->guard, true);
+    if (status != MICA_OK) {
         mica__free(pool);
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no lock for a pool");
+        return status;
     }
     pool->device = keep_device ? mica_device_retain(device) : device;
     pool->keeps_device = keep_device;
@@ -109,7 +111,7 @@ void mica_pool_release(mica_pool *pool)
         list_drop(&pool->free_list[b]);
     list_drop(&pool->in_use);
     list_drop(&pool->registered);
-    pthread_mutex_destroy(&pool->lock);
+    mica__lock_destroy(&pool->lock, &pool->guard);
     mica_device *device = pool->keeps_device ? pool->device : NULL;
     mica__free(pool);
     mica_device_release(device);

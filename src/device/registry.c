@@ -29,6 +29,7 @@ typedef struct builtin_kernel {
 struct mica__registry {
     mica_device *device;
     pthread_mutex_t lock;
+    mica__fork_guard guard;
     named_kernel *named;
     uint32_t named_count, named_capacity;
     mica_kernel **compiled;
@@ -52,7 +53,7 @@ static void kernel_destroy(mica_kernel *kernel)
 mica_status mica__registry_create(mica_device *device, mica__registry **out)
 {
     mica__registry *registry = mica__calloc(1, sizeof *registry);
-    if (registry == NULL || pthread_mutex_init(&registry->lock, NULL) != 0) {
+    if (registry == NULL || mica__lock_init(&registry->lock, &registry->guard, true) != MICA_OK) {
         mica__free(registry);
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for the kernel registry");
     }
@@ -76,7 +77,7 @@ void mica__registry_destroy(mica__registry *registry)
     }
     mica__free(registry->compiled);
     mica__free(registry->named);
-    pthread_mutex_destroy(&registry->lock);
+    mica__lock_destroy(&registry->lock, &registry->guard);
     mica__free(registry);
 }
 

@@ -39,7 +39,8 @@ typedef union conform_params {
 /* One case: operands on the host, what must come out, and the buffers while it is on a device. */
 typedef struct conform_case {
     const conform_row *row;
-    bool typical; /* asked for: the shape that benchmarks time, no oddities */
+    uint64_t number; /* the seed; rows that enumerate their cases count by it */
+    bool typical;    /* asked for: the shape that benchmarks time, no oddities */
     conform_operand operand[CONFORM_OPERANDS];
     uint32_t operand_count, output;
     conform_params params;
@@ -73,6 +74,10 @@ typedef enum conform_mode {
 
 extern const conform_row conform_table[];
 extern const uint32_t conform_table_count;
+/* Lengths, windows, pages and masks that end exactly where something else does. Its cases are numbered, not drawn, so
+ * it stands outside the table: cases 0 to CONFORM_ATTENTION_EDGES - 1. */
+#define CONFORM_ATTENTION_EDGES 32
+extern const conform_row conform_attention_edges;
 
 /* The case that `seed` gives for this row. `typical`: the benchmark's shape. */
 void conform_case_make(conform_case *c, const conform_row *row, uint64_t seed, bool typical);

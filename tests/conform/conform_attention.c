@@ -242,19 +242,19 @@ static void draw_attention(conform_case *c, test_random *random)
         return;
     params->scale = test_random_one_in(random, 2) ? 0 : (float)test_random_uniform(random, 0.02, 0.5);
     params->softcap = test_random_one_in(random, 4) ? 20.0f : 0;
-    if (test_random_one_in(random, 4))
-        params->bidirectional = 1;
-    else if (test_random_one_in(random, 2))
+    params->bidirectional = test_random_one_in(random, 4) != 0;
+    if (test_random_one_in(random, 2))
         params->window = 1 + (uint32_t)test_random_below(random, 70);
 }
 
-static void add_mask(conform_case *c, test_random *random, uint64_t heads, uint64_t tokens, uint64_t most)
+/* No mask if there are no keys. */
+static void add_mask(conform_case *c, test_random *random, uint64_t heads, uint64_t tokens, uint64_t keys)
 {
-    uint64_t shape[3] = {heads, tokens, 1 + test_random_below(random, most)};
+    uint64_t shape[3] = {heads, tokens, keys};
     bool flat = test_random_one_in(random, 2);
     test_tensor *mask;
 
-    if (c->typical || !test_random_one_in(random, 3)) {
+    if (keys == 0) {
         conform_add_absent(c);
         return;
     }
@@ -317,7 +317,8 @@ void conform_make_attention(conform_case *c, test_random *random)
     draw_lengths(c, random, &plan, tokens);
     c->params.attention.ring = plan.kind == RING;
     add_pages(c, random, &plan);
-    add_mask(c, random, heads, tokens, longest + 3);
+    add_mask(c, random, heads, tokens,
+             c->typical || !test_random_one_in(random, 3) ? 0 : 1 + test_random_below(random, longest + 3));
     conform_add_output(c, random, "y", draw_type(c, random), 3, (uint64_t[]){tokens, heads, v_dim}, TEST_ROWS,
                        false, 0);
     if (!c->typical && test_random_one_in(random, 5))
@@ -325,6 +326,88 @@ void conform_make_attention(conform_case *c, test_random *random)
     c->flops = 2.0 * (double)(tokens * heads * longest * (dim + v_dim));
     c->bytes = conform_bytes(c, K) + conform_bytes(c, V);
 }
+
+/* Three tokens, the newest of `length` keys. The kernels cut keys into chunks of 128. */
+typedef struct attention_edge {
+    cache_kind kind;
+    uint64_t slots, max_pages, length;
+    uint32_t window, bidirectional;
+    uint64_t mask_keys;
+} attention_edge;
+
+static const attention_edge edges[CONFORM_ATTENTION_EDGES] = {
+    /* a ring around its brim, and around its second turn */
+    {RING, 19, 0, 18, 0, 0, 0},
+    {RING, 19, 0, 19, 0, 0, 0},
+    {RING, 19, 0, 20, 0, 0, 0},
+    {RING, 19, 0, 21, 0, 0, 0},
+    {RING, 19, 0, 38, 0, 0, 0},
+    {RING, 19, 0, 39, 0, 0, 0},
+    {RING, 128, 0, 129, 0, 0, 0},
+    {RING, 127, 0, 256, 0, 0, 0},
+    {RING, 19, 0, 20, 0, 1, 0},
+    /* with a window that is the ring, one less, one more, or a part of it */
+    {RING, 19, 0, 20, 19, 0, 0},
+    {RING, 19, 0, 21, 18, 0, 0},
+    {RING, 19, 0, 40, 20, 0, 0},
+    {RING, 19, 0, 20, 5, 1, 0},
+    {RING, 19, 0, 20, 0, 0, 20},
+    /* pages that end with the keys, one before, one after; windows that begin with a page */
+    {PAGED, 16, 4, 15, 0, 0, 0},
+    {PAGED, 16, 4, 16, 0, 0, 0},
+    {PAGED, 16, 4, 17, 0, 0, 0},
+    {PAGED, 16, 4, 64, 0, 0, 0},
+    {PAGED, 16, 4, 34, 16, 0, 0},
+    {PAGED, 16, 4, 34, 17, 0, 0},
+    {PAGED, 1, 20, 20, 3, 0, 0},
+    {PAGED, 128, 2, 129, 1, 0, 0},
+    {PAGED, 64, 4, 256, 128, 0, 0},
+    /* flat: chunks, windows in both directions, masks that end with the keys, one before, one after */
+    {FLAT, 130, 0, 128, 0, 0, 0},
+    {FLAT, 130, 0, 129, 0, 1, 0},
+    {FLAT, 130, 0, 130, 2, 0, 0},
+    {FLAT, 20, 0, 20, 18, 0, 0},
+    {FLAT, 20, 0, 20, 7, 1, 0},
+    {FLAT, 260, 0, 258, 2, 1, 0},
+    {FLAT, 20, 0, 20, 0, 0, 19},
+    {FLAT, 20, 0, 19, 4, 1, 19},
+    {FLAT, 20, 0, 19, 0, 1, 20},
+};
+
+static void make_edge(conform_case *c, test_random *random)
+{
+    const attention_edge *edge = &edges[c->number % CONFORM_ATTENTION_EDGES];
+    uint64_t tokens = 3, heads = 4, dim = test_random_size(random, 40), one = 1;
+    cache_plan plan = {.kind = edge->kind, .heads = 2, .slots = edge->slots, .max_pages = edge->max_pages};
+
+    plan.sequences = 1;
+    plan.pages = edge->kind == PAGED ? edge->max_pages + 1 : 1;
+    c->params.attention.ring = edge->kind == RING;
+    c->params.attention.window = edge->window;
+    c->params.attention.bidirectional = edge->bidirectional;
+    conform_add(c, random, "q", draw_type(c, random), 3, (uint64_t[]){tokens, heads, dim}, TEST_ROWS_REPEAT);
+    test_tensor_normal(conform_tensor(c, Q), random, 1);
+    add_cache(c, random, "k", &plan, dim, false);
+    add_cache(c, random, "v", &plan, dim, false);
+    conform_add(c, random, "positions", conform_index(random), 1, &tokens, TEST_CONTIGUOUS);
+    conform_add(c, random, "lengths", conform_index(random), 1, &one, TEST_CONTIGUOUS);
+    conform_add_absent(c);
+    test_tensor_set(conform_tensor(c, LENGTHS), 0, (double)edge->length);
+    for (uint64_t t = 0; t < tokens; t++)
+        test_tensor_set(conform_tensor(c, POSITIONS), t, (double)(edge->length - tokens + t));
+    add_pages(c, random, &plan);
+    add_mask(c, random, heads, tokens, edge->mask_keys);
+    conform_add_output(c, random, "y", MICA_DTYPE_F32, 3, (uint64_t[]){tokens, heads, dim}, TEST_ROWS, false,
+                       0);
+}
+
+const conform_row conform_attention_edges = {.name = "attention edges",
+                                             .op = MICA_OP_ATTENTION,
+                                             .make = make_edge,
+                                             .encode = conform_encode_attention,
+                                             .oracle = conform_oracle_attention,
+                                             .factor = 2,
+                                             .reason = "as attention"};
 
 mica_status conform_encode_attention(const conform_case *c, mica_encoder *encoder)
 {

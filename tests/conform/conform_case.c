@@ -16,6 +16,7 @@ void conform_case_make(conform_case *c, const conform_row *row, uint64_t seed, b
 
     memset(c, 0, sizeof *c);
     c->row = row;
+    c->number = seed;
     c->typical = typical;
     c->weight_slot = c->bits_of = UINT32_MAX;
     row->make(c, &random);

@@ -42,6 +42,15 @@ static void test_row(void **state)
         fail_msg("%s", why);
 }
 
+static void test_edges(void **state)
+{
+    char why[CONFORM_TEXT];
+
+    (void)state;
+    if (!conform_suite_row(&suite, &conform_attention_edges, 0, CONFORM_ATTENTION_EDGES, why))
+        fail_msg("%s", why);
+}
+
 int main(int argc, char **argv)
 {
     struct CMUnitTest tests[MOST_ROWS];
@@ -51,12 +60,14 @@ int main(int argc, char **argv)
         seed = strtoull(argv[1], NULL, 10);
         cases = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 1;
     }
-    for (uint32_t i = 0; i < conform_table_count && count < MOST_ROWS; i++) {
+    for (uint32_t i = 0; i < conform_table_count && count < MOST_ROWS - 1; i++) {
         if (argc > 2 && strcmp(argv[2], conform_table[i].name) != 0)
             continue;
         tests[count] =
             (struct CMUnitTest)cmocka_unit_test_prestate(test_row, (void *)(uintptr_t)&conform_table[i]);
         tests[count++].name = conform_table[i].name;
     }
+    if (argc < 3)
+        tests[count++] = (struct CMUnitTest)cmocka_unit_test(test_edges);
     return _cmocka_run_group_tests("conform_cpu", tests, count, open_devices, close_devices);
 }

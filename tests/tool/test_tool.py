@@ -12,7 +12,7 @@ import unittest
 
 BUILD = sys.argv.pop(1) if len(sys.argv) > 1 else "build"
 TOOL = os.path.join(BUILD, "mica")
-COMMANDS = ["info", "bench", "pass", "help", "completion", "man", "version"]
+COMMANDS = ["info", "bench", "pass", "inspect", "quantize", "diff", "help", "completion", "man", "version"]
 
 
 def mica(*words, **more):
@@ -76,6 +76,10 @@ class Help(Base):
         self.refused(2, "fly", "bench", "ops", "--op", "fly")
         self.refused(2, "SHELL", "completion", "tcsh")
         self.refused(2, "--json", "info", "--", "--json")
+        self.refused(2, "FILE", "inspect")
+        self.refused(2, "B is missing", "diff", "a")
+        self.refused(2, "too many", "diff", "a", "b", "c")
+        self.refused(2, "SHELL", "completion", "BASH")
 
     def test_failures(self):
         self.refused(1, "cuda:7", "pass", "--device", "cuda:7")
@@ -124,13 +128,18 @@ class Table(Base):
 
     @unittest.skipUnless(shutil.which("bash"), "needs bash")
     def test_bash_completes(self):
-        self.assertEqual(self.complete("mica", "in"), ["info"])
+        self.assertEqual(self.complete("mica", "in"), ["info", "inspect"])
         self.assertEqual(set(COMMANDS) - set(self.complete("mica", "")), set())
         self.assertEqual(self.complete("mica", "info", "--"), ["--json"])
         self.assertEqual(self.complete("mica", "pass", "--shape", ""), ["tiny", "1b"])
         self.assertEqual(self.complete("mica", "completion", "z"), ["zsh"])
         self.assertEqual(self.complete("mica", "help", "be"), ["bench"])
         self.assertEqual(self.complete("mica", "pass", "--tokens", ""), [])
+        self.assertIn("README.md", self.complete("mica", "inspect", "READ"))
+        self.assertEqual(self.complete("mica", "inspect", "--te"), ["--tensors"])
+        self.assertIn("README.md", self.complete("mica", "quantize", "--threads", "3", "a", ""))
+        self.assertEqual(self.complete("mica", "quantize", "a", "--pure", "b", "q4_k_"), ["q4_k_s", "q4_k_m"])
+        self.assertIn("README.md", self.complete("mica", "quantize", "--imatrix", "READ"))
 
     def test_shells_accept_their_scripts(self):
         for shell in ("bash", "zsh", "fish"):

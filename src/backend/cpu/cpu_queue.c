@@ -12,7 +12,7 @@
 #include "base/env.h"
 
 #define TIMES_CAPACITY 65536u
-#define REVIVING UINT32_MAX /* a generation that no process has */
+#define REVIVING 0x80000000u /* a bit that no generation has */
 
 /* ---- hooks of the team ---- */
 
@@ -23,6 +23,7 @@ static void on_timed(void *context, const mica__cpu_submission *submission, uint
     const mica__cpu_dispatch *dispatch = &submission->list.dispatch[index];
     pthread_mutex_lock(&device->lock);
     mica_profile_entry *entry = &device->times.entry[device->times.count++ % TIMES_CAPACITY];
+    memset(entry, 0, sizeof *entry);
     snprintf(entry->kernel, sizeof entry->kernel, "%s", dispatch->kernel->name);
     snprintf(entry->label, sizeof entry->label, "%s", (const char *)submission->list.blob + dispatch->label);
     entry->op = (mica_op)dispatch->op;
@@ -64,16 +65,11 @@ mica_status mica__cpu_device_awake(mica__device *device)
     const uint32_t generation = mica__fork_generation();
     uint32_t seen = atomic_load(&device->generation);
     while (seen != generation) {
-        if (seen == REVIVING) { /* another thread of the child is at it */
+        if (seen == (generation | REVIVING)) { /* another thread of this process is at it */
             sched_yield();
             seen = atomic_load(&device->generation);
-        } else if (atomic_compare_exchange_strong(&device->generation, &seen, REVIVING)) {
-            /* The locks may be held by threads that do not exist here. */
-            mica_status status = MICA_OK;
-            if (pthread_mutex_init(&device->lock, NULL) != 0)
-                status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "the system refused a mutex");
-            else
-                status = mica__cpu_team_revive(&device->team);
+        } else if (atomic_compare_exchange_strong(&device->generation, &seen, generation | REVIVING)) {
+            const mica_status status = mica__cpu_team_revive(&device->team);
             atomic_store(&device->generation, status == MICA_OK ? generation : seen);
             return status;
         }
@@ -175,13 +171,21 @@ void mica__cpu_queue_destroy(mica__device *device, mica__queue *queue)
     mica__free(queue);
 }
 
+/* All queues stand in the one line: whatever was submitted before is done before. */
+mica_status mica__cpu_queue_order(mica__device *device, mica__queue *queue, mica__queue *after,
+                                  uint64_t value)
+{
+    (void)queue;
+    return check_value(device, queue_of(device, after), value);
+}
+
 /* ---- times ---- */
 
 /* Lock held. */
 static mica_status enable_times(mica__cpu_times *times)
 {
     if (times->entry == NULL)
-        times->entry = mica__calloc(TIMES_CAPACITY, sizeof *times->entry);
+        times->entry = mica__alloc(TIMES_CAPACITY * sizeof *times->entry);
     if (times->entry == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "cpu: no memory to keep %u times", TIMES_CAPACITY);
     times->count = 0;

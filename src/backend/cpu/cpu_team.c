@@ -151,18 +151,25 @@ static void start_helpers(mica__cpu_team *team)
 
 /* ---- the door ---- */
 
+static mica_status init_events(mica__cpu_team *team)
+{
+    mica_status status = mica__event_init(&team->work);
+    if (status != MICA_OK)
+        return status;
+    status = mica__event_init(&team->done);
+    if (status != MICA_OK)
+        mica__event_destroy(&team->work);
+    return status;
+}
+
 static mica_status init_sync(mica__cpu_team *team)
 {
-    if (pthread_mutex_init(&team->lock, NULL) != 0)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "the system refused a mutex");
-    mica_status status = mica__event_init(&team->work);
-    if (status == MICA_OK) {
-        status = mica__event_init(&team->done);
-        if (status == MICA_OK)
-            return MICA_OK;
-        mica__event_destroy(&team->work);
-    }
-    pthread_mutex_destroy(&team->lock);
+    mica_status status = mica__lock_init(&team->lock, &team->guard, true);
+    if (status != MICA_OK)
+        return status;
+    status = init_events(team);
+    if (status != MICA_OK)
+        mica__lock_destroy(&team->lock, &team->guard);
     return status;
 }
 
@@ -198,14 +205,14 @@ void mica__cpu_team_destroy(mica__cpu_team *team)
         mica__thread_join(&team->helper[i].thread);
     mica__event_destroy(&team->done);
     mica__event_destroy(&team->work);
-    pthread_mutex_destroy(&team->lock);
+    mica__lock_destroy(&team->lock, &team->guard);
     mica__free(team->slot);
     mica__free(team->helper);
 }
 
 mica_status mica__cpu_team_revive(mica__cpu_team *team)
 {
-    const mica_status status = init_sync(team);
+    const mica_status status = init_events(team);
     if (status != MICA_OK)
         return status;
     team->helpers = 0;

@@ -107,7 +107,8 @@ typedef struct mica__cpu_team {
     bool started;
     _Atomic uint32_t stopping;
     _Alignas(MICA__CPU_LINE) pthread_mutex_t lock; /* guards what follows and `started` */
-    uint64_t head, tail;                           /* submissions finished / accepted so far */
+    mica__fork_guard guard;
+    uint64_t head, tail; /* submissions finished / accepted so far */
     uint32_t next_tag, renewed_tag;
     _Atomic uint64_t finished; /* = head, for those who wait */
     _Atomic uint32_t caller;   /* 1: slot 0 is taken */

@@ -303,6 +303,7 @@ static const mica__backend_table table = {
     .commands_update = mica__null_commands_update,
     .timestamps = mica__null_timestamps,
     .cancel = mica__null_cancel,
+    .queue_order = mica__null_queue_order,
 };
 
 static uint32_t probe(char *reason, size_t reason_bytes)

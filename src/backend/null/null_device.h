@@ -89,6 +89,8 @@ mica_status mica__null_submit(mica__device *device, mica__queue *queue, mica__co
 mica_status mica__null_wait(mica__device *device, mica__queue *queue, uint64_t value, uint64_t timeout_ns,
                             mica__completion *out);
 mica_status mica__null_cancel(mica__device *device, mica__queue *queue, uint64_t value);
+mica_status mica__null_queue_order(mica__device *device, mica__queue *queue, mica__queue *after,
+                                   uint64_t value);
 mica_status mica__null_queue_create(mica__device *device, mica__queue **out);
 void mica__null_queue_destroy(mica__device *device, mica__queue *queue);
 mica_status mica__null_timestamps(mica__device *device, bool enable, mica_profile_entry *out,

@@ -147,6 +147,18 @@ mica_status mica__null_cancel(mica__device *device, mica__queue *queue, uint64_t
     return MICA_OK;
 }
 
+mica_status mica__null_queue_order(mica__device *device, mica__queue *queue, mica__queue *after,
+                                   uint64_t value)
+{
+    mica__queue *to = queue_of(device, queue);
+    pthread_mutex_lock(&device->lock);
+    const mica__completion *result = result_of(queue_of(device, after), value);
+    if (result != NULL && result->end_ns > to->end_ns)
+        to->end_ns = result->end_ns;
+    pthread_mutex_unlock(&device->lock);
+    return mica__null_check_lost(device);
+}
+
 mica_status mica__null_queue_create(mica__device *device, mica__queue **out)
 {
     *out = NULL;

@@ -14,7 +14,7 @@
 
 #define WIDEN_ROWS \
     8 /* from this many rows of one kv head on keys are packed and values widened once for all */
-#define BLOCK_KEYS 16 /* that all kv heads of a unit read before the next ones */
+#define BLOCK_BYTES 8192 /* of keys or values that all kv heads of a unit read before the next ones */
 
 /* The keys a token sees: positions [first, last) of its sequence; none if they are equal. */
 typedef struct sight {
@@ -113,7 +113,7 @@ static bool look(const mica__cpu_args *args, const mica_attention_params *a, uin
 
 static uint64_t row_token(const tile *t, uint64_t row)
 {
-    return row / t->heads % t->tokens;
+    return t->tokens == 1 ? 0 : row / t->heads % t->tokens;
 }
 
 static uint64_t row_head(const tile *t, uint64_t row)
@@ -161,16 +161,15 @@ static void find_rows(const tile *t, uint32_t slot, uint64_t chunk, key_rows *ou
     const unsigned char *head = cache->data + t->kv_head * out->head_stride, *page = head;
     seen_by(t, base, 0, t->tokens, &out->first, &out->last);
     uint64_t entry = (base + out->first) / slots, place = (base + out->first) % slots;
-    for (uint64_t i = out->first; i < out->last; i++, place++) {
-        if (place == slots) {
-            place = 0;
-            entry++;
-        }
-        if (pages->data != NULL && (place == 0 || i == out->first)) {
+    for (uint64_t i = out->first; i < out->last; place = 0, entry++) {
+        if (pages->data != NULL) {
             const int64_t number = index_at(pages, sequence * pages->stride[0] + entry * pages->stride[1]);
             page = head + (uint64_t)number * cache->stride[0];
         }
-        out->row[i] = page + place * slot_stride;
+        const uint64_t run = smaller(out->last - i, slots - place);
+        for (uint64_t j = 0; j < run; j++)
+            out->row[i + j] = page + (place + j) * slot_stride;
+        i += run;
     }
     for (uint64_t i = out->first / TILE_KEYS * TILE_KEYS; i < out->first; i++)
         out->row[i] = out->row[out->first];
@@ -338,11 +337,14 @@ static void combine(float *total, const float *part, uint64_t stride)
     const uint64_t values = stride - MICA__ATTENTION_LANES;
     float *most = &total[values], *sum = &total[values + 1];
     vf scale = vf_set1(1), part_scale = vf_set1(1);
-    if (part[values] != -INFINITY) {
-        const float greatest = part[values] > *most ? part[values] : *most;
-        scale = vf_exp(vf_set1(*most - greatest));
-        part_scale = vf_exp(vf_set1(part[values] - greatest));
-        *most = greatest;
+    if (*most == -INFINITY) {
+        scale = vf_zero();
+        *most = part[values];
+    } else if (part[values] > *most) {
+        scale = vf_exp(vf_set1(*most - part[values]));
+        *most = part[values];
+    } else if (part[values] != -INFINITY) {
+        part_scale = vf_exp(vf_set1(part[values] - *most));
     }
     float lane[2][VW];
     vf_store(lane[0], scale);
@@ -412,11 +414,19 @@ static void score_chunk(const tile *t, uint64_t base, uint64_t step, const key_r
             score_block(t, base, kv, from, from + step, keys, values);
 }
 
+/* Keys of a block: some whole tiles; all of the chunk where the unit has one kv head. */
+static uint64_t block_keys(const tile *t, const key_rows *keys)
+{
+    const uint64_t bytes = t->kv_heads * keys->dim * row_element_bytes(keys->dtype);
+    const uint64_t few = larger(BLOCK_BYTES / bytes / TILE_KEYS * TILE_KEYS, TILE_KEYS);
+    return t->kv_heads > 1 ? smaller(few, MICA__ATTENTION_CHUNK) : MICA__ATTENTION_CHUNK;
+}
+
 /* One chunk: its keys, and those of the chunk after it to fetch meanwhile. */
 static void walk_chunk(const tile *t, uint64_t chunk, const key_rows *keys, const key_rows *next)
 {
     const uint64_t base = chunk * MICA__ATTENTION_CHUNK;
-    const uint64_t step = t->kv_heads > 1 ? BLOCK_KEYS : MICA__ATTENTION_CHUNK;
+    const uint64_t step = block_keys(t, keys);
     uint64_t first, last;
     chunk_rows c = {.next = next};
     if (keys->last == 0)

@@ -178,6 +178,8 @@ GEMM_INLINE void value_rows(const float *weight, const key_range *keys, int rows
 static inline void add_values(const float *weight, const key_range *keys, uint64_t rows, float *sum,
                               uint64_t sum_stride)
 {
+    if (keys->first >= keys->last)
+        return;
     switch (rows) {
     case 1: value_rows(weight, keys, 1, sum, sum_stride); return;
     case 2: value_rows(weight, keys, 2, sum, sum_stride); return;

@@ -9,9 +9,10 @@
 #include "backend/cpu/kernels/quant_activation.h"
 #include "backend/cpu/kernels/quant_rows.h"
 
-/* A unit with its place in per-thread memory. */
+/* Units that follow each other in one weight and share their rows of x, with their place in per-thread memory. */
 typedef struct unit {
     uint32_t weight;
+    uint64_t blocks;          /* units left */
     uint64_t group;           /* of rows of x, and which weight matrix */
     uint64_t row;             /* first row of the weight */
     uint64_t column, columns; /* rows of x, numbered over all groups */
@@ -37,7 +38,7 @@ void MICA__ISA(matmul_quant_prepare)(const mica__cpu_args *args)
                        tmp, local + r * mica__quant_activation_bytes(&p->activation));
 }
 
-static unit unit_at(const mica__cpu_args *args, uint64_t index)
+static unit unit_at(const mica__cpu_args *args, uint64_t index, uint64_t last)
 {
     const mica__matmul_quant_params *p = args->params;
     const uint32_t weights = p->matmul.gate != MICA__GATE_NONE ? 1 : p->matmul.weight_count;
@@ -47,6 +48,7 @@ static unit unit_at(const mica__cpu_args *args, uint64_t index)
     while (block >= p->end_block[u.weight])
         u.weight++;
     u.row = (block - (u.weight > 0 ? p->end_block[u.weight - 1] : 0)) * MICA__QUANT_ROWS;
+    u.blocks = p->end_block[u.weight] - block < last - index ? p->end_block[u.weight] - block : last - index;
     u.group = columns / p->column_blocks;
     u.column = u.group * p->rows + first;
     u.columns = p->rows - first < p->columns ? p->rows - first : p->columns;
@@ -58,33 +60,42 @@ static unit unit_at(const mica__cpu_args *args, uint64_t index)
     return u;
 }
 
-static mica__quant_weight weight_of(const mica__cpu_args *args, const unit *u, uint32_t weight)
-{
-    const mica__cpu_view *part = &args->view[MICA__MATMUL_SLOT(weight, 0)];
-    return mica__quant_weight_of(&part[MICA__WEIGHT_DATA], &part[MICA__WEIGHT_SCALES],
-                                 &part[MICA__WEIGHT_BIASES], u->group);
-}
+/* A weight and the form in which it reads the unit's rows of x. */
+typedef struct factor {
+    mica__quant_weight weight;
+    bool f32;
+} factor;
 
-static void multiply(const mica__cpu_args *args, unit *u, uint32_t weight, float *result)
+static factor factor_of(const mica__cpu_args *args, const unit *u, uint32_t weight)
 {
     const mica__matmul_quant_params *p = args->params;
-    const mica__quant_weight w = weight_of(args, u, weight);
+    const mica__cpu_view *part = &args->view[MICA__MATMUL_SLOT(weight, 0)];
+    const factor f = {mica__quant_weight_of(&part[MICA__WEIGHT_DATA], &part[MICA__WEIGHT_SCALES],
+                                            &part[MICA__WEIGHT_BIASES], u->group),
+                      p->form[weight] == MICA__QUANT_F32};
+    return f;
+}
+
+static void multiply(const mica__cpu_args *args, const unit *u, const factor *f, float *result)
+{
+    const mica__matmul_quant_params *p = args->params;
     const uint32_t activations = MICA__MATMUL_SLOTS(p->matmul.weight_count);
     const unsigned char *rows = p->prepared ? args->local : args->view[activations].data;
     const uint64_t row_bytes = mica__quant_activation_bytes(&p->activation);
-    const bool f32 = p->form[weight] == MICA__QUANT_F32;
-    rows += u->column * row_bytes + (f32 ? mica__quant_f32_offset(&p->activation) : 0);
+    rows += u->column * row_bytes + (f->f32 ? mica__quant_f32_offset(&p->activation) : 0);
     for (uint64_t c = 0; c < u->columns; c++)
         u->x[c] = rows + c * row_bytes;
-    if (f32)
-        MICA__ISA(quant_rows_f32)(&w, u->row, u->x, u->columns, u->work, result);
+    if (f->f32)
+        MICA__ISA(quant_rows_f32)(&f->weight, u->row, u->x, u->columns, u->work, result);
     else
-        MICA__ISA(quant_rows_q8)(&w, u->row, u->x, u->columns, u->work, result);
+        MICA__ISA(quant_rows_q8)(&f->weight, u->row, u->x, u->columns, u->work, result);
 }
 
-/* The values of one row of y as fusion asked for, in `o` [16]. `residual` is NULL or the same place of that operand. */
-static void finish(const mica__matmul_record *m, float *o, const float *up, const unsigned char *residual,
-                   uint16_t residual_dtype, uint64_t n)
+/* Values `o` of n <= 16 elements of a row of y as fusion asked for, to `y`. `residual` is NULL or the same place of that
+ * operand. */
+static void finish(const mica__matmul_record *m, const float *o, const float *up,
+                   const unsigned char *residual, uint16_t residual_dtype, uint64_t n, unsigned char *y,
+                   uint16_t dtype)
 {
     for (uint64_t i = 0; i < n; i += VW) {
         const uint64_t lanes = n - i < VW ? n - i : VW;
@@ -96,38 +107,42 @@ static void finish(const mica__matmul_record *m, float *o, const float *up, cons
         if (residual != NULL)
             v = vf_add(v,
                        row_load_n(residual + i * row_element_bytes(residual_dtype), residual_dtype, lanes));
-        vf_store(o + i, v);
+        row_store_n(y + i * row_element_bytes(dtype), dtype, v, lanes);
     }
 }
 
 static void store(const mica__cpu_args *args, const unit *u)
 {
+    static const mica__matmul_record plain = {0};
     const mica__matmul_quant_params *p = args->params;
     const mica__cpu_view *y = &args->view[MICA__MATMUL_SLOT(u->weight, MICA__WEIGHT_Y)];
     const mica__cpu_view *residual = &args->view[MICA__MATMUL_RESIDUAL];
-    const bool plain = u->weight > 0 || (p->matmul.gate == MICA__GATE_NONE && p->matmul.softcap == 0 &&
-                                         residual->data == NULL);
     const uint64_t left = y->shape[y->ndim - 1u] - u->row,
                    n = left < MICA__QUANT_ROWS ? left : MICA__QUANT_ROWS;
     for (uint64_t c = 0; c < u->columns; c++) {
-        float *o = u->result[0] + c * MICA__QUANT_ROWS;
+        const float *o = u->result[0] + c * MICA__QUANT_ROWS;
         const unsigned char *r = NULL;
-        if (!plain && residual->data != NULL)
+        if (u->weight == 0 && residual->data != NULL)
             r = quant_row_at(residual, u->column + c) + u->row * row_element_bytes(residual->dtype);
-        if (!plain)
-            finish(&p->matmul, o, u->result[1] + c * MICA__QUANT_ROWS, r, residual->dtype, n);
-        row_store(quant_row_at(y, u->column + c) + u->row * row_element_bytes(y->dtype), y->dtype, o, n);
+        finish(u->weight == 0 ? &p->matmul : &plain, o, u->result[1] + c * MICA__QUANT_ROWS, r,
+               residual->dtype, n, quant_row_at(y, u->column + c) + u->row * row_element_bytes(y->dtype),
+               y->dtype);
     }
 }
 
 void MICA__ISA(matmul_quant)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
     const mica__matmul_quant_params *p = args->params;
-    for (uint64_t index = first; index < last; index++) {
-        unit u = unit_at(args, index);
-        multiply(args, &u, u.weight, u.result[0]);
-        if (p->matmul.gate != MICA__GATE_NONE)
-            multiply(args, &u, 1, u.result[1]);
-        store(args, &u);
+    const bool gate = p->matmul.gate != MICA__GATE_NONE;
+    for (uint64_t index = first; index < last;) {
+        unit u = unit_at(args, index, last);
+        const factor f = factor_of(args, &u, u.weight), up = factor_of(args, &u, gate ? 1 : u.weight);
+        index += u.blocks;
+        for (; u.blocks > 0; u.blocks--, u.row += MICA__QUANT_ROWS) {
+            multiply(args, &u, &f, u.result[0]);
+            if (gate)
+                multiply(args, &u, &up, u.result[1]);
+            store(args, &u);
+        }
     }
 }

@@ -34,13 +34,15 @@
 
 #define QUANT_INLINE static inline __attribute__((always_inline))
 
-/* What a tile works on. acc [columns][VW], MICA__QUANT_ROWS floats from column to column, goes in and comes out. */
+/* What a tile works on. acc [columns][VW], MICA__QUANT_ROWS floats from column to column, goes in unless fresh, and
+ * comes out. */
 typedef struct quant_tile {
     quant_panels panels;
     const mica__q8_block *x[QUANT_COLUMNS]; /* per column, the run that the panels begin with */
     uint64_t runs;                          /* of 32 values */
     uint32_t group_runs;                    /* affine: runs of a group */
     uint16_t scale_dtype;                   /* affine: f16 or bf16 */
+    bool fresh;                             /* sums begin at 0 */
     float *acc;
 } quant_tile;
 
@@ -179,7 +181,7 @@ QUANT_INLINE void quant_tile_run(const quant_tile *t, const uint16_t dtype, cons
 {
     vf acc[QUANT_COLUMNS];
     for (int c = 0; c < columns; c++)
-        acc[c] = vf_load(t->acc + c * MICA__QUANT_ROWS);
+        acc[c] = t->fresh ? vf_zero() : vf_load(t->acc + c * MICA__QUANT_ROWS);
     if (dtype == MICA_DTYPE_Q4_0)
         quant_runs_q4_0(t, acc, columns);
     else if (dtype == MICA_DTYPE_Q8_0)

@@ -43,25 +43,22 @@ static const tile_fn tiles[MICA_DTYPE_COUNT][TILE_WIDTHS] = {
     [MICA_DTYPE_AFFINE8] = TILE_ROW(AFFINE8),
 };
 
-/* The two panels of a chunk: in place when packed, else written to `work`. The second is the first again where the
- * matrix ends. */
-static void chunk_panels(const mica__quant_weight *w, const mica__packed_form *form, uint64_t row,
-                         uint64_t k_first, uint64_t k_count, unsigned char *work, const unsigned char *out[2])
+/* Panel 0 or 1 of a chunk of sixteen rows: in place when packed, else written to `work`. The second is the first again
+ * where the matrix ends. */
+static const unsigned char *chunk_panel(const mica__quant_weight *w, uint64_t row, uint64_t panel,
+                                        uint64_t k_first, uint64_t k_count, unsigned char *work)
 {
-    const uint64_t bytes = mica__packed_block_bytes(form, k_first);
-    for (uint64_t i = 0; i < 2; i++) {
-        const uint64_t first = row + i * MICA__PACKED_ROWS, left = w->n > first ? w->n - first : 0;
-        if (left == 0) {
-            out[i] = out[0];
-        } else if (w->layout == MICA_LAYOUT_ROWS8) {
-            out[i] = w->source.data + first * w->source.row_stride + form->head_bytes + bytes;
-        } else {
-            unsigned char *panel = work + i * mica__packed_block_bytes(form, mica__quant_chunk(form));
-            const uint32_t rows = left < MICA__PACKED_ROWS ? (uint32_t)left : MICA__PACKED_ROWS;
-            mica__packed_write(&w->source, form, first, rows, k_first, k_count, panel);
-            out[i] = panel;
-        }
-    }
+    const mica__packed_form *form = &w->form;
+    const uint64_t first = row + panel * MICA__PACKED_ROWS, left = w->n > first ? w->n - first : 0;
+    if (w->layout == MICA_LAYOUT_ROWS8)
+        return w->source.data + (left != 0 ? first : row) * w->source.row_stride + form->head_bytes +
+               (k_first == 0 ? 0 : mica__packed_block_bytes(form, k_first));
+    if (left == 0)
+        return work;
+    unsigned char *to = work + panel * mica__packed_block_bytes(form, mica__quant_chunk(form));
+    mica__packed_write(&w->source, form, first, left < MICA__PACKED_ROWS ? (uint32_t)left : MICA__PACKED_ROWS,
+                       k_first, k_count, to);
+    return to;
 }
 
 /* All columns of a chunk for the VW rows of the tile's panels, the widest tiles first. */
@@ -83,24 +80,26 @@ void MICA__ISA(quant_rows_q8)(const mica__quant_weight *weight, uint64_t row, co
                               uint64_t columns, void *work, float *out)
 {
     const mica__packed_source *source = &weight->source;
-    mica__packed_form form;
-    quant_tile tile = {0};
-    memset(out, 0, columns * MICA__QUANT_ROWS * sizeof *out);
-    if (!mica__packed_form_of(source->dtype, source->group_size, &form))
+    const mica__packed_form *form = &weight->form;
+    const bool packed = weight->layout == MICA_LAYOUT_ROWS8;
+    quant_tile tile;
+    if (form->block_values == 0) {
+        memset(out, 0, columns * MICA__QUANT_ROWS * sizeof *out);
         return;
-    tile.group_runs = form.block_values / 32;
-    tile.scale_dtype = weight->layout == MICA_LAYOUT_ROWS8 && form.head_bytes != 0
+    }
+    tile.group_runs = form->block_values / 32;
+    tile.scale_dtype = packed && form->head_bytes != 0
                            ? mica__packed_scale_dtype(source->data + row * source->row_stride)
                            : source->scale_dtype;
-    const uint64_t chunk = mica__quant_chunk(&form);
+    /* Weights that are in place and meet one tile of columns are read once: there is no use in keeping them near. */
+    const uint64_t chunk = packed && columns <= QUANT_COLUMNS ? source->k : mica__quant_chunk(form);
     for (uint64_t k = 0; k < source->k; k += chunk) {
         const uint64_t count = source->k - k < chunk ? source->k - k : chunk;
-        const unsigned char *panel[2] = {NULL, NULL};
-        chunk_panels(weight, &form, row, k, count, work, panel);
         tile.runs = (count + 31) / 32;
+        tile.fresh = k == 0;
         for (uint64_t lane = 0; lane < MICA__QUANT_ROWS; lane += VW) {
             for (uint64_t i = 0; i < QUANT_PANELS; i++)
-                tile.panels.at[i] = panel[lane / MICA__PACKED_ROWS + i];
+                tile.panels.at[i] = chunk_panel(weight, row, lane / MICA__PACKED_ROWS + i, k, count, work);
             chunk_columns(&tile, tiles[source->dtype], x, k / 32, columns, out + lane);
         }
     }

@@ -11,6 +11,7 @@
 /* One matrix [n, k]. source.row_stride is the stride of the view: an eighth of a group when packed. */
 typedef struct mica__quant_weight {
     mica__packed_source source;
+    mica__packed_form form; /* block_values 0: none, so quant_rows_f32 alone serves it */
     uint64_t n;
     uint32_t layout; /* mica_layout */
 } mica__quant_weight;
@@ -32,7 +33,9 @@ static inline mica__quant_weight mica__quant_weight_of(const mica__cpu_view *dat
                                                        const mica__cpu_view *biases, uint64_t index)
 {
     const uint32_t row = data->ndim - 2u;
-    mica__quant_weight w = {{0}, data->shape[row], data->layout};
+    mica__quant_weight w = {.n = data->shape[row], .layout = data->layout};
+    if (!mica__packed_form_of(data->dtype, data->group_size, &w.form))
+        w.form.block_values = 0;
     w.source.data = mica__quant_matrix_at(data, index);
     w.source.row_stride = data->stride[row];
     w.source.k = data->shape[row + 1];

@@ -1,0 +1,71 @@
+/* quantize.c - `mica quantize`: the library's quantiser with a bar, and a word at the end. */
+#include <stdio.h>
+#include <string.h>
+
+#include "commands.h"
+#include "mica/mica.h"
+#include "output.h"
+#include "progress.h"
+#include "rewrite.h"
+
+/* "PATTERN=TYPE"; the pattern gets an end of its own in `room`. */
+static int read_rule(const tool_call *call, const char *text, char *room, size_t capacity,
+                     mica_keep_rule *out)
+{
+    const char *equals = strrchr(text, '=');
+    if (equals == NULL || equals == text)
+        return tool_misuse("quantize: --keep is \"%.60s\", not PATTERN=TYPE", text);
+    if ((size_t)(equals - text) >= capacity)
+        return tool_misuse("quantize: the pattern of --keep has %zu letters, the most are %zu",
+                           (size_t)(equals - text), capacity - 1);
+    out->type = tool_type_find(call, "--keep", equals + 1, strlen(equals + 1));
+    if (out->type == MICA_DTYPE_NONE)
+        return 2;
+    snprintf(room, capacity, "%.*s", (int)(equals - text), text);
+    out->pattern = room;
+    return 0;
+}
+
+static void print_report(const tool_call *call, const mica_quantize_report *report, double seconds)
+{
+    char in[TOOL_SIZE_BYTES], out[TOOL_SIZE_BYTES], rate[TOOL_SIZE_BYTES];
+    printf("%s: %llu of %llu tensors quantized, %s to %s in %.1f s, %s/s\n", call->argument[2],
+           (unsigned long long)report->quantized, (unsigned long long)report->tensors,
+           tool_size_text(report->bytes_in, in), tool_size_text(report->bytes_out, out), seconds,
+           tool_size_text(seconds > 0 ? (uint64_t)((double)report->bytes_in / seconds) : 0, rate));
+    if (report->fallbacks > 0)
+        printf("%llu got another type, because blocks of theirs do not divide the rows\n",
+               (unsigned long long)report->fallbacks);
+}
+
+int tool_quantize(const tool_call *call)
+{
+    char patterns[TOOL_MAX_REPEATS][256];
+    mica_keep_rule rules[TOOL_MAX_REPEATS];
+    mica_quantize_report report;
+    tool_progress progress;
+    int result = 0;
+    for (size_t i = 0; i < call->repeated_count && result == 0; i++)
+        result = read_rule(call, call->repeated[i], patterns[i], sizeof patterns[i], &rules[i]);
+    if (result != 0)
+        return result;
+    mica_quantize_options options = {
+        .size = sizeof options,
+        .type = call->argument[2],
+        .imatrix = tool_word(call, "imatrix"),
+        .keep = rules,
+        .keep_count = (uint32_t)call->repeated_count,
+        .threads = (uint32_t)tool_number(call, "threads"),
+        .overwrite = (uint32_t)tool_flag(call, "force"),
+        .pure = (uint32_t)tool_flag(call, "pure"),
+        .progress = tool_progress_step,
+        .context = &progress,
+    };
+    tool_progress_begin(&progress, "quantizing");
+    mica_status status = mica_quantize(call->argument[0], call->argument[1], &options, &report);
+    double seconds = tool_progress_seconds(&progress);
+    result = tool_rewrite_end(call, &progress, status);
+    if (result == 0)
+        print_report(call, &report, seconds);
+    return result;
+}

@@ -72,6 +72,13 @@ static const tool_option quantize_options[] = {
     FORCE,
 };
 
+static const tool_option convert_options[] = {
+    {"type", TOOL_WORD, "TYPE", NULL, NULL, 0, 0,
+     "type of the matrices; else as they are where OUT can hold it"},
+    WORKERS,
+    FORCE,
+};
+
 static const tool_option diff_options[] = {TENSORS, JSON};
 
 static const tool_command commands[] = {
@@ -137,6 +144,18 @@ static const tool_command commands[] = {
         .options = quantize_options,
         .option_count = COUNT(quantize_options),
         .run = tool_quantize,
+    },
+    {
+        .name = "convert",
+        .summary = "write a model in another format",
+        .description =
+            "Writes the model IN as OUT: a GGUF file if OUT ends in .gguf, a safetensors file if it ends in "
+            ".safetensors, else a folder with a config.json. The names and metadata of known families are "
+            "translated. OUT appears whole or not at all, also after Ctrl-C, when the exit status is 130.",
+        .argument = {{"IN", TOOL_PATH, NULL, 0}, {"OUT", TOOL_PATH, NULL, 0}},
+        .options = convert_options,
+        .option_count = COUNT(convert_options),
+        .run = tool_convert,
     },
     {
         .name = "diff",

@@ -83,11 +83,12 @@ typedef int (*mica_progress)(void *context, const char *what, uint64_t done_byte
 typedef struct mica_writer mica_writer;
 
 typedef struct mica_writer_options {
-    uint64_t size;        /* sizeof(mica_writer_options); 0 = this version's */
-    mica_format format;   /* NONE: by the ending of the path */
-    uint32_t alignment;   /* GGUF: of tensors, a power of two of 8 and up; 0 = 32 */
-    uint32_t overwrite;   /* 1: a file that exists is replaced; else it is refused */
-    uint64_t split_bytes; /* safetensors and GGUF: no file gets more tensor data than this, unless one tensor has;
+    uint64_t size;      /* sizeof(mica_writer_options); 0 = this version's */
+    mica_format format; /* NONE: by the ending of the path */
+    uint32_t alignment; /* GGUF: of tensors, a power of two of 8 and up; 0 = 32 */
+    uint32_t overwrite; /* 1: a file that exists is replaced; else it is refused */
+    uint64_t
+        split_bytes; /* safetensors and GGUF: no file gets more tensor data than this, unless one tensor has;
                            * 0 = one file */
 } mica_writer_options;
 
@@ -98,14 +99,15 @@ MICA_API mica_status mica_writer_create(const char *path, const mica_writer_opti
 /* Adds a metadata value; copied. Before the first data. GGUF takes all; safetensors strings alone; npy and npz none:
  * UNSUPPORTED. A key that is there already, an array deeper than 8: INVALID_ARGUMENT. */
 MICA_API mica_status mica_writer_metadata(mica_writer *writer, const char *key, const mica_value *value);
-/* Short forms of the above. */
+/* The same for a string that a NUL ends. */
 MICA_API mica_status mica_writer_string(mica_writer *writer, const char *key, const char *text);
+/* The same for a number. */
 MICA_API mica_status mica_writer_u32(mica_writer *writer, const char *key, uint32_t number);
 /* Declares the next tensor: shape slowest first, data canonical and contiguous. All tensors are declared before the
  * first data. A name that is there already, a last dimension that is no multiple of the block, a type that the format
  * cannot hold, a second tensor in npy: INVALID_ARGUMENT or UNSUPPORTED. */
-MICA_API mica_status mica_writer_tensor(mica_writer *writer, const char *name, mica_dtype dtype, uint32_t ndim,
-                                        const uint64_t *shape);
+MICA_API mica_status mica_writer_tensor(mica_writer *writer, const char *name, mica_dtype dtype,
+                                        uint32_t ndim, const uint64_t *shape);
 /* Streams the bytes of the declared tensors in their order, in pieces of any size; the padding between them is the
  * writer's. More than was declared: INVALID_ARGUMENT. */
 MICA_API mica_status mica_writer_write(mica_writer *writer, const void *bytes, uint64_t size);
@@ -124,9 +126,9 @@ typedef struct mica_keep_rule {
 } mica_keep_rule;
 
 typedef struct mica_quantize_options {
-    uint64_t size;          /* sizeof(mica_quantize_options); 0 = this version's */
-    const char *type;       /* a type ("q4_0") or a mix ("q4_k_m"), any case */
-    const char *imatrix;    /* path of an importance matrix (GGUF), or NULL */
+    uint64_t size;       /* sizeof(mica_quantize_options); 0 = this version's */
+    const char *type;    /* a type ("q4_0") or a mix ("q4_k_m"), any case */
+    const char *imatrix; /* path of an importance matrix (GGUF), or NULL */
     const mica_keep_rule *keep;
     uint32_t keep_count;
     uint32_t threads;       /* 0 = one a core */
@@ -137,7 +139,8 @@ typedef struct mica_quantize_options {
 } mica_quantize_options;
 
 typedef struct mica_quantize_report {
-    uint64_t tensors, quantized, fallbacks; /* fallbacks: rows that the block does not divide got another type */
+    uint64_t tensors, quantized,
+        fallbacks; /* fallbacks: rows that the block does not divide got another type */
     uint64_t bytes_in, bytes_out;
 } mica_quantize_report;
 

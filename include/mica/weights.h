@@ -62,6 +62,7 @@ MICA_API mica_status mica_weights_open(const char *path, const mica_weights_opti
                                        mica_weights **out_weights);
 /* NULL is fine. Buffers that were handed out stay valid. */
 MICA_API void mica_weights_release(mica_weights *weights);
+/* What was opened. INVALID_ARGUMENT for NULL. Any thread. */
 MICA_API mica_status mica_weights_get_info(const mica_weights *weights, mica_weights_info *out);
 
 /* Tensor `index` of tensor_count, in the order of the files. */

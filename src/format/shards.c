@@ -82,7 +82,8 @@ static mica_status collect_files(mica__shards *shards)
 
 static mica_status parse(mica__shards *shards, const void *bytes, size_t size)
 {
-    const mica__json_limits limits = {size == 0 ? 1 : size, 0, (uint32_t)(size / BYTES_PER_NODE) + SPARE_NODES};
+    const mica__json_limits limits = {size == 0 ? 1 : size, 0,
+                                      (uint32_t)(size / BYTES_PER_NODE) + SPARE_NODES};
     mica_status status = mica__json_parse(bytes, size, &limits, &shards->json);
     if (status != MICA_OK)
         return mica__fail(status == MICA_ERR_OUT_OF_MEMORY ? status : MICA_ERR_MALFORMED_FILE, "\"%s\": %s",

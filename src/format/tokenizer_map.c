@@ -22,6 +22,7 @@ typedef struct tokenizer {
     mica__json *json, *settings; /* tokenizer.json; tokenizer_config.json, or NULL */
     const mica__json_node *model;
     const char *kind; /* GGUF's: "gpt2", "llama", "t5", "bert" */
+    bool failed;      /* no memory for a token */
     uint64_t count;
     mica_string *token; /* [count] */
     float *score;       /* [count] */
@@ -120,6 +121,7 @@ static mica_string spell(tokenizer *t, const char *text, size_t length)
     if (length > 2 && memcmp(text, "##", 2) == 0)
         return (mica_string){text + 2, length - 2};
     const char *marked = mica__plan_text(t->plan, "\xe2\x96\x81%s", text);
+    t->failed = t->failed || marked == NULL;
     return (mica_string){marked, marked == NULL ? 0 : length + 3};
 }
 
@@ -231,11 +233,12 @@ static mica_status set_tokens(tokenizer *t)
         return MICA_ERR_OUT_OF_MEMORY;
     memset(t->token, 0, (size_t)t->count * sizeof *t->token);
     memset(t->score, 0, (size_t)t->count * sizeof *t->score);
+    memset(t->type, 0, (size_t)t->count * sizeof *t->type);
     each_token(t, see_token);
+    see_added(t, false);
     if (strcmp(t->kind, "llama") == 0)
         score_pieces(t);
-    see_added(t, false);
-    mica_status status = fill_gaps(t);
+    mica_status status = t->failed ? MICA_ERR_OUT_OF_MEMORY : fill_gaps(t);
     if (status == MICA_OK)
         status = keep_texts(t);
     if (status == MICA_OK)

@@ -35,14 +35,9 @@ unsigned mica__grouped_bits(uint16_t dtype)
     return dtype < MICA_DTYPE_COUNT ? bits[dtype] : 0;
 }
 
-bool mica__affine_known(uint16_t dtype)
-{
-    return mica__grouped_bits(dtype) != 0 && dtype != MICA_DTYPE_FP4 && dtype != MICA_DTYPE_F8_E4M3;
-}
-
 bool mica__affine_serves(uint16_t dtype, uint16_t scale_dtype)
 {
-    if (mica__affine_known(dtype))
+    if (mica__dtype_is_affine(dtype))
         return scale_dtype == MICA_DTYPE_F32 || scale_dtype == MICA_DTYPE_F16 ||
                scale_dtype == MICA_DTYPE_BF16;
     if (dtype == MICA_DTYPE_FP4)

@@ -289,7 +289,7 @@ void mica__packed_decode_row(uint16_t dtype, const void *group, uint32_t row, ui
                              float *dst)
 {
     const uint16_t scale_dtype =
-        mica__affine_known(dtype) ? mica__packed_scale_dtype(group) : MICA_DTYPE_NONE;
+        mica__dtype_is_affine(dtype) ? mica__packed_scale_dtype(group) : MICA_DTYPE_NONE;
     mica__packed_form form;
     if (!mica__packed_form_of(dtype, group_size, &form)) {
         memset(dst, 0, k * sizeof *dst);

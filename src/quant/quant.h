@@ -14,6 +14,7 @@
 
 #include "base/isa.h"
 #include "mica/types.h"
+#include "quant/dtype.h"
 #include "quant/block.h"
 
 /* Whether rows of the type become f32 (mica__quant_decode_row), and f32 rows of the type. Plain float types too. */
@@ -42,8 +43,6 @@ void mica__quant_encode_row_isa(mica__isa isa, uint16_t dtype, const float *src,
  *   f8_e4m3             w = e4m3 * scale; scales e8m0 (mxfp8, groups of 32)
  * n is a multiple of the dtype's block.
  */
-/* Whether it is one of the affine types. */
-bool mica__affine_known(uint16_t dtype);
 /* Whether the functions below serve data of the one type with scales of the other. */
 bool mica__affine_serves(uint16_t dtype, uint16_t scale_dtype);
 /* biases: NULL unless the type is affine. What is not served gives zeros. Any thread. */

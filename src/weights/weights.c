@@ -25,7 +25,7 @@ static mica_status make_weights(mica__archive *archive, uint32_t flags, mica_wei
 {
     mica_weights *weights = mica__calloc(1, sizeof *weights);
     mica__weights_map **map = mica__calloc(archive->file_count + 1, sizeof *map);
-    if (weights == NULL || map == NULL || pthread_mutex_init(&weights->lock, NULL) != 0) {
+    if (weights == NULL || map == NULL || mica__lock_init(&weights->lock, &weights->guard, true) != MICA_OK) {
         mica__free(weights);
         mica__free(map);
         mica__archive_close(archive);
@@ -61,7 +61,7 @@ void mica_weights_release(mica_weights *weights)
     for (uint32_t i = 0; i < weights->archive->file_count; i++)
         mica__weights_map_give(weights->map[i]);
     mica__free(weights->map);
-    pthread_mutex_destroy(&weights->lock);
+    mica__lock_destroy(&weights->lock, &weights->guard);
     mica__archive_close(weights->archive);
     mica__free(weights);
 }

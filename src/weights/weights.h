@@ -21,9 +21,10 @@ typedef struct mica__weights_map {
 } mica__weights_map;
 
 struct mica_weights {
-    mica__archive *archive;  /* immutable */
-    uint32_t flags;          /* MICA_WEIGHTS_* */
-    pthread_mutex_t lock;    /* guards `map` */
+    mica__archive *archive; /* immutable */
+    uint32_t flags;         /* MICA_WEIGHTS_* */
+    pthread_mutex_t lock;   /* guards `map` */
+    mica__fork_guard guard;
     mica__weights_map **map; /* one a file, NULL until first used */
 };
 

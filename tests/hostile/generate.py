@@ -75,7 +75,8 @@ class Output:
         if self.listing:
             print("%-24s %s" % (status, label.encode("ascii", "backslashreplace").decode()))
             return
-        out = [kind, with_size(label.encode("utf-8", "replace")), bytes([large]), with_size(status.encode()), struct.pack("<I", len(folder))]
+        out = [kind, with_size(label.encode("utf-8", "replace")), bytes([large]), with_size(status.encode()),
+               struct.pack("<I", len(folder))]
         for name, raw in folder.items():
             out += [with_size(name.encode()), struct.pack("<Q", len(raw)), raw]
         if archive is not None:
@@ -103,14 +104,16 @@ def cuts_and_flips(files):
 
 
 def part_gguf(out):
-    for source in (judge_gguf.fields(), judge_gguf.known_holes(), judge_gguf.nests(), judge_gguf.names(), judge_gguf.overlaps(),
+    for source in (judge_gguf.fields(), judge_gguf.known_holes(), judge_gguf.nests(), judge_gguf.names(),
+                   judge_gguf.overlaps(),
                    cuts_and_flips(judge_gguf.base_files())):
         for label, raw in source:
             out.put(b"g", label, raw, judge_gguf.judge)
 
 
 def part_safetensors(out):
-    for source in (judge_safetensors.fields(), judge_safetensors.types(), judge_safetensors.places(), judge_safetensors.known_holes(),
+    for source in (judge_safetensors.fields(), judge_safetensors.types(), judge_safetensors.places(),
+                   judge_safetensors.known_holes(),
                    cuts_and_flips(judge_safetensors.base_files())):
         for label, raw in source:
             out.put(b"s", label, raw, judge_safetensors.judge)
@@ -136,7 +139,8 @@ def part_folder(out):
 
 def part_million(out):
     for last in (8 * 10**6, 8 * (10**6 - 2), 8 * 10**6 - 1, 2**64 - 8):
-        out.put(b"g", "gguf 10^6 tensors, the last at %d" % last, judge_gguf.million(last), "MICA_ERR_MALFORMED_FILE", True)
+        out.put(b"g", "gguf 10^6 tensors, the last at %d" % last, judge_gguf.million(last), "MICA_ERR_MALFORMED_FILE",
+                True)
     raw = judge_gguf.million(8 * (10**6 - 1))
     out.put(b"g", "gguf 10^6 tensors, cut in their descriptions", raw[:len(raw) // 2], "MICA_ERR_MALFORMED_FILE", True)
     out.put(b"s", "safetensors 10^6 tensors and a hole", judge_safetensors.million(1), "MICA_ERR_MALFORMED_FILE", True)

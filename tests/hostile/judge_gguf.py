@@ -295,7 +295,8 @@ def known_holes():
                 _key(ARRAY, _array(ARRAY, 1, _array(item, length)))
     for item in (STRING, ARRAY, 10):
         size = {STRING: 16, ARRAY: 32, 10: 8}[item]
-        yield "CVE-2024-21825 items of type %d times %d wrap to 0" % (item, size), _key(ARRAY, _array(item, 2**64 // size))
+        yield "CVE-2024-21825 items of type %d times %d wrap to 0" % (item, size), _key(ARRAY, _array(item,
+            2**64 // size))
     yield "CVE-2024-32878 fails behind an array of strings", _key(ARRAY, _array(STRING, 3, q(1) + b"a" + q(2**40)))
     for size in range(28):
         yield "CVE-2024-39720 a file of %d bytes" % size, _one()[:size]
@@ -336,7 +337,8 @@ def nests():
 
 
 def names():
-    for name in (b"", b"\0", b"a\0b", b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"n" * 64,
+    for name in (b"", b"\0", b"a\0b", b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82",
+                 b"n" * 64,
                  b"n" * 65535, b"n" * 65536, "\u00e9\U0001f600".encode()):
         yield "gguf a tensor called %r" % name[:9], _one(name=name)
         yield "gguf a key called %r" % name[:9], _key(0, b"\7", key=name)

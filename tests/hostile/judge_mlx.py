@@ -142,7 +142,8 @@ def model(tensors):
     """[(name, type word, shape, bytes)] as a file."""
     at, entries = 0, []
     for name, word, shape, size in tensors:
-        entries.append('"%s":{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]}' % (name, word, json.dumps(shape), at, at + size))
+        entries.append('"%s":{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]}' % (name, word, json.dumps(shape), at,
+            at + size))
         at += size
     return judge_safetensors.pack("{" + ",".join(entries) + "}", at)
 
@@ -156,8 +157,10 @@ def packed():
 
 SETTINGS = '{"quantization":{"group_size":$64$,"bits":$8$,"mode":$"affine"$,"n":{"mode":$"mxfp4"$,"bits":$4$,"group_size":$32$},' \
          '"p":$false$}}'
-VALUES = judge_safetensors.OTHER_VALUES + ['"mxfp4"', '"mxfp8"', '"nvfp4"', '"affine"', '"AFFINE"', '"affine\\u0000"', "-Infinity", "3", "5", "6",
-                                           '{"bits":4}', '{"bits":8,"group_size":64}', '{"mode":"nvfp4"}', '{"mode":"nvfp4","bits":4,"group_size":16}',
+VALUES = judge_safetensors.OTHER_VALUES + ['"mxfp4"', '"mxfp8"', '"nvfp4"', '"affine"', '"AFFINE"', '"affine\\u0000"',
+                                           "-Infinity", "3", "5", "6",
+                                           '{"bits":4}', '{"bits":8,"group_size":64}', '{"mode":"nvfp4"}',
+                                           '{"mode":"nvfp4","bits":4,"group_size":16}',
                                            '{"bits":8,"group_size":32}', "[NaN,Infinity]"]
 
 
@@ -175,12 +178,17 @@ def config_cases():
         numbers = worst_numbers(4, 64, len(base[CONFIG]), int(was)) if was.isdigit() else []
         for value in [str(number) for number in numbers] + VALUES:
             yield "mlx setting %d = %s" % (index, value), {**base, CONFIG: _filled(SETTINGS, index, value).encode()}
-    for text in ("", "null", "[]", "1", "{}", "{", "}", '{"quantization":null}', '{"quantization":[]}', '{"quantization":{}}', "\ufeff{}",
-                 '{"quantization":{"bits":8}}', '{"quantization":{"bits":8,"bits":8}}', '{"quantization":{"group_size":64,"bits":8},"n":NaN}',
-                 '{"quantization_config":{"bits":8,"group_size":64,"n":false}}', '{"quantization_config":{"bits":8}}', '{"a":"NaN"}',
+    for text in ("", "null", "[]", "1", "{}", "{", "}", '{"quantization":null}', '{"quantization":[]}',
+                 '{"quantization":{}}', "\ufeff{}",
+                 '{"quantization":{"bits":8}}', '{"quantization":{"bits":8,"bits":8}}',
+                 '{"quantization":{"group_size":64,"bits":8},"n":NaN}',
+                 '{"quantization_config":{"bits":8,"group_size":64,"n":false}}', '{"quantization_config":{"bits":8}}',
+                 '{"a":"NaN"}',
                  '{"quantization_config":{"bits":8,"group_size":64,"quant_method":"gptq"}}', '{"a":"\\"NaN","b":NaN}',
-                 '{"quantization":{"bits":8,"language_model.n":false}}', '{"quantization":{"bits":8,"n":true}}', "[" * 10000,
-                 '{"quantization":' * 5000, '{"a":' + "[" * 64 + "]" * 64 + "}", '{"a":' + "[" * 63 + "]" * 63 + "}", '{"a":\xff}'):
+                 '{"quantization":{"bits":8,"language_model.n":false}}', '{"quantization":{"bits":8,"n":true}}',
+                 "[" * 10000,
+                 '{"quantization":' * 5000, '{"a":' + "[" * 64 + "]" * 64 + "}", '{"a":' + "[" * 63 + "]" * 63 + "}",
+                 '{"a":\xff}'):
         yield "mlx config %s" % text[:60], {**base, CONFIG: text.encode("latin-1" if "\xff" in text else "utf-8")}
     config = base[CONFIG]
     for index in range(len(config) - 1):
@@ -194,14 +202,18 @@ def table_cases():
         for words in (0, 1, 2, 3, 4, 8, 16):
             for word, size in (("U8", 1), ("F16", 2), ("F32", 4), ("F8_E8M0", 1), ("F8_E4M3", 1), ("I8", 1)):
                 for groups in (0, 1, 2, 3):
-                    tensors = [("w.weight", "U32", [2, words], 8 * words), ("w.scales", word, [2, groups], 2 * groups * size)]
-                    yield "mlx %s %d words %s x %d" % (mode, words, word, groups), {MODEL: model(tensors), CONFIG: config}
+                    tensors = [("w.weight", "U32", [2, words], 8 * words), ("w.scales", word, [2, groups],
+                        2 * groups * size)]
+                    yield "mlx %s %d words %s x %d" % (mode, words, word, groups), {MODEL: model(tensors),
+                        CONFIG: config}
                     tensors.append(("w.biases", word, [2, groups], 2 * groups * size))
-                    yield "mlx %s %d words %s x %d biased" % (mode, words, word, groups), {MODEL: model(tensors), CONFIG: config}
+                    yield "mlx %s %d words %s x %d biased" % (mode, words, word, groups), {MODEL: model(tensors),
+                        CONFIG: config}
     config = b'{"quantization":{"bits":8,"group_size":64}}'
     for shape in ([], [16], [1, 16], [1, 1, 16], [1] * 5 + [16], [1] * 6 + [16]):
         for scales in ([], [1], [1, 1], [1, 1, 1], [1] * 6, [1] * 7):
-            tensors = [("w.weight", "U32", shape, 64 if shape else 4), ("w.scales", "F16", scales, 2), ("w.biases", "F16", scales, 2)]
+            tensors = [("w.weight", "U32", shape, 64 if shape else 4), ("w.scales", "F16", scales, 2), ("w.biases",
+                "F16", scales, 2)]
             yield "mlx shapes %s and %s" % (shape, scales), {MODEL: model(tensors), CONFIG: config}
 
 
@@ -209,30 +221,39 @@ WEIGHT_MAP = '{"metadata":{"total_size":$12$},"weight_map":{"a":$"s-1.safetensor
 
 
 def shards():
-    return {"s-1.safetensors": model([("a", "F32", [1], 4)]), "s-2.safetensors": model([("b", "F32", [1], 4), ("c", "U8", [4], 4)])}
+    return {"s-1.safetensors": model([("a", "F32", [1], 4)]), "s-2.safetensors": model([("b", "F32", [1], 4), ("c",
+        "U8", [4], 4)])}
 
 
 def index_cases():
     files = shards()
     base = WEIGHT_MAP.replace("$", "").encode()
-    names = ['"s-1.safetensors"', '"s-2.safetensors"', '"s-3.safetensors"', '"../s-1.safetensors"', '"/etc/passwd"', '"./s-1.safetensors"',
-             '"..\\\\s-1.safetensors"', '"C:s-1.safetensors"', '".safetensors"', '"s-1.safetensors\\u0000"', '"s-1.bin"', '"s-1.SAFETENSORS"', '"a\\nb.safetensors"',
-             '"%s.safetensors"' % ("n" * 243), '"%s.safetensors"' % ("n" * 244), '"%s.safetensors"' % ("n" * 70000), '"..safetensors"',
+    names = ['"s-1.safetensors"', '"s-2.safetensors"', '"s-3.safetensors"', '"../s-1.safetensors"', '"/etc/passwd"',
+             '"./s-1.safetensors"',
+             '"..\\\\s-1.safetensors"', '"C:s-1.safetensors"', '".safetensors"', '"s-1.safetensors\\u0000"',
+             '"s-1.bin"', '"s-1.SAFETENSORS"', '"a\\nb.safetensors"',
+             '"%s.safetensors"' % ("n" * 243), '"%s.safetensors"' % ("n" * 244), '"%s.safetensors"' % ("n" * 70000),
+             '"..safetensors"',
              '"sub/s-1.safetensors"', '"s-1.safetensors "']
     yield "index", {**files, INDEX: base}
     for index in range(WEIGHT_MAP.count("$") // 2):
         for value in judge_safetensors.OTHER_VALUES + names:
-            yield "index value %d = %s" % (index, value[:40]), {**files, INDEX: _filled(WEIGHT_MAP, index, value).encode()}
-    for text in ("", "{}", "[]", "null", "{", '{"weight_map":null}', '{"weight_map":{}}', '{"weight_map":[]}', '{"weight_map":"s-1.safetensors"}',
-                 '{"weight_map":{"a":"s-1.safetensors"}}', '{"weight_map":{"a":"s-1.safetensors","a":"s-1.safetensors"}}',
-                 '{"weight_map":{"b":"s-1.safetensors"}}', '{"weight_map":{"d":"s-1.safetensors"}}', '{"weight_map":{"":"s-1.safetensors"}}',
+            yield "index value %d = %s" % (index, value[:40]), {**files, INDEX: _filled(WEIGHT_MAP, index,
+                value).encode()}
+    for text in ("", "{}", "[]", "null", "{", '{"weight_map":null}', '{"weight_map":{}}', '{"weight_map":[]}',
+                 '{"weight_map":"s-1.safetensors"}',
+                 '{"weight_map":{"a":"s-1.safetensors"}}',
+                 '{"weight_map":{"a":"s-1.safetensors","a":"s-1.safetensors"}}',
+                 '{"weight_map":{"b":"s-1.safetensors"}}', '{"weight_map":{"d":"s-1.safetensors"}}',
+                 '{"weight_map":{"":"s-1.safetensors"}}',
                  '{"weight_map":{"a\\u0000":"s-1.safetensors"}}', "[" * 10000, '{"weight_map":' * 10000):
         yield "index %s" % text[:50], {**files, INDEX: text.encode()}
     for size in range(len(base) - 1):
         yield "index cut at %d" % size, {**files, INDEX: base[:size]}
     for at in range(len(base)):
         for flip in (1, 2, 0x20, 0x80, 0xff):
-            yield "index byte %d turned by %d" % (at, flip), {**files, INDEX: base[:at] + bytes([base[at] ^ flip]) + base[at + 1:]}
+            yield "index byte %d turned by %d" % (at, flip), {**files,
+                                                              INDEX: base[:at] + bytes([base[at] ^ flip]) + base[at + 1:]}
     both = model([("a", "F32", [1], 4), ("b", "U8", [1], 1)])
     yield "index a tensor in two files", {**files, "s-1.safetensors": both, INDEX: base}
     yield "index a broken shard", {**files, "s-2.safetensors": files["s-2.safetensors"][:-1], INDEX: base}

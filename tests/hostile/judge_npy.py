@@ -13,8 +13,10 @@ MOST_HEADER = 1 << 20
 
 # Kind and size: (mica's word, bytes).
 TYPES = {
-    "f4": ("f32", 4), "f2": ("f16", 2), "V2": ("bf16", 2), "f8": ("f64", 8), "c8": ("c64", 8), "i1": ("i8", 1), "i2": ("i16", 2),
-    "i4": ("i32", 4), "i8": ("i64", 8), "u1": ("u8", 1), "u2": ("u16", 2), "u4": ("u32", 4), "u8": ("u64", 8), "b1": ("bool", 1),
+    "f4": ("f32", 4), "f2": ("f16", 2), "V2": ("bf16", 2), "f8": ("f64", 8), "c8": ("c64", 8), "i1": ("i8", 1),
+    "i2": ("i16", 2),
+    "i4": ("i32", 4), "i8": ("i64", 8), "u1": ("u8", 1), "u2": ("u16", 2), "u4": ("u32", 4), "u8": ("u64", 8),
+    "b1": ("bool", 1),
 }
 
 _SPACE = r"[ \t\n\r]*"
@@ -241,12 +243,18 @@ def text(descr="'<f4'", fortran="False", shape="(2, 3)"):
     return "{'descr': %s, 'fortran_order': %s, 'shape': %s, }     \n" % (descr, fortran, shape)
 
 
-SHAPES = ["()", "(6,)", "(6)", "(2,3)", "(2, 3,)", "(2,,3)", "(,)", "(2 3)", "[2, 3]", "2, 3", "(02, 3)", "(2L, 3L)", "(-2, -3)", "(2.0, 3)",
-          "(0x2, 3)", "(2_0, 3)", "(1,2,3)", "(1,1,1,2,3)", "(1,1,1,1,2,3)", "(1,1,1,1,1,2,3)", "(0, 5)", "(0,0,0)", "(True, 6)", "None", "",
-          "((2,3),)", "(2, 3", "2, 3)", "( 2 ,\t3\n)", "(" * 10000, "(" + "1," * 5000 + "6)", "(+2, 3)", "(2, 3) ", "(1e1,)", "('2', 3)"]
-DESCRS = ["'<f4'", "'>f4'", "'|f4'", "'=f4'", "'f4'", "'<f3'", "'<i4'", "'<u4'", "'|V4'", "'<V2'", "'|V2'", "'>V2'", "'|u1'", "'<u1'", "'>b1'", "'|b1'",
-          "'<c8'", "'<c16'", "'<f8'", "'<f2'", "'|O'", "'<U4'", "'|S4'", "'<M8[ns]'", "''", "'<'", "None", "4", "('<f4',)", "[('a', '<f4')]",
-          "[('a', '<f2'), ('b', '<f2')]", "[", "[]", "[[[]]]", "['", "[']']", "'<f4", "<f4", "'\\x3cf4'", "b'<f4'", "'<f4' ", "'<f\u00e9'", '"<f4"',
+SHAPES = ["()", "(6,)", "(6)", "(2,3)", "(2, 3,)", "(2,,3)", "(,)", "(2 3)", "[2, 3]", "2, 3", "(02, 3)", "(2L, 3L)",
+          "(-2, -3)", "(2.0, 3)",
+          "(0x2, 3)", "(2_0, 3)", "(1,2,3)", "(1,1,1,2,3)", "(1,1,1,1,2,3)", "(1,1,1,1,1,2,3)", "(0, 5)", "(0,0,0)",
+          "(True, 6)", "None", "",
+          "((2,3),)", "(2, 3", "2, 3)", "( 2 ,\t3\n)", "(" * 10000, "(" + "1," * 5000 + "6)", "(+2, 3)", "(2, 3) ",
+          "(1e1,)", "('2', 3)"]
+DESCRS = ["'<f4'", "'>f4'", "'|f4'", "'=f4'", "'f4'", "'<f3'", "'<i4'", "'<u4'", "'|V4'", "'<V2'", "'|V2'", "'>V2'",
+          "'|u1'", "'<u1'", "'>b1'", "'|b1'",
+          "'<c8'", "'<c16'", "'<f8'", "'<f2'", "'|O'", "'<U4'", "'|S4'", "'<M8[ns]'", "''", "'<'", "None", "4",
+          "('<f4',)", "[('a', '<f4')]",
+          "[('a', '<f2'), ('b', '<f2')]", "[", "[]", "[[[]]]", "['", "[']']", "'<f4", "<f4", "'\\x3cf4'", "b'<f4'",
+          "'<f4' ", "'<f\u00e9'", '"<f4"',
           "[" * 10000, "[" * 10000 + "]" * 10000]
 
 
@@ -275,10 +283,14 @@ def npy_cases():
         for shape in ("(2, 3)", "(6,)"):
             yield "npy fortran_order %s of %s" % (fortran, shape), array(text(fortran=fortran, shape=shape), 24)
     full = text()
-    for header in ("", "{", "{}", "}", "{'descr': '<f4'}", full.replace("'descr'", "'x'"), full.replace("shape", "descr"), full.replace("{", "{{"),
-                   full.replace("{", "{'x': 1, "), full.replace("{", "{'shape': (6,), "), full + "x", full + "\0", "\0" + full, " " + full, full.strip(),
-                   full.replace(",", ""), full.replace("'", '"'), full.replace(": ", ":"), full.replace("'descr'", "'de' 'scr'"),
-                   full.replace("'descr'", "u'descr'"), full + "# a comment", "(" + full + ")", full * 2, full.replace("'descr'", "descr")):
+    for header in ("", "{", "{}", "}", "{'descr': '<f4'}", full.replace("'descr'", "'x'"), full.replace("shape",
+        "descr"), full.replace("{", "{{"),
+                   full.replace("{", "{'x': 1, "), full.replace("{", "{'shape': (6,), "), full + "x", full + "\0",
+                   "\0" + full, " " + full, full.strip(),
+                   full.replace(",", ""), full.replace("'", '"'), full.replace(": ", ":"), full.replace("'descr'",
+                       "'de' 'scr'"),
+                   full.replace("'descr'", "u'descr'"), full + "# a comment", "(" + full + ")", full * 2,
+                   full.replace("'descr'", "descr")):
         yield "npy header %r" % header[:30], array(header, 24)
     for major in (1, 2):
         for length in (9999, 65000, MOST_HEADER - 1, MOST_HEADER, MOST_HEADER + 1):
@@ -300,7 +312,8 @@ class Zip:
         for (name, data), offset in zip(members, offsets):
             extra = struct.pack("<HHQQQ", 1, 24, len(data), len(data), offset) if wide else b""
             numbers = [0xffffffff] * 3 if wide else [len(data), len(data), offset]
-            self.put("member", "IHHHHHHIIIHHHHHII", 0x02014b50, 20, 20, 0, method, 0, 33, 0, numbers[0], numbers[1], len(name),
+            self.put("member", "IHHHHHHIIIHHHHHII", 0x02014b50, 20, 20, 0, method, 0, 33, 0, numbers[0], numbers[1],
+                     len(name),
                      len(extra), 0, 0, 0, 0, numbers[2])
             self.raw += name + extra
         size, count = len(self.raw) - start, len(members)
@@ -328,7 +341,8 @@ def _two():
 
 
 def npz_cases():
-    for label, z in (("plain", Zip(_two())), ("wide", Zip(_two(), wide=True)), ("with a comment", Zip(_two(), comment=b"PK\5\6 hello"))):
+    for label, z in (("plain", Zip(_two())), ("wide", Zip(_two(), wide=True)), ("with a comment", Zip(_two(),
+        comment=b"PK\5\6 hello"))):
         for offset, size, name in z.fields:
             was = int.from_bytes(z.raw[offset:offset + size], "little")
             for number in worst_numbers(46, 8 * size, len(z.raw), was):
@@ -338,7 +352,8 @@ def npz_cases():
         for after in (b"x", b"PK\5\6", bytes(22), bytes(70000)):
             yield "npz %s: %d bytes after it" % (label, len(after)), bytes(z.raw) + after
     one = array(text(), 24)
-    for name in (b"", b"a", b".npy", b"a.npy", b"a.NPY", b"a.txt", b"../a.npy", b"/a.npy", b"a\0.npy", b"\xff.npy", b"\xc3\xa9.npy", b"n" * 4092 + b".npy",
+    for name in (b"", b"a", b".npy", b"a.npy", b"a.NPY", b"a.txt", b"../a.npy", b"/a.npy", b"a\0.npy", b"\xff.npy",
+                 b"\xc3\xa9.npy", b"n" * 4092 + b".npy",
                  b"n" * 4093 + b".npy", b"n" * 65531 + b".npy", b"a.npy/"):
         yield "npz a member called %r" % name[:9], bytes(Zip([(name, one)]).raw)
     yield "npz a member twice", bytes(Zip([(b"a.npy", one), (b"a.npy", one)]).raw)
@@ -349,7 +364,8 @@ def npz_cases():
     for raw in (b"", b"PK\5\6", bytes(22), b"PK\5\6" + bytes(17), b"PK\5\6" + bytes(18), b"PK\5\6" * 1000):
         yield "npz of %d odd bytes" % len(raw), raw
     for header in (text(shape="(2, 4)"), text("'>f4'"), text(fortran="True"), "{", ""):
-        yield "npz with the npy header %r" % header[:40], bytes(Zip([(b"a.npy", array(header, 24)), (b"b.npy", one)]).raw)
+        yield "npz with the npy header %r" % header[:40], bytes(Zip([(b"a.npy", array(header, 24)), (b"b.npy",
+            one)]).raw)
 
 
 def npy_base():

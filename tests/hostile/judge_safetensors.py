@@ -89,8 +89,10 @@ def plain(template=TEMPLATE):
     return template.replace("@", "").replace("$", "")
 
 
-OTHER_VALUES = ["null", "true", "false", '""', '"1"', "[]", "{}", "[[]]", "[1]", "[1,2,3]", "-1", "-0", "0.0", "1.0", "1e0", "1e3",
-                "18446744073709551616", "99999999999999999999999999", '{"a":1}', '"F32"', '"f32"', '"\\u0000"', '"\\ud800"', "NaN",
+OTHER_VALUES = ["null", "true", "false", '""', '"1"', "[]", "{}", "[[]]", "[1]", "[1,2,3]", "-1", "-0", "0.0", "1.0",
+                "1e0", "1e3",
+                "18446744073709551616", "99999999999999999999999999", '{"a":1}', '"F32"', '"f32"', '"\\u0000"',
+                '"\\ud800"', "NaN",
                 "Infinity", "01", "+1", "1.", ".5", "0x10", "'a'", "", " ", ",", "[", "]", "{", "}", '"']
 
 
@@ -105,7 +107,8 @@ def fields():
     for index in range(TEMPLATE.count("@") // 2):
         was = int(TEMPLATE.split("@")[2 * index + 1])
         for number in worst_numbers(4, 64, 8 + len(base) + DATA, was):
-            yield "safetensors number %d = %d" % (index, number), pack(_replace(TEMPLATE, "@", index, str(number)), DATA)
+            yield "safetensors number %d = %d" % (index, number), pack(_replace(TEMPLATE, "@", index, str(number)),
+                DATA)
         for text in OTHER_VALUES:
             yield "safetensors number %d = %s" % (index, text), pack(_replace(TEMPLATE, "@", index, text), DATA)
     for index in range(TEMPLATE.count("$") // 2):
@@ -117,11 +120,13 @@ def fields():
 
 
 def types():
-    for word, (_, bits) in sorted(TYPES.items()) + [("F128", ("", 128)), ("f32", ("", 32)), ("", ("", 8)), ("Q4_K", ("", 4))]:
+    for word, (_, bits) in sorted(TYPES.items()) + [("F128", ("", 128)), ("f32", ("", 32)), ("", ("", 8)), ("Q4_K", ("",
+        4))]:
         for count in (0, 1, 2, 3, 4, 8):
             for bytes_there in {count * bits // 8, -(-count * bits // 8), count * bits // 8 + 1}:
                 yield "safetensors %d of %s in %d bytes" % (count, word, bytes_there), \
-                    pack('{"t":{"dtype":"%s","shape":[%d],"data_offsets":[0,%d]}}' % (word, count, bytes_there), bytes_there)
+                    pack('{"t":{"dtype":"%s","shape":[%d],"data_offsets":[0,%d]}}' % (word, count, bytes_there),
+                         bytes_there)
 
 
 def _entry(shape, begin, end, word="U8"):
@@ -140,7 +145,8 @@ def places():
 
 def known_holes():
     top = 2**64 - 1
-    for shape in ([2**63, 2], [2**32, 2**32], [2**62, 4], [2**61], [2**61, 8], [top, 1], [top, top], [2**40, 2**40, 0], [0, 2**40, 2**40],
+    for shape in ([2**63, 2], [2**32, 2**32], [2**62, 4], [2**61], [2**61, 8], [top, 1], [top, top], [2**40, 2**40, 0],
+                  [0, 2**40, 2**40],
                   [2**63], [2**60, 2**3], [1] * 5, [1] * 6, [1] * 7, [1] * 12, [2**32, 2**31, 2]):
         for word in ("U8", "F32", "F64", "F4", "XX"):
             yield "safetensors shape %s of %s" % (shape, word), pack('{"t":%s}' % _entry(shape, 0, 1, word), 1)
@@ -150,11 +156,14 @@ def known_holes():
         yield "safetensors nested %d deep" % depth, pack('{"t":{"x":%s,"dtype":"U8","shape":[],"data_offsets":[0,1]}}' % inner, 1)
         yield "safetensors open %d deep" % depth, pack('{"t":' + "[" * depth, 1)
         yield "safetensors objects %d deep" % depth, pack('{"t":' * depth, 1)
-    for header in ("", "{", "{}", " {}", "{} ", "{}\n\t\r ", "{}\0", "{}x", "[]", "null", '{"a":1}', '{"__metadata__":{}}', '{"__metadata__":null}',
+    for header in ("", "{", "{}", " {}", "{} ", "{}\n\t\r ", "{}\0", "{}x", "[]", "null", '{"a":1}',
+                   '{"__metadata__":{}}', '{"__metadata__":null}',
                    '{"__metadata__":{"a":"b","a":"c"}}', '{"__metadata__":[]}', '{"__metadata__":{"a":{}}}', "\ufeff{}",
-                   '{"__metadata__":{"\\u0000":"\\u0000"}}', '{"__metadata__":{"a":"\\ud83d\\ude00"}}', '{"\\u005f_metadata__":{}}'):
+                   '{"__metadata__":{"\\u0000":"\\u0000"}}', '{"__metadata__":{"a":"\\ud83d\\ude00"}}',
+                   '{"\\u005f_metadata__":{}}'):
         yield "safetensors %r" % header, pack(header, 0)
-    for name in ("", "\\u0000", "a\\u0000", "\u00e9", "n" * 65535, "n" * 65536, "\\ud83d", "\\n", "\n", "__metadata", "a/../b"):
+    for name in ("", "\\u0000", "a\\u0000", "\u00e9", "n" * 65535, "n" * 65536, "\\ud83d", "\\n", "\n", "__metadata",
+                 "a/../b"):
         yield "safetensors a tensor called %r" % name[:9], pack('{"%s":%s}' % (name, _entry([1], 0, 1)), 1)
     one = _entry([1], 0, 1)
     yield "safetensors a tensor twice", pack('{"a":%s,"a":%s}' % (one, one), 1)

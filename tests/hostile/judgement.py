@@ -116,8 +116,10 @@ def is_whole(value):
 def worst_numbers(size, bits, file_size, was):
     """Values for a number of `bits` in a file of `file_size`; `size` is that of what it counts."""
     top = 2**bits - 1
-    numbers = [0, 1, 2, 7, 8, top, top - 1, top // 2, top // 2 + 1, top // 2 - 7, file_size - 1, file_size, file_size + 1,
-               was - 1, was + 1, was * 2, 2**31, 2**31 - 1, 2**32, 2**32 - 1, 2**63 - 16, 2**63 + 16, 100 * 10**6, 10**6]
+    numbers = [0, 1, 2, 7, 8, top, top - 1, top // 2, top // 2 + 1, top // 2 - 7, file_size - 1, file_size,
+               file_size + 1,
+               was - 1, was + 1, was * 2, 2**31, 2**31 - 1, 2**32, 2**32 - 1, 2**63 - 16, 2**63 + 16, 100 * 10**6,
+               10**6]
     for unit in {size, 2, 3, 4, 8, 12, 14, 16, 18, 25, 32, 48, 104, 120}:
         numbers += [top // unit, top // unit + 1]
     return sorted({number for number in numbers if 0 <= number <= top})

@@ -226,7 +226,8 @@ static const char *compare_tensor(const hostile *h, const mica__archive *archive
         return "whether a tensor can be used";
     if (s->dtype.length != 0 && strcmp(mica_dtype_name((mica_dtype)found->dtype), s->dtype.data) != 0)
         return "a dtype";
-    if (found->ndim != s->ndim || (s->ndim != 0 && memcmp(found->shape, s->shape, s->ndim * sizeof s->shape[0]) != 0))
+    if (found->ndim != s->ndim ||
+        (s->ndim != 0 && memcmp(found->shape, s->shape, s->ndim * sizeof s->shape[0]) != 0))
         return "a shape";
     if (found->offset != s->offset || found->bytes != s->size)
         return "an offset or a size";
@@ -263,7 +264,8 @@ static const char *compare_archive(FILE *stream, const hostile *h, const mica__a
         const char *difference = compare_meta(stream, archive, i);
         fault = fault == NULL ? difference : fault;
     }
-    if (archive != NULL && fault == NULL && (archive->visible_count != tensors || archive->meta_count != metas))
+    if (archive != NULL && fault == NULL &&
+        (archive->visible_count != tensors || archive->meta_count != metas))
         fault = "the number of tensors or keys";
     return fault;
 }
@@ -299,9 +301,8 @@ static const char *play(FILE *stream, const hostile *h, tally *t)
     const mica_status status = open_case(h, &archive);
     const double seconds = seconds_now() - start;
     const bool said = status == MICA_OK || mica_status_message()[0] != '\0';
-    const char *fault = strcmp(h->status.data, mica_status_name(MICA_OK)) == 0
-                            ? compare_archive(stream, h, archive)
-                            : NULL;
+    const char *fault =
+        strcmp(h->status.data, mica_status_name(MICA_OK)) == 0 ? compare_archive(stream, h, archive) : NULL;
     mica__archive_close(archive);
     if (strcmp(mica_status_name(status), h->status.data) != 0)
         fault = mica_status_name(status);
@@ -334,13 +335,14 @@ static void read_part(const char *part, uint32_t least)
     while (take_case(stream, &h)) {
         const char *fault = play(stream, &h, &t);
         if (fault != NULL && t.wrong++ < MOST_SHOWN)
-            print_error("%s: expected %s, got %s: %s\n", h.label.data, h.status.data, fault, mica_status_message());
+            print_error("%s: expected %s, got %s: %s\n", h.label.data, h.status.data, fault,
+                        mica_status_message());
         free_case(&h);
     }
     assert_int_equal(rmdir(folder), 0);
     assert_int_equal(pclose(stream), 0);
-    print_message("%s: %u files, %u refused; at most %.2f ms and %llu kB\n", part, t.files, t.refused, 1e3 * t.seconds,
-                  (unsigned long long)(t.peak >> 10));
+    print_message("%s: %u files, %u refused; at most %.2f ms and %llu kB\n", part, t.files, t.refused,
+                  1e3 * t.seconds, (unsigned long long)(t.peak >> 10));
     assert_int_equal(t.wrong, 0);
     assert_true(t.files >= least);
 }

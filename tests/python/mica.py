@@ -33,7 +33,8 @@ class WeightsInfo(c.Structure):
 
 class TensorInfo(c.Structure):
     _fields_ = [("name", c.c_char_p), ("dtype", c.c_int), ("type_name", c.c_char_p), ("ndim", c.c_uint32),
-                ("shape", c.c_uint64 * MOST_DIMS), ("bytes", c.c_uint64), ("group_size", c.c_uint32), ("file", c.c_uint32),
+                ("shape", c.c_uint64 * MOST_DIMS), ("bytes", c.c_uint64), ("group_size", c.c_uint32), ("file",
+                    c.c_uint32),
                 ("file_offset", c.c_uint64)]
 
 

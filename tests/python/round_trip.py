@@ -65,7 +65,8 @@ def gguf_tensors(library):
 META = [
     ("a.u8", mica.U8, 255), ("a.i8", mica.I8, -128), ("a.u16", mica.U16, 65535), ("a.i16", mica.I16, -32768),
     ("a.u32", mica.U32, 2**32 - 1), ("a.i32", mica.I32, -2**31), ("a.f32", mica.F32, 0.15625), ("a.bool", mica.BOOL, 1),
-    ("a.false", mica.BOOL, 0), ("a.string", mica.STRING, "h\u00e9llo \U0001f600".encode()), ("a.empty", mica.STRING, b""),
+    ("a.false", mica.BOOL, 0), ("a.string", mica.STRING, "h\u00e9llo \U0001f600".encode()), ("a.empty", mica.STRING,
+        b""),
     ("a.u64", mica.U64, 2**64 - 1), ("a.i64", mica.I64, -2**63), ("a.f64", mica.F64, 1e-300),
     ("b.u8", mica.ARRAY, (mica.U8, [0, 1, 255])), ("b.i8", mica.ARRAY, (mica.I8, [-1, 127])),
     ("b.u16", mica.ARRAY, (mica.U16, [65535])), ("b.i16", mica.ARRAY, (mica.I16, [-300, 300])),
@@ -112,7 +113,8 @@ def write_gguf_package(path, tensors, meta, alignment=None, **options):
         if kind == mica.ARRAY and value[0] == mica.ARRAY:
             writer.add_key_value(key, [each[1] for each in value[1]], gguf.GGUFValueType.ARRAY)
         elif kind == mica.ARRAY:
-            writer.add_key_value(key, plain(kind, value), gguf.GGUFValueType.ARRAY, sub_type=gguf.GGUFValueType(value[0]))
+            writer.add_key_value(key, plain(kind, value), gguf.GGUFValueType.ARRAY,
+                                 sub_type=gguf.GGUFValueType(value[0]))
         else:
             writer.add_key_value(key, plain(kind, value), gguf.GGUFValueType(kind))
     for name, _, shape, raw, kind in tensors:
@@ -140,7 +142,8 @@ def check_gguf(library, folder):
     write_gguf_package(path, tensors[:5], META, endianess=gguf.GGUFEndian.BIG)
     info, found, meta = library.read(path)
     same((info.big_endian, meta[1:]), (1, META), "their big-endian gguf: metadata")
-    same([(name, found[name][1]) for name in found], [(row[0], row[2]) for row in tensors[:5]], "their big-endian gguf: tensors")
+    same([(name, found[name][1]) for name in found], [(row[0], row[2]) for row in tensors[:5]],
+         "their big-endian gguf: tensors")
     os.remove(path)
 
 
@@ -176,18 +179,23 @@ def check_gguf_splits(library, folder, tensors):
 
 # mica's word: (the format's word, what the package's writer calls it, bytes)
 SAFETENSORS = {
-    "bool": ("BOOL", "bool", 1), "u8": ("U8", "uint8", 1), "i8": ("I8", "int8", 1), "f8_e4m3": ("F8_E4M3", "float8_e4m3fn", 1),
+    "bool": ("BOOL", "bool", 1), "u8": ("U8", "uint8", 1), "i8": ("I8", "int8", 1), "f8_e4m3": ("F8_E4M3",
+        "float8_e4m3fn", 1),
     "f8_e5m2": ("F8_E5M2", "float8_e5m2", 1), "e8m0": ("F8_E8M0", "float8_e8m0fnu", 1), "i16": ("I16", "int16", 2),
-    "u16": ("U16", "uint16", 2), "f16": ("F16", "float16", 2), "bf16": ("BF16", "bfloat16", 2), "i32": ("I32", "int32", 4),
-    "u32": ("U32", "uint32", 4), "f32": ("F32", "float32", 4), "c64": ("C64", "complex64", 8), "f64": ("F64", "float64", 8),
+    "u16": ("U16", "uint16", 2), "f16": ("F16", "float16", 2), "bf16": ("BF16", "bfloat16", 2), "i32": ("I32", "int32",
+        4),
+    "u32": ("U32", "uint32", 4), "f32": ("F32", "float32", 4), "c64": ("C64", "complex64", 8), "f64": ("F64", "float64",
+        8),
     "i64": ("I64", "int64", 8), "u64": ("U64", "uint64", 8),
 }
-TEXTS = [("format", mica.STRING, b"pt"), ("empty", mica.STRING, b""), ("quote\"\\\n", mica.STRING, "\u00e9 \U0001f600 \" \\ \n".encode())]
+TEXTS = [("format", mica.STRING, b"pt"), ("empty", mica.STRING, b""), ("quote\"\\\n", mica.STRING,
+    "\u00e9 \U0001f600 \" \\ \n".encode())]
 
 
 def safetensors_tensors():
     return [("%s.%d" % (word, number), word, shape, noise(int(numpy.prod(shape)) * size))
-            for word, (_, _, size) in SAFETENSORS.items() for number, shape in enumerate(SHAPES + [(), (1, 1, 1, 1, 1, 3)])]
+            for word, (_, _, size) in SAFETENSORS.items() for number, shape in enumerate(SHAPES + [(), (1, 1, 1, 1, 1,
+                3)])]
 
 
 def serialize(rows, metadata):
@@ -196,7 +204,8 @@ def serialize(rows, metadata):
         return safetensors.serialize({name: {"dtype": SAFETENSORS[word][1], "shape": list(shape), "data": raw}
                                       for name, word, shape, raw in rows}, metadata)
     held = {row[0]: numpy.frombuffer(row[3] or b"\0", numpy.uint8) for row in rows}
-    specs = {name: safetensors.TensorSpec(dtype=SAFETENSORS[word][1], shape=list(shape), data_ptr=held[name].ctypes.data,
+    specs = {name: safetensors.TensorSpec(dtype=SAFETENSORS[word][1], shape=list(shape),
+                                          data_ptr=held[name].ctypes.data,
                                           data_len=len(raw)) for name, word, shape, raw in rows}
     return safetensors.serialize(specs, metadata)
 
@@ -207,7 +216,8 @@ def read_safetensors_package(path, rows, what):
     same(sorted(found), sorted(row[0] for row in rows), what + ": names")
     for name, word, shape, raw in rows:
         entry = found[name]
-        same((entry["dtype"], tuple(entry["shape"]), bytes(entry["data"])), (SAFETENSORS[word][0], shape, raw), "%s: %s" % (what, name))
+        same((entry["dtype"], tuple(entry["shape"]), bytes(entry["data"])), (SAFETENSORS[word][0], shape, raw),
+             "%s: %s" % (what, name))
 
 
 def check_safetensors(library, folder):
@@ -228,7 +238,8 @@ def check_safetensors(library, folder):
         mapped = json.load(file)["weight_map"]
     same(sorted(mapped), sorted(row[0] for row in rows), "our index: names")
     for name in sorted(set(mapped.values())):
-        read_safetensors_package(os.path.join(folder, name), [row for row in rows if mapped[row[0]] == name], "our " + name)
+        read_safetensors_package(os.path.join(folder, name), [row for row in rows if mapped[row[0]] == name],
+                                 "our " + name)
     compare_ours(library.read(folder)[1], rows, "our shards")
     for name in set(mapped.values()) | {"model.safetensors.index.json"}:
         os.remove(os.path.join(folder, name))
@@ -237,7 +248,8 @@ def check_safetensors(library, folder):
 # ---- numpy ----
 
 # numpy has no word for bf16; two bytes without a meaning are what it writes of one.
-NUMPY = {"f32": "<f4", "f16": "<f2", "f64": "<f8", "c64": "<c8", "i8": "|i1", "i16": "<i2", "i32": "<i4", "i64": "<i8", "u8": "|u1",
+NUMPY = {"f32": "<f4", "f16": "<f2", "f64": "<f8", "c64": "<c8", "i8": "|i1", "i16": "<i2", "i32": "<i4", "i64": "<i8",
+         "u8": "|u1",
          "u16": "<u2", "u32": "<u4", "u64": "<u8", "bool": "|b1", "bf16": "|V2"}
 
 
@@ -268,12 +280,14 @@ def check_numpy(library, folder):
     with numpy.load(path) as found:
         same(sorted(found.files), sorted(theirs), "our npz: names")
         for name, word, shape, raw in rows:
-            same((found[name].dtype, found[name].shape, found[name].tobytes()), (theirs[name].dtype, shape, raw), "our npz: " + name)
+            same((found[name].dtype, found[name].shape, found[name].tobytes()), (theirs[name].dtype, shape, raw),
+                 "our npz: " + name)
     numpy.savez(path, **theirs)
     compare_ours(library.read(path)[1], rows, "their npz")
     numpy.savez_compressed(path, **dict(list(theirs.items())[:3]))
     found = library.read(path)[1]
-    same([(name, found[name][0]) for name in sorted(found)], [(row[0], "") for row in sorted(rows[:3])], "their compressed npz")
+    same([(name, found[name][0]) for name in sorted(found)], [(row[0], "") for row in sorted(rows[:3])],
+         "their compressed npz")
     refusal = library.refusal(path)
     same("deflated" in refusal, True, "their compressed npz: " + refusal)
     os.remove(path)

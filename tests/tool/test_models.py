@@ -76,7 +76,8 @@ def singles(values):
 LAYERS, WIDTH = 3, 256
 SHAPE = [("general.architecture", STRING, "llama"), ("llama.block_count", U32, LAYERS),
          ("llama.embedding_length", U32, WIDTH), ("llama.attention.head_count", U32, 8),
-         ("llama.attention.head_count_kv", U32, 2), ("llama.context_length", U32, 2048)]
+         ("llama.attention.head_count_kv", U32, 2), ("llama.context_length", U32, 2048),
+         ("llama.feed_forward_length", U32, WIDTH), ("llama.attention.layer_norm_rms_epsilon", F32, 1e-5)]
 
 
 def model(path, metadata=(), odd=False, seed=1):
@@ -350,27 +351,29 @@ class Quantize(Files):
 class Long(Files):
     """Work that takes a while, on a file of zeros that has no blocks on the disk."""
 
-    def start(self, size=1 << 30, **more):
+    def start(self, size=1 << 30, words=("quantize", "out.gguf", "q4_k"), **more):
         rows = size // 2 // 4096
         path = gguf(self.path("long.gguf"), SHAPE, [("blk.0.ffn_up.weight", "f16", (rows, 4096), None)], holes=True)
-        command = [TOOL, "quantize", path, self.path("out.gguf"), "q4_k", "--threads", "1"]
+        command = [TOOL, words[0], path, self.path(words[1]), *words[2:], "--threads", "1"]
         return subprocess.Popen(command, stdout=subprocess.PIPE, **more)
 
     def until_begun(self, run):
         end = time.monotonic() + 60
-        while not glob.glob(self.path("out.gguf*")) and run.poll() is None and time.monotonic() < end:
+        while not glob.glob(self.path("out*")) and run.poll() is None and time.monotonic() < end:
             time.sleep(0.005)
         self.assertIsNone(run.poll(), "it ended before it could be stopped")
 
     def test_signals_leave_nothing(self):
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            run = self.start(stderr=subprocess.PIPE)
+        quantize, convert = ("quantize", "out.gguf", "q4_k"), ("convert", "out", "--type", "f32")
+        for number, words in ((signal.SIGINT, quantize), (signal.SIGTERM, quantize), (signal.SIGHUP, quantize),
+                              (signal.SIGINT, convert)):
+            run = self.start(words=words, stderr=subprocess.PIPE)
             self.until_begun(run)
             time.sleep(0.1)
             run.send_signal(number)
             out, err = run.communicate(timeout=60)
             self.assertEqual((run.returncode, out), (128 + number, b""))
-            self.assertRegex(err.decode(), r"\Amica: stopped; [^\n]*out.gguf[^\n]* was not written\n\Z")
+            self.assertRegex(err.decode(), r"\Amica: stopped; [^\n]*out[^\n]* was not written\n\Z")
             self.assertEqual(os.listdir(self.folder), ["long.gguf"])
 
     def test_ignored_signals_stay_ignored(self):
@@ -414,6 +417,39 @@ class Long(Files):
         out, err = run.communicate(timeout=90)
         self.assertEqual((run.returncode, err), (0, b""))
         self.assertNotIn(b"\r", out)
+
+
+class Convert(Files):
+    def test_there_and_back(self):
+        path = model(self.path("m.gguf"))
+        self.assertRegex(self.works("convert", path, self.path("hf")), r"\Aconverted in [\d.]+ s\n\Z")
+        facts = self.facts("inspect", self.path("hf"))
+        self.assertEqual((facts["format"], facts["config"]["num_hidden_layers"]), ("safetensors", LAYERS))
+        self.assertIn("model.layers.2.mlp.up_proj.weight", {tensor["name"] for tensor in facts["tensors"]})
+        self.works("convert", self.path("hf"), self.path("back.gguf"), "--threads", "1")
+        facts = json.loads(mica("diff", path, self.path("back.gguf"), "--json")[1])
+        self.assertEqual(facts["counts"]["same"], 27)
+
+    def test_type(self):
+        path = model(self.path("m.gguf"))
+        self.works("convert", path, self.path("out.safetensors"), "--type", "F32")
+        self.assertEqual(set(self.types(self.path("out.safetensors")).values()), {"f32"})
+
+    def test_refusals(self):
+        path = model(self.path("m.gguf"))
+        self.refused(2, "q8_0|", "convert", path, "b", "--type", "f12")
+        self.refused(2, "OUT", "convert", path)
+        self.refused(1, "nowhere", "convert", self.path("nowhere"), self.path("out.gguf"))
+        for force in ((), ("--force",)):
+            self.refused(1, "input", "convert", path, path, *force)
+        with open(self.path("out.safetensors"), "w", encoding="utf-8") as file:
+            file.write("precious")
+        self.refused(1, "--force replaces it", "convert", path, self.path("out.safetensors"))
+        self.works("convert", path, self.path("out.safetensors"), "--force")
+        self.works("convert", path, self.path("hf"))
+        self.refused(1, "--force replaces it", "convert", path, self.path("hf"))
+        self.works("convert", path, self.path("hf"), "--force")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["hf", "m.gguf", "out.safetensors"])
 
 
 class Diff(Files):

@@ -12,7 +12,7 @@ import unittest
 
 BUILD = sys.argv.pop(1) if len(sys.argv) > 1 else "build"
 TOOL = os.path.join(BUILD, "mica")
-COMMANDS = ["info", "bench", "pass", "inspect", "quantize", "diff", "help", "completion", "man", "version"]
+COMMANDS = ["info", "bench", "pass", "inspect", "quantize", "convert", "diff", "help", "completion", "man", "version"]
 
 
 def mica(*words, **more):

@@ -247,7 +247,7 @@ static void test_what_is_served(void **state)
     (void)state;
     for (uint16_t dtype = 0; dtype < MICA_DTYPE_COUNT + 2; dtype++) {
         const bool affine = dtype >= MICA_DTYPE_AFFINE2 && dtype <= MICA_DTYPE_AFFINE8;
-        assert_int_equal(mica__affine_known(dtype), affine);
+        assert_int_equal(mica__dtype_is_affine(dtype), affine);
         assert_int_equal(mica__affine_serves(dtype, MICA_DTYPE_F16), affine);
         assert_int_equal(mica__affine_serves(dtype, MICA_DTYPE_E8M0),
                          dtype == MICA_DTYPE_FP4 || dtype == MICA_DTYPE_F8_E4M3);

@@ -41,7 +41,7 @@ static void fill_row(test_random *random, mica_dtype dtype, unsigned char *row, 
     for (uint64_t b = 0; b < k / elements; b++, row += bytes) {
         if (dtype == MICA_DTYPE_Q6_K)
             put_half(row + 208, test_random_uniform(random, -0.001, 0.001));
-        else if (!mica__affine_known((uint16_t)dtype))
+        else if (!mica__dtype_is_affine((uint16_t)dtype))
             put_half(row, test_random_uniform(random, -0.01, 0.01));
         if (dtype == MICA_DTYPE_Q4_K)
             put_half(row + 2, test_random_uniform(random, -0.01, 0.01));
@@ -69,7 +69,7 @@ static void pack_weight(weight *w)
 {
     const uint64_t group_bytes = mica__packed_group_bytes((uint16_t)w->dtype, w->k, w->group_size);
     const uint64_t shape[3] = {w->batches, w->n, w->k};
-    const bool affine = mica__affine_known((uint16_t)w->dtype);
+    const bool affine = mica__dtype_is_affine((uint16_t)w->dtype);
     if (group_bytes == 0 || w->scale_dtype == MICA_DTYPE_F32)
         return;
     w->packed = malloc(w->batches * ((w->n + 7) / 8) * group_bytes);
@@ -92,7 +92,7 @@ static void pack_weight(weight *w)
 static weight weight_make(test_random *random, mica_dtype dtype, mica_dtype scale_dtype, uint32_t group_size,
                           uint64_t batches, uint64_t n, uint64_t k)
 {
-    const bool affine = mica__affine_known((uint16_t)dtype);
+    const bool affine = mica__dtype_is_affine((uint16_t)dtype);
     weight w = {.dtype = dtype, .scale_dtype = scale_dtype, .batches = batches, .n = n, .k = k};
     const uint64_t rows = batches * n, row_bytes = oracle_row_bytes(dtype, k);
     w.group_size = affine ? group_size : 0;
@@ -249,7 +249,7 @@ static void check_matmul(const mica__cpu_kernel *table, const char *isa, test_ra
     float *y = malloc(m * n * sizeof *y), *again = malloc(m * n * sizeof *again);
     char what[80];
     const bool q8 =
-        !mica__affine_known((uint16_t)dtype) || (group_size % 32 == 0 && scale_dtype != MICA_DTYPE_F32);
+        !mica__dtype_is_affine((uint16_t)dtype) || (group_size % 32 == 0 && scale_dtype != MICA_DTYPE_F32);
     snprintf(what, sizeof what, "%s %s", isa, mica_dtype_name(dtype));
     multiply(table, &w, false, &x, 0, m, MICA_PRECISION_DEFAULT, 0, y);
     assert_near_oracle(&w, &x, q8, y, what);
@@ -303,7 +303,7 @@ static void test_extremes(void **state)
                     row[b] = r % 4 == 0 ? 0xff : r % 4 == 1 ? 0x00 : r % 4 == 2 ? 0x80 : 0x7f;
             double scale[8], bias[8];
             const oracle_groups groups = {scale, bias, 64};
-            if (mica__affine_known((uint16_t)w.dtype))
+            if (mica__dtype_is_affine((uint16_t)w.dtype))
                 fill_scales(&random, &w, scale, bias, r);
             oracle_decode_row(w.dtype, row, w.k, &groups, w.value + r * w.k, w.magnitude + r * w.k);
         }

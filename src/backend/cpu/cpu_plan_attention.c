@@ -101,15 +101,19 @@ static void choose(const mica__record *record, const mica__device_info *info, mi
     plan->splits = (uint32_t)splits;
 }
 
+static mica_status too_many(const mica__record *record)
+{
+    return mica__fail(MICA_ERR_UNSUPPORTED, "attention on the cpu: q has %llu tokens of %llu heads; too many",
+                      (unsigned long long)record->operand[MICA__ATTENTION_Q].shape[0],
+                      (unsigned long long)record->operand[MICA__ATTENTION_Q].shape[1]);
+}
+
 static mica_status add_dispatch(const mica__record *record, const mica__attention_plan *attention,
                                 uint64_t units, uint64_t local_floats, double unit_ns, mica__plan *plan)
 {
     const uint64_t local = local_floats * sizeof(float);
     if (units > UINT32_MAX || local > UINT32_MAX)
-        return mica__fail(MICA_ERR_UNSUPPORTED,
-                          "attention on the cpu: q has %llu tokens of %llu heads; too many",
-                          (unsigned long long)record->operand[MICA__ATTENTION_Q].shape[0],
-                          (unsigned long long)record->operand[MICA__ATTENTION_Q].shape[1]);
+        return too_many(record);
     const mica__operand *q = &record->operand[MICA__ATTENTION_Q], *y = &record->operand[MICA__ATTENTION_Y];
     const bool split = attention->mode == MICA__ATTENTION_SPLIT;
     mica__plan_dispatch *dispatch = mica__cpu_plan_next(plan, "attention", units);
@@ -134,6 +138,8 @@ mica_status mica__cpu_plan_attention(const mica__record *record, const mica__dev
     mica_status status = check(record);
     if (status != MICA_OK)
         return status;
+    if (q->shape[0] > UINT32_MAX || q->shape[1] > UINT32_MAX)
+        return too_many(record);
     const uint64_t dim = q->shape[2], v_dim = record->operand[MICA__ATTENTION_Y].shape[2];
     if (attention.attention.scale == 0)
         attention.attention.scale = (float)(1 / sqrt((double)dim));

@@ -9,7 +9,7 @@
 mica_status mica__cpu_plan_matmul(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
     const mica__operand *weight = &record->operand[MICA__MATMUL_SLOT(0, MICA__WEIGHT_DATA)];
-    if (mica__quant_known(weight->dtype) || mica__affine_known(weight->dtype))
+    if (mica__quant_known(weight->dtype) || mica__dtype_is_affine(weight->dtype))
         return mica__cpu_plan_matmul_quant(record, info, plan);
     return mica__cpu_plan_matmul_dense(record, info, plan);
 }

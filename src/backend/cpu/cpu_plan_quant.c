@@ -34,7 +34,7 @@ mica_status mica__cpu_quant_check_weight(const mica__record *record, const mica_
     const mica__operand *scales = weight + MICA__WEIGHT_SCALES, *biases = weight + MICA__WEIGHT_BIASES;
     if (mica__quant_known(weight->dtype))
         return MICA_OK;
-    if (!mica__affine_known(weight->dtype))
+    if (!mica__dtype_is_affine(weight->dtype))
         return mica__fail(MICA_ERR_UNSUPPORTED, "%s on the cpu: weight is %s, which no kernel serves",
                           mica_op_name((mica_op)record->op), mica_dtype_name((mica_dtype)weight->dtype));
     if (weight->layout != MICA_LAYOUT_CANONICAL)

@@ -172,7 +172,7 @@ mica_status mica__cpu_plan_kv_write(const mica__record *record, const mica__devi
 
 static bool is_table(uint16_t dtype)
 {
-    return mica__cpu_is_float(dtype) || mica__quant_known(dtype) || mica__affine_known(dtype);
+    return mica__cpu_is_float(dtype) || mica__quant_known(dtype) || mica__dtype_is_affine(dtype);
 }
 
 mica_status mica__cpu_plan_embedding(const mica__record *record, const mica__device_info *info,

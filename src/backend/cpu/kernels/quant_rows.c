@@ -112,7 +112,7 @@ static void decode_row(const mica__quant_weight *w, uint64_t row, float *dst)
         const uint64_t in_group = row % MICA__PACKED_ROWS;
         mica__packed_decode_row(s->dtype, s->data + (row - in_group) * s->row_stride, (uint32_t)in_group,
                                 s->k, s->group_size, dst);
-    } else if (mica__affine_known(s->dtype)) {
+    } else if (mica__dtype_is_affine(s->dtype)) {
         mica__affine_decode_row(s->dtype, s->data + row * s->row_stride, s->scales + row * s->scale_stride,
                                 s->biases + row * s->bias_stride, s->scale_dtype, s->group_size, dst, s->k);
     } else {

@@ -1,0 +1,34 @@
+/* convert.c - `mica convert`: the library's converter with a bar. */
+#include <stdio.h>
+#include <string.h>
+
+#include "commands.h"
+#include "mica/mica.h"
+#include "output.h"
+#include "progress.h"
+#include "rewrite.h"
+
+int tool_convert(const tool_call *call)
+{
+    const char *type = tool_word(call, "type");
+    tool_progress progress;
+    mica_convert_options options = {
+        .size = sizeof options,
+        .threads = (uint32_t)tool_number(call, "threads"),
+        .overwrite = (uint32_t)tool_flag(call, "force"),
+        .progress = tool_progress_step,
+        .context = &progress,
+    };
+    if (type != NULL) {
+        options.type = tool_type_find(call, "--type", type, strlen(type));
+        if (options.type == MICA_DTYPE_NONE)
+            return 2;
+    }
+    tool_progress_begin(&progress, "converting");
+    mica_status status = mica_convert(call->argument[0], call->argument[1], &options);
+    double seconds = tool_progress_seconds(&progress);
+    int result = tool_rewrite_end(call, &progress, status);
+    if (result == 0)
+        printf("converted in %.1f s\n", seconds);
+    return result;
+}

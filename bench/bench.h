@@ -56,6 +56,7 @@ void bench_matmul(void);
 void bench_matvec(void);
 void bench_decode(void);
 void bench_weights(void);
+void bench_quantize(void);
 void bench_fusion(void);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * mica_bench.c - the table of speeds.
  *
- *   mica-bench [--json] [--quick] [SECTION...]      sections: overhead ops matmul matvec fusion decode weights
+ *   mica-bench [--json] [--quick] [SECTION...]      sections: overhead ops matmul matvec fusion decode weights quantize
  */
 #include "bench.h"
 
@@ -12,9 +12,9 @@ static const struct {
     const char *name;
     void (*run)(void);
 } sections[] = {
-    {"overhead", bench_overhead}, {"ops", bench_ops},       {"matmul", bench_matmul},
-    {"matvec", bench_matvec},     {"fusion", bench_fusion}, {"decode", bench_decode},
-    {"weights", bench_weights},
+    {"overhead", bench_overhead}, {"ops", bench_ops},           {"matmul", bench_matmul},
+    {"matvec", bench_matvec},     {"fusion", bench_fusion},     {"decode", bench_decode},
+    {"weights", bench_weights},   {"quantize", bench_quantize},
 };
 #define SECTIONS (sizeof sections / sizeof *sections)
 

@@ -41,33 +41,31 @@ void mica__pages_amount(uint64_t *out_free, uint64_t *out_total)
         *out_free = *out_total;
 }
 
-/* "64 KiB" or "unlimited". */
-static void limit_text(char *text, size_t size)
+/* Why the system refused, and the limit of the process. */
+static void refusal_text(int reason, char *text, size_t size)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0)
-        snprintf(text, size, "unknown");
-    else if (limit.rlim_cur == RLIM_INFINITY)
-        snprintf(text, size, "unlimited");
-    else
-        snprintf(text, size, "%llu KiB", (unsigned long long)limit.rlim_cur / 1024);
+    char most[32] = "unknown";
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY)
+        snprintf(most, sizeof most, "unlimited");
+    else if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0)
+        snprintf(most, sizeof most, "%llu KiB", (unsigned long long)limit.rlim_cur / 1024);
+    snprintf(text, size, "%s (RLIMIT_MEMLOCK is %s)",
+             reason == EPERM    ? "not permitted"
+             : reason == EAGAIN ? "the system has no more to lock"
+                                : "over the limit of locked memory, or its file was cut short",
+             most);
 }
 
 mica_status mica__pages_lock(const void *pointer, size_t bytes, const char *what)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const uintptr_t begin = (uintptr_t)pointer / page * page;
-    char limit[32];
+    char refusal[160];
     if (bytes == 0 || mlock((const void *)begin, (uintptr_t)pointer + bytes - begin) == 0)
         return MICA_OK;
-    const int reason = errno;
-    limit_text(limit, sizeof limit);
-    return mica__fail(MICA_ERR_IO, "%s: cannot lock %zu bytes of memory: %s (RLIMIT_MEMLOCK is %s)", what,
-                      bytes,
-                      reason == EPERM    ? "not permitted"
-                      : reason == EAGAIN ? "the system has no more to lock"
-                                         : "over the limit of locked memory, or its file was cut short",
-                      limit);
+    refusal_text(errno, refusal, sizeof refusal);
+    return mica__fail(MICA_ERR_IO, "%s: cannot lock %zu bytes of memory: %s", what, bytes, refusal);
 }
 
 void mica__pages_large(void *pointer, size_t bytes)

@@ -296,7 +296,8 @@ static mica_status add_plain_copy(mica__lowering *lowering, const mica__record *
         status = mica__work_note(lowering->work, (uint32_t)lowering->stats.dispatches, i, part[i]);
     }
     if (status == MICA_OK)
-        status = order_dispatch(lowering, b.range, b.range_count, NULL, &unused); /* copies carry no dependencies */
+        status = order_dispatch(lowering, b.range, b.range_count, NULL,
+                                &unused); /* copies carry no dependencies */
     if (status != MICA_OK)
         return status;
     lowering->device->table->copy(lowering->encoding, &b.binding[0], &b.binding[1]);

@@ -18,7 +18,8 @@ struct mica__work {
     mica__commands *commands;
     mica__storage **held;
     uint32_t held_count, held_capacity;
-    const mica__storage *recent[MICA__WORK_RECENT]; /* some of those held, by address: most operands are held already */
+    const mica__storage
+        *recent[MICA__WORK_RECENT]; /* some of those held, by address: most operands are held already */
     mica__storage **scratch;
     uint32_t scratch_count, scratch_capacity;
     mica_kernel **kernel;

@@ -136,20 +136,19 @@ const mica_value *mica__archive_meta(const mica__archive *archive, const char *k
 
 mica_status mica__archive_usable(const mica__archive *archive, const mica__tensor *tensor)
 {
-    const char *path = mica__archive_path(archive, tensor->file);
     switch ((mica__tensor_problem)tensor->problem) {
     case MICA__TENSOR_FINE: return MICA_OK;
     case MICA__TENSOR_TYPE:
         return mica__fail(MICA_ERR_UNSUPPORTED, "\"%s\": tensor \"%s\" is of a type mica cannot use: %s",
-                          path, tensor->name, tensor->type_name);
+                          mica__archive_path(archive, tensor->file), tensor->name, tensor->type_name);
     case MICA__TENSOR_DIMS:
-        return mica__fail(MICA_ERR_UNSUPPORTED, "\"%s\": tensor \"%s\" has more than %d dimensions", path,
-                          tensor->name, MICA_MAX_DIMS);
+        return mica__fail(MICA_ERR_UNSUPPORTED, "\"%s\": tensor \"%s\" has more than %d dimensions",
+                          mica__archive_path(archive, tensor->file), tensor->name, MICA_MAX_DIMS);
     case MICA__TENSOR_BYTE_ORDER: break;
     }
     return mica__fail(MICA_ERR_UNSUPPORTED,
                       "\"%s\": tensor \"%s\" is big endian; of such data only the description can be read",
-                      path, tensor->name);
+                      mica__archive_path(archive, tensor->file), tensor->name);
 }
 
 mica_status mica__archive_read(const mica__archive *archive, const mica__tensor *tensor, uint64_t offset,

@@ -35,7 +35,7 @@ static void put_tree(mica__json_writer *out, const mica__json_node *node)
     struct {
         uint32_t left;
         bool object;
-    } levels[MOST_DEPTH + 1];
+    } levels[MOST_DEPTH + 1] = {{0, false}};
     uint32_t depth = 0;
     for (bool first = true; first || depth != 0; first = false, node++) {
         if (!first && levels[depth - 1].object)

@@ -142,11 +142,10 @@ static const mica__name_row *find_row(const mica__family *family, const char *pr
                                       mica__name_parts *parts)
 {
     char full[512];
-    const size_t before = strlen(prefix), length = strlen(name);
-    if (before + length >= sizeof full)
+    const size_t before = strlen(prefix);
+    const int length = snprintf(full, sizeof full, "%s%s", prefix, name);
+    if (length < 0 || (size_t)length >= sizeof full)
         return NULL;
-    memcpy(full, prefix, before);
-    memcpy(full + before, name, length + 1);
     for (uint32_t i = 0; i < family->row_count; i++)
         if (fits(family->row[i].hf, full, parts)) {
             parts->expert_at -= parts->expert_end != 0 ? before : 0;

@@ -5,7 +5,7 @@
 
 const mica__dtype_facts mica__dtypes[MICA_DTYPE_COUNT] = {[MICA_DTYPE_NONE] = {"none", 0, 0},
 #define MICA_DTYPE_FACTS(name, text, elements, bytes) [MICA_DTYPE_##name] = {text, elements, bytes},
-                                                    MICA_DTYPE_LIST(MICA_DTYPE_FACTS)
+                                                          MICA_DTYPE_LIST(MICA_DTYPE_FACTS)
 #undef MICA_DTYPE_FACTS
 };
 

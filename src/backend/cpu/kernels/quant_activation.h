@@ -53,7 +53,9 @@ static inline void quant_run(const float *x, uint64_t n, mica__q8_block *out)
 static inline unsigned char *quant_row_at(const mica__cpu_view *view, uint64_t r)
 {
     unsigned char *at = view->data;
-    for (uint32_t d = view->ndim - 1u; d-- > 0 && r != 0;) {
+    if (r == 0)
+        return at; /* decoding one token: no division */
+    for (uint32_t d = view->ndim - 1u; d-- > 0;) {
         at += r % view->shape[d] * view->stride[d];
         r /= view->shape[d];
     }

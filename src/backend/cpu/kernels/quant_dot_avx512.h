@@ -54,28 +54,31 @@ static inline __m512i quant_x(const mica__q8_block *x, int chunk)
     return _mm512_set1_epi32(four);
 }
 
-/* The upper nibbles stay where they are, so their sum is sixteen times what it means: one operation less for each load,
- * and two short chains of sums. */
+/* With few columns the upper nibbles stay where they are, and their sum is sixteen times what it means: one operation
+ * less for each load, and two short chains of sums. More columns have chains enough and need the registers. */
 static inline __attribute__((always_inline)) void quant_dot4(const quant_panels *p, uint64_t offset,
                                                              const mica__q8_block *const *x, uint64_t block,
                                                              const int columns, const int zero, vf *sum)
 {
+    const int in_place = columns <= 2;
     const __m512i nibble = _mm512_set1_epi8(15);
-    __m512i low[QUANT_COLUMNS], high[QUANT_COLUMNS];
-    for (int c = 0; c < columns; c++) {
-        low[c] = zero == 8 ? _mm512_set1_epi32(x[c][block].sum8) : _mm512_setzero_si512();
-        high[c] = _mm512_setzero_si512();
-    }
+    __m512i acc[QUANT_COLUMNS], sixteenfold[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    for (int c = 0; c < columns; c++)
+        acc[c] = zero == 8 ? _mm512_set1_epi32(x[c][block].sum8) : _mm512_setzero_si512();
     for (int v = 0; v < 4; v++) {
         const __m512i raw = quant_load(p, offset + 32 * (uint64_t)v);
-        const __m512i lower = _mm512_and_si512(raw, nibble), upper = _mm512_andnot_si512(nibble, raw);
+        const __m512i low = _mm512_and_si512(raw, nibble);
+        const __m512i high =
+            in_place ? _mm512_andnot_si512(nibble, raw) : _mm512_and_si512(_mm512_srli_epi16(raw, 4), nibble);
         for (int c = 0; c < columns; c++) {
-            low[c] = _mm512_dpbusd_epi32(low[c], lower, quant_x(&x[c][block], v));
-            high[c] = _mm512_dpbusd_epi32(high[c], upper, quant_x(&x[c][block], v + 4));
+            __m512i *upper = in_place ? &sixteenfold[c] : &acc[c];
+            acc[c] = _mm512_dpbusd_epi32(acc[c], low, quant_x(&x[c][block], v));
+            *upper = _mm512_dpbusd_epi32(*upper, high, quant_x(&x[c][block], v + 4));
         }
     }
     for (int c = 0; c < columns; c++)
-        sum[c] = _mm512_cvtepi32_ps(_mm512_add_epi32(low[c], _mm512_srai_epi32(high[c], 4)));
+        sum[c] = _mm512_cvtepi32_ps(in_place ? _mm512_add_epi32(acc[c], _mm512_srai_epi32(sixteenfold[c], 4))
+                                             : acc[c]);
 }
 
 /* Chunks v and v + 4 of a 6-bit part. */

@@ -22,7 +22,7 @@ static inline const char *rewrite_path(const char *name)
     static char paths[64][512];
     static int next;
     char *path = paths[next++ % 64];
-    snprintf(path, sizeof paths[0], "%s/%s", rewrite_folder, name);
+    snprintf(path, sizeof paths[0], "%s/%.200s", rewrite_folder, name);
     return path;
 }
 

@@ -1,6 +1,6 @@
 /*
- * test_shrink.c - a file that another program cuts short while it is open: reading, uploading, packing and quantising end
- * with a status, wherever in their course it happens. The cut comes at each allocation in turn.
+ * test_shrink.c - a file that another program cuts short while it is open: reading, uploading, packing, quantising and
+ * converting end with a status, wherever in their course it happens. The cut comes at each allocation in turn.
  */
 #include <stdatomic.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include "support/random.h"
 
 typedef struct scene {
-    char input[128], output[128];
+    char input[128], output[128], converted[128];
     uint64_t cut_to;
 } scene;
 
@@ -100,6 +100,12 @@ static mica_status quantize(const scene *s)
     return mica_quantize(s->input, s->output, &options, NULL);
 }
 
+static mica_status convert(const scene *s)
+{
+    const mica_convert_options options = {.threads = 2};
+    return mica_convert(s->input, s->converted, &options);
+}
+
 /* ---- the tests ------------------------------------------------------------------------------------------ */
 
 /* A small model; returns its bytes. */
@@ -110,6 +116,7 @@ static rig_bytes make_model(scene *s)
     float values[64 * 256];
     test_file_path(s->input, sizeof s->input, "shrink.gguf");
     test_file_path(s->output, sizeof s->output, "shrunk.gguf");
+    test_file_path(s->converted, sizeof s->converted, "shrunk.safetensors");
     test_gguf_string(&gguf, "general.architecture", "llama");
     test_gguf_u32(&gguf, "llama.block_count", 1);
     test_gguf_tensor(&gguf, "token_embd.weight", MICA_DTYPE_F32, 2, (uint64_t[]){64, 256});
@@ -141,8 +148,10 @@ static void check_end(const scene *s, mica_status status, uint64_t strike)
     if (status != MICA_OK) {
         assert_non_null(strstr(mica_status_message(), s->input));
         assert_int_not_equal(access(s->output, F_OK), 0);
+        assert_int_not_equal(access(s->converted, F_OK), 0);
     }
     unlink(s->output);
+    unlink(s->converted);
 }
 
 static void cut_everywhere(mica_status (*work)(const scene *s))
@@ -197,13 +206,17 @@ static void test_quantize(void **state)
     cut_everywhere(quantize);
 }
 
+static void test_convert(void **state)
+{
+    (void)state;
+    cut_everywhere(convert);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read),
-        cmocka_unit_test(test_upload),
-        cmocka_unit_test(test_pack),
-        cmocka_unit_test(test_quantize),
+        cmocka_unit_test(test_read),     cmocka_unit_test(test_upload),  cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_quantize), cmocka_unit_test(test_convert),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,17 +39,16 @@ static mica_status check_sizes(const mica__archive *file, const mica__tensor *su
                                const mica__tensor *counts, const mica__plan_tensor *tensor)
 {
     const uint64_t matrices = count_matrices(tensor);
-    const char *path = mica__archive_path(file, 0);
     if (sums->dtype != MICA_DTYPE_F32 || counts->dtype != MICA_DTYPE_F32 ||
         sums->problem != MICA__TENSOR_FINE || counts->problem != MICA__TENSOR_FINE)
         return mica__fail(MICA_ERR_MALFORMED_FILE,
-                          "\"%s\": \"%s\" is of type %s and its counts of %s, expected F32", path, sums->name,
-                          sums->type_name, counts->type_name);
+                          "\"%s\": \"%s\" is of type %s and its counts of %s, expected F32",
+                          mica__archive_path(file, 0), sums->name, sums->type_name, counts->type_name);
     if (count_values(sums) != matrices * tensor->row || count_values(counts) != matrices)
         return mica__fail(MICA_ERR_QUANT_CONFIG,
                           "\"%s\": \"%s\" has %llu values and %llu counts, expected %llu and %llu for %llu "
                           "matrices with rows of %llu; it was made for another model",
-                          path, sums->name, (unsigned long long)count_values(sums),
+                          mica__archive_path(file, 0), sums->name, (unsigned long long)count_values(sums),
                           (unsigned long long)count_values(counts),
                           (unsigned long long)(matrices * tensor->row), (unsigned long long)matrices,
                           (unsigned long long)matrices, (unsigned long long)tensor->row);

@@ -122,6 +122,8 @@ uint64_t mica__plan_bytes_out(const mica__plan *plan)
 static uint64_t source_row(const mica__plan_tensor *tensor, uint64_t row)
 {
     const uint64_t size = tensor->heads == 0 ? 0 : tensor->rows / tensor->heads, half = size / 2;
+    if (half == 0)
+        return row; /* no heads: nothing to pair */
     if (tensor->transform == MICA__TRANSFORM_PAIR)
         return row / size * size + row % 2 * half + row % size / 2;
     if (tensor->transform == MICA__TRANSFORM_UNPAIR)

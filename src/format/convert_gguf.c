@@ -119,32 +119,7 @@ static mica_status pair_rows(const mapping *m, bool is_key, mica__plan_tensor *t
 {
     const uint32_t heads = config_number(m, "num_attention_heads"),
                    keys = config_number(m, "num_key_value_heads");
-    tensor->transform = MICA__TRANSFORM_PAIR;
-    tensor->heads = is_key && keys != 0 ? keys : heads;
-    if (tensor->ndim == 1) { /* of a bias the values move */
-        tensor->rows = tensor->row;
-        tensor->row = 1;
-    }
-    if (tensor->heads == 0 || tensor->rows % (2 * (uint64_t)tensor->heads) != 0)
-        return mica__fail(MICA_ERR_MALFORMED_FILE,
-                          "tensor \"%s\" has %llu rows, which %u heads of config.json do not divide",
-                          tensor->source[0]->name, (unsigned long long)tensor->rows, tensor->heads);
-    return MICA_OK;
-}
-
-static mica_status transpose(const mapping *m, mica__plan_tensor *tensor)
-{
-    if (m->plan->archive->format == MICA_FORMAT_MLX)
-        return MICA_OK;
-    if (tensor->ndim != 2)
-        return mica__fail(MICA_ERR_MALFORMED_FILE, "tensor \"%s\" has %u dimensions, expected 2",
-                          tensor->source[0]->name, tensor->ndim);
-    tensor->transform = MICA__TRANSFORM_TRANSPOSE;
-    tensor->rows = tensor->shape[1];
-    tensor->row = tensor->shape[0];
-    tensor->shape[0] = tensor->rows;
-    tensor->shape[1] = tensor->row;
-    return MICA_OK;
+    return mica__plan_pair(tensor, MICA__TRANSFORM_PAIR, is_key && keys != 0 ? keys : heads);
 }
 
 /* The tensor of another expert: the same name with another number. */
@@ -203,7 +178,8 @@ static mica_status transform(const mapping *m, const mica__name_row *row, const 
     case MICA__HOW_ADD_ONE: /* mlx-lm keeps the weights as they are */
         tensor->transform = MICA__TRANSFORM_ADD_ONE;
         return MICA_OK;
-    case MICA__HOW_TRANSPOSE: return transpose(m, tensor);
+    case MICA__HOW_TRANSPOSE:
+        return m->plan->archive->format == MICA_FORMAT_MLX ? MICA_OK : mica__plan_transpose(tensor);
     case MICA__HOW_STACK: return stack(m, parts, tensor);
     case MICA__HOW_KEEP:
     case MICA__HOW_HEAD:

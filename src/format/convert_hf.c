@@ -26,30 +26,8 @@ static uint64_t get_number(const mapping *m, const char *key, uint64_t otherwise
 static mica_status unpair_rows(const mapping *m, bool is_key, mica__plan_tensor *tensor)
 {
     const uint64_t heads = get_number(m, "attention.head_count", 0);
-    tensor->transform = MICA__TRANSFORM_UNPAIR;
-    tensor->heads = (uint32_t)(is_key ? get_number(m, "attention.head_count_kv", heads) : heads);
-    if (tensor->ndim == 1) {
-        tensor->rows = tensor->row;
-        tensor->row = 1;
-    }
-    if (tensor->heads == 0 || tensor->rows % (2 * (uint64_t)tensor->heads) != 0)
-        return mica__fail(MICA_ERR_MALFORMED_FILE,
-                          "tensor \"%s\" has %llu rows, which the %u heads of the metadata do not divide",
-                          tensor->source[0]->name, (unsigned long long)tensor->rows, tensor->heads);
-    return MICA_OK;
-}
-
-static mica_status transpose_back(mica__plan_tensor *tensor)
-{
-    if (tensor->ndim != 2)
-        return mica__fail(MICA_ERR_MALFORMED_FILE, "tensor \"%s\" has %u dimensions, expected 2",
-                          tensor->source[0]->name, tensor->ndim);
-    tensor->transform = MICA__TRANSFORM_TRANSPOSE;
-    tensor->rows = tensor->shape[1];
-    tensor->row = tensor->shape[0];
-    tensor->shape[0] = tensor->rows;
-    tensor->shape[1] = tensor->row;
-    return MICA_OK;
+    return mica__plan_pair(tensor, MICA__TRANSFORM_UNPAIR,
+                           (uint32_t)(is_key ? get_number(m, "attention.head_count_kv", heads) : heads));
 }
 
 /* The type in safetensors: blocks and MLX weights become plain. */
@@ -107,7 +85,7 @@ static mica_status map_tensor(const mapping *m, const mica__tensor *source)
     case MICA__HOW_PAIR_QUERY:
     case MICA__HOW_PAIR_KEY: status = unpair_rows(m, row->how == MICA__HOW_PAIR_KEY, &tensor); break;
     case MICA__HOW_ADD_ONE: tensor.transform = MICA__TRANSFORM_SUBTRACT_ONE; break;
-    case MICA__HOW_TRANSPOSE: status = transpose_back(&tensor); break;
+    case MICA__HOW_TRANSPOSE: status = mica__plan_transpose(&tensor); break;
     case MICA__HOW_STACK: return unstack(m, row, &parts, &tensor);
     case MICA__HOW_KEEP:
     case MICA__HOW_HEAD:

@@ -59,6 +59,34 @@ mica_status mica__plan_same(mica__plan *plan, const mica__tensor *source, mica__
     return MICA_OK;
 }
 
+mica_status mica__plan_pair(mica__plan_tensor *tensor, mica__transform transform, uint32_t heads)
+{
+    tensor->transform = (uint8_t)transform;
+    tensor->heads = heads;
+    if (tensor->ndim == 1) {
+        tensor->rows = tensor->row;
+        tensor->row = 1;
+    }
+    if (heads == 0 || tensor->rows % (2 * (uint64_t)heads) != 0)
+        return mica__fail(MICA_ERR_MALFORMED_FILE,
+                          "tensor \"%s\" has %llu rows, which the %u heads of the model do not divide",
+                          tensor->source[0]->name, (unsigned long long)tensor->rows, heads);
+    return MICA_OK;
+}
+
+mica_status mica__plan_transpose(mica__plan_tensor *tensor)
+{
+    if (tensor->ndim != 2)
+        return mica__fail(MICA_ERR_MALFORMED_FILE, "tensor \"%s\" has %u dimensions, expected 2",
+                          tensor->source[0]->name, tensor->ndim);
+    tensor->transform = MICA__TRANSFORM_TRANSPOSE;
+    tensor->rows = tensor->shape[1];
+    tensor->row = tensor->shape[0];
+    tensor->shape[0] = tensor->rows;
+    tensor->shape[1] = tensor->row;
+    return MICA_OK;
+}
+
 mica_dtype mica__plan_source_type(const mica__plan_tensor *tensor)
 {
     return tensor->constant != NULL ? MICA_DTYPE_F32 : (mica_dtype)tensor->source[0]->dtype;

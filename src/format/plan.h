@@ -70,6 +70,10 @@ void mica__plan_free(mica__plan *plan);
 
 /* A tensor that is written as it is in the archive: name, type and shape of `source`; not added yet. */
 mica_status mica__plan_same(mica__plan *plan, const mica__tensor *source, mica__plan_tensor *out_tensor);
+/* Makes it PAIR or UNPAIR over that many heads; of a vector the values move. MALFORMED_FILE if they do not divide it. */
+mica_status mica__plan_pair(mica__plan_tensor *tensor, mica__transform transform, uint32_t heads);
+/* Makes it TRANSPOSE. MALFORMED_FILE unless it is a matrix. */
+mica_status mica__plan_transpose(mica__plan_tensor *tensor);
 /* The type of the source's values. */
 mica_dtype mica__plan_source_type(const mica__plan_tensor *tensor);
 /* Appends a tensor. What it points to must live as long as the plan. */

@@ -14,6 +14,7 @@
 #include "conform/conform.h"
 #include "oracle/oracle_blocks.h"
 #include "oracle/oracle_number.h"
+#include "support/status.h"
 
 #define MOST_ROWS 128
 
@@ -36,12 +37,6 @@ static int close_devices(void **state)
     for (int i = 0; i < 2; i++)
         mica_device_release(devices[i]);
     return mica_host_bytes() == 0 ? 0 : -1;
-}
-
-static void must(mica_status status)
-{
-    if (status != MICA_OK)
-        fail_msg("%s: %s", mica_status_name(status), mica_status_message());
 }
 
 /* Does the sentence hold `name` as a word of its own? */

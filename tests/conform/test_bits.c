@@ -15,6 +15,7 @@
 #include "conform/conform_suite.h"
 #include "support/sanitizer.h"
 #include "support/transformer.h"
+#include "support/status.h"
 
 #define PROMPT 70u
 #define STEPS (TEST_THREAD_SANITIZER ? 40u : 300u)
@@ -138,12 +139,6 @@ static const struct {
 #define VARIANTS (sizeof variants / sizeof *variants)
 
 static conform_suite suite;
-
-static void must(mica_status status)
-{
-    if (status != MICA_OK)
-        fail_msg("%s: %s", mica_status_name(status), mica_status_message());
-}
 
 static int open_devices(void **state)
 {

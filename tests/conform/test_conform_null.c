@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "conform/conform.h"
+#include "support/status.h"
 
 #define CASES 16
 #define MOST_TESTS 160
@@ -27,12 +28,6 @@ static int close_device(void **state)
     (void)state;
     mica_device_release(device);
     return mica_host_bytes() == 0 ? 0 : -1;
-}
-
-static void must(mica_status status)
-{
-    if (status != MICA_OK)
-        fail_msg("%s: %s", mica_status_name(status), mica_status_message());
 }
 
 static void accept_direct(const conform_case *c, const char *text)

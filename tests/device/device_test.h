@@ -1,5 +1,5 @@
 /*
- * device_test.h - what the tests of the device layer share: cmocka, two asserts about statuses, and a check that
+ * device_test.h - what the tests of the device layer share: cmocka, devices and buffers in a line, and a check that
  * nothing of the library's memory outlives a test.
  */
 #ifndef TEST_DEVICE_TEST_H
@@ -16,28 +16,7 @@
 #include <cmocka.h>
 
 #include "mica/mica.h"
-
-#define must(call) must_at((call), #call, __FILE__, __LINE__)
-#define refused(call, code, word) refused_at((call), (code), (word), #call, __FILE__, __LINE__)
-
-static inline void must_at(mica_status status, const char *call, const char *file, int line)
-{
-    if (status == MICA_OK)
-        return;
-    print_error("%s gave %s: %s\n", call, mica_status_name(status), mica_status_message());
-    _fail(file, line);
-}
-
-/* The call fails with this code, and its sentence contains `word` (the argument's name, or what was found). */
-static inline void refused_at(mica_status status, mica_status code, const char *word, const char *call,
-                              const char *file, int line)
-{
-    if (status == code && strstr(mica_status_message(), word) != NULL)
-        return;
-    print_error("%s gave %s (\"%s\"), wanted %s naming \"%s\"\n", call, mica_status_name(status),
-                mica_status_message(), mica_status_name(code), word);
-    _fail(file, line);
-}
+#include "support/status.h"
 
 static inline mica_device *open_device(const char *id, uint32_t threads)
 {

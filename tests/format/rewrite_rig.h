@@ -5,12 +5,12 @@
 #ifndef TEST_FORMAT_REWRITE_RIG_H
 #define TEST_FORMAT_REWRITE_RIG_H
 
-#include <dirent.h>
 #include <unistd.h>
 
 #include "format_rig.h"
 #include "oracle/oracle_blocks.h"
 #include "oracle/oracle_number.h"
+#include "support/folder.h"
 #include "support/model_file.h"
 #include "support/random.h"
 
@@ -26,48 +26,16 @@ static inline const char *rewrite_path(const char *name)
     return path;
 }
 
-/* Removes the files of a folder, and of the folders in it. */
-static inline void rewrite_empty(const char *folder)
-{
-    DIR *listing = opendir(folder);
-    for (const struct dirent *entry; listing != NULL && (entry = readdir(listing)) != NULL;) {
-        char path[768];
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        snprintf(path, sizeof path, "%.500s/%.200s", folder, entry->d_name);
-        if (unlink(path) != 0) {
-            rewrite_empty(path);
-            rmdir(path);
-        }
-    }
-    if (listing != NULL)
-        closedir(listing);
-}
-
 static inline int rewrite_setup(void **state)
 {
     (void)state;
-    snprintf(rewrite_folder, sizeof rewrite_folder, "%s/mica_rewrite_XXXXXX", P_tmpdir);
-    return mkdtemp(rewrite_folder) == NULL;
+    return test_folder_make(rewrite_folder, sizeof rewrite_folder, "rewrite");
 }
 
 static inline int rewrite_teardown(void **state)
 {
     (void)state;
-    rewrite_empty(rewrite_folder);
-    return rmdir(rewrite_folder);
-}
-
-/* How many files and folders there are. */
-static inline uint32_t rewrite_count_files(const char *folder)
-{
-    uint32_t count = 0;
-    DIR *listing = opendir(folder);
-    assert_non_null(listing);
-    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;)
-        count += entry->d_name[0] != '.';
-    closedir(listing);
-    return count;
+    return test_folder_remove(rewrite_folder);
 }
 
 /* One tensor of a model file. */

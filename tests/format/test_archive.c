@@ -8,6 +8,7 @@
 #include "base/sort.h"
 #include "format/format_rig.h"
 #include "format/gguf_sample.h"
+#include "support/folder.h"
 #include "support/random.h"
 
 static char folder[256], path[512];
@@ -15,14 +16,13 @@ static char folder[256], path[512];
 static int make_folder(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "%s/mica_archive_XXXXXX", P_tmpdir);
-    return mkdtemp(folder) == NULL;
+    return test_folder_make(folder, sizeof folder, "archive");
 }
 
 static int remove_folder(void **state)
 {
     (void)state;
-    return rmdir(folder);
+    return test_folder_remove(folder);
 }
 
 static mica_status open_bytes(const char *name, const void *bytes, size_t size, mica__archive **out)

@@ -13,7 +13,7 @@ static void make_folder(const char *name)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", rewrite_folder, name);
-    rewrite_empty(path);
+    test_folder_empty(path);
     rmdir(path);
     assert_int_equal(mkdir(path, 0777), 0);
 }
@@ -619,7 +619,7 @@ static void test_refusals(void **state)
 {
     static const rewrite_tensor odd[] = {{"model.layers.0.odd.weight", MICA_DTYPE_F16, 2, {2, 4}}};
     (void)state;
-    rewrite_empty(rewrite_folder);
+    test_folder_empty(rewrite_folder);
     make_llama("");
     refused("hf", "hf", NULL, MICA_ERR_INVALID_ARGUMENT, "input itself");
     refused("hf", "x.gguf", &(mica_convert_options){.type = MICA_DTYPE_IQ1_S}, MICA_ERR_INVALID_ARGUMENT,
@@ -639,7 +639,7 @@ static void test_refusals(void **state)
     refused("hf", "y.gguf", NULL, MICA_ERR_MALFORMED_FILE, "num_hidden_layers");
     make_checkpoint("hf", LLAMA_CONFIG ",\"head_dim\":\"eight\"}", llama, 3);
     refused("hf", "y.gguf", NULL, MICA_ERR_MALFORMED_FILE, "head_dim");
-    assert_int_equal(rewrite_count_files(rewrite_folder), 2);
+    assert_int_equal(test_folder_count(rewrite_folder), 2);
 }
 
 static int stop_at_once(void *context, const char *what, uint64_t done, uint64_t total)
@@ -652,11 +652,11 @@ static void test_cancel(void **state)
 {
     const mica_convert_options options = {.progress = stop_at_once};
     (void)state;
-    rewrite_empty(rewrite_folder);
+    test_folder_empty(rewrite_folder);
     make_llama("");
     refused("hf", "x.gguf", &options, MICA_ERR_CANCELLED, "stopped");
     refused("hf", "x", &options, MICA_ERR_CANCELLED, "stopped");
-    assert_int_equal(rewrite_count_files(rewrite_folder), 1);
+    assert_int_equal(test_folder_count(rewrite_folder), 1);
 }
 
 static mica_status play(void *context)
@@ -676,7 +676,7 @@ static void test_allocation_failures(void **state)
 {
     char gguf[] = "out.gguf", folder[] = "to";
     (void)state;
-    rewrite_empty(rewrite_folder);
+    test_folder_empty(rewrite_folder);
     make_wide();
     test_text_write(rewrite_path("hf/tokenizer.json"),
                     "{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0,\"##b\":1}}}");

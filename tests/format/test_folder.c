@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "support/folder.h"
+
 #define INDEX "model.safetensors.index.json"
 
 static char folder[256];
@@ -38,16 +40,13 @@ static const char *const first_names[] = {"a", "b"}, *const second_names[] = {"c
 static int enter(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "%s/mica_folder_XXXXXX", P_tmpdir);
-    return mkdtemp(folder) == NULL;
+    return test_folder_make(folder, sizeof folder, "folder");
 }
 
 static int leave(void **state)
 {
-    char command[300];
     (void)state;
-    snprintf(command, sizeof command, "rm -r '%s'", folder);
-    return system(command);
+    return test_folder_remove(folder);
 }
 
 static mica__archive *open_ok(void)

@@ -3,11 +3,11 @@
  * together is refused.
  */
 #define _XOPEN_SOURCE 700
-#include <dirent.h>
 #include <unistd.h>
 
 #include "format/format_rig.h"
 #include "format/gguf_sample.h"
+#include "support/folder.h"
 
 #define PARTS 3
 
@@ -16,8 +16,7 @@ static char folder[256];
 static int make_folder(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "%s/mica_split_XXXXXX", P_tmpdir);
-    return mkdtemp(folder) == NULL;
+    return test_folder_make(folder, sizeof folder, "split");
 }
 
 static void part_path(char path[512], uint32_t number, uint32_t count)
@@ -27,16 +26,8 @@ static void part_path(char path[512], uint32_t number, uint32_t count)
 
 static int remove_folder(void **state)
 {
-    DIR *dir = opendir(folder);
     (void)state;
-    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
-        char path[600];
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        unlink(path);
-    }
-    if (dir != NULL)
-        closedir(dir);
-    return rmdir(folder);
+    return test_folder_remove(folder);
 }
 
 /* What each part says; a test changes one word of it. */

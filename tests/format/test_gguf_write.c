@@ -3,7 +3,6 @@
  * and split; and what it refuses, with nothing left behind.
  */
 #define _XOPEN_SOURCE 700
-#include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -11,16 +10,17 @@
 
 #include "format/format_rig.h"
 #include "format/gguf_sample.h"
+#include "support/folder.h"
 #include "support/random.h"
+#include "support/status.h"
 
 static char folder[256], target[512];
 
 static int make_folder(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof folder, "%s/mica_write_XXXXXX", P_tmpdir);
-    if (mkdtemp(folder) == NULL)
-        return 1;
+    if (test_folder_make(folder, sizeof folder, "write") != 0)
+        return -1;
     snprintf(target, sizeof target, "%s/model.gguf", folder);
     return 0;
 }
@@ -28,40 +28,16 @@ static int make_folder(void **state)
 /* How many files there are; with `remove` they are gone afterwards. */
 static uint32_t count_files(bool remove)
 {
-    uint32_t count = 0;
-    DIR *dir = opendir(folder);
-    assert_non_null(dir);
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        char path[600];
-        if (entry->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        count++;
-        if (remove)
-            unlink(path);
-    }
-    closedir(dir);
+    const uint32_t count = test_folder_count(folder);
+    if (remove)
+        test_folder_empty(folder);
     return count;
 }
 
 static int remove_folder(void **state)
 {
     (void)state;
-    count_files(true);
-    return rmdir(folder);
-}
-
-#define OK(call)                                   \
-    do {                                           \
-        if ((call) != MICA_OK)                     \
-            fail_msg("%s", mica_status_message()); \
-    } while (0)
-
-static void refused(mica_status status, mica_status wanted, const char *word)
-{
-    if (status != wanted || strstr(mica_status_message(), word) == NULL)
-        fail_msg("status %s, expected %s with \"%s\": %s", mica_status_name(status), mica_status_name(wanted),
-                 word, mica_status_message());
+    return test_folder_remove(folder);
 }
 
 /* ---- everything that the sample has, but for what no writer makes ---------------------------------------------- */
@@ -69,14 +45,14 @@ static void refused(mica_status status, mica_status wanted, const char *word)
 static void add_number(mica_writer *w, const char *key, mica_value_type type, uint64_t u)
 {
     const mica_value value = {.type = type, .as.u = u};
-    OK(mica_writer_metadata(w, key, &value));
+    must(mica_writer_metadata(w, key, &value));
 }
 
 static void add_array(mica_writer *w, const char *key, mica_value_type item, uint64_t count,
                       const void *items)
 {
     const mica_value value = {.type = MICA_VALUE_ARRAY, .item_type = item, .count = count, .as.items = items};
-    OK(mica_writer_metadata(w, key, &value));
+    must(mica_writer_metadata(w, key, &value));
 }
 
 static void add_scalars(mica_writer *w)
@@ -86,18 +62,18 @@ static void add_scalars(mica_writer *w)
     const mica_value i8 = {.type = MICA_VALUE_I8, .as.i = -5}, i16 = {.type = MICA_VALUE_I16, .as.i = -2};
     const mica_value i32 = {.type = MICA_VALUE_I32, .as.i = -3}, i64 = {.type = MICA_VALUE_I64, .as.i = -9};
     add_number(w, "a.u8", MICA_VALUE_U8, 200);
-    OK(mica_writer_metadata(w, "a.i8", &i8));
+    must(mica_writer_metadata(w, "a.i8", &i8));
     add_number(w, "a.u16", MICA_VALUE_U16, 60000);
-    OK(mica_writer_metadata(w, "a.i16", &i16));
-    OK(mica_writer_u32(w, "a.u32", 4000000000u));
-    OK(mica_writer_metadata(w, "a.i32", &i32));
-    OK(mica_writer_metadata(w, "a.f32", &f32));
+    must(mica_writer_metadata(w, "a.i16", &i16));
+    must(mica_writer_u32(w, "a.u32", 4000000000u));
+    must(mica_writer_metadata(w, "a.i32", &i32));
+    must(mica_writer_metadata(w, "a.f32", &f32));
     add_number(w, "a.bool", MICA_VALUE_BOOL, 1);
-    OK(mica_writer_string(w, "a.string", "h\xc3\xa9llo"));
+    must(mica_writer_string(w, "a.string", "h\xc3\xa9llo"));
     add_number(w, "a.u64", MICA_VALUE_U64, UINT64_MAX);
-    OK(mica_writer_metadata(w, "a.i64", &i64));
-    OK(mica_writer_metadata(w, "a.f64", &f64));
-    OK(mica_writer_string(w, "a.empty", ""));
+    must(mica_writer_metadata(w, "a.i64", &i64));
+    must(mica_writer_metadata(w, "a.f64", &f64));
+    must(mica_writer_string(w, "a.empty", ""));
 }
 
 static void add_arrays(mica_writer *w)
@@ -130,19 +106,19 @@ static void bytes_are_those_of_the_format(void **state)
         const mica_writer_options options = {.alignment = alignments[a]};
         mica_writer *w;
         build b = {0};
-        OK(mica_writer_create(target, &options, &w));
+        must(mica_writer_create(target, &options, &w));
         add_scalars(w);
         add_arrays(w);
-        OK(mica_writer_tensor(w, "first", MICA_DTYPE_F32, 2, (uint64_t[]){3, 5}));
-        OK(mica_writer_tensor(w, "none", MICA_DTYPE_F16, 2, (uint64_t[]){4, 0}));
-        OK(mica_writer_tensor(w, "blocks", MICA_DTYPE_Q6_K, 3, (uint64_t[]){1, 2, 256}));
-        OK(mica_writer_tensor(w, "scalar", MICA_DTYPE_I64, 0, NULL));
-        OK(mica_writer_tensor(w, "last", MICA_DTYPE_F64, 1, (uint64_t[]){0}));
+        must(mica_writer_tensor(w, "first", MICA_DTYPE_F32, 2, (uint64_t[]){3, 5}));
+        must(mica_writer_tensor(w, "none", MICA_DTYPE_F16, 2, (uint64_t[]){4, 0}));
+        must(mica_writer_tensor(w, "blocks", MICA_DTYPE_Q6_K, 3, (uint64_t[]){1, 2, 256}));
+        must(mica_writer_tensor(w, "scalar", MICA_DTYPE_I64, 0, NULL));
+        must(mica_writer_tensor(w, "last", MICA_DTYPE_F64, 1, (uint64_t[]){0}));
         build data = {0};
         build_data(&data, 60 + 420 + 8, 5);
         for (size_t at = 0, piece = 1; at < data.size; at += piece, piece = piece * 3 % 101) /* odd pieces */
-            OK(mica_writer_write(w, data.bytes + at, piece < data.size - at ? piece : data.size - at));
-        OK(mica_writer_finish(w));
+            must(mica_writer_write(w, data.bytes + at, piece < data.size - at ? piece : data.size - at));
+        must(mica_writer_finish(w));
 
         const uint64_t blocks = (60 + alignment - 1) / alignment * alignment;
         const uint64_t scalar = blocks + (420 + alignment - 1) / alignment * alignment;
@@ -170,7 +146,7 @@ static void bytes_are_those_of_the_format(void **state)
         assert_int_equal(made.size, b.size);
         assert_memory_equal(made.data, b.bytes, b.size);
         mica__archive *archive;
-        OK(mica__archive_open(target, &archive));
+        must(mica__archive_open(target, &archive));
         sample_check(archive);
         mica__archive_close(archive);
         rig_free(&made);
@@ -186,8 +162,8 @@ static void nothing_is_a_file_too(void **state)
     mica_writer *w;
     build b = {0};
     (void)state;
-    OK(mica_writer_create(target, NULL, &w));
-    OK(mica_writer_finish(w));
+    must(mica_writer_create(target, NULL, &w));
+    must(mica_writer_finish(w));
     rig_bytes made = rig_load(target);
     build_head(&b, 3, 0, 0);
     build_pad(&b, 32);
@@ -210,24 +186,24 @@ static void split_files_come_back(void **state)
         uint64_t sizes[40], total = 0;
         mica_writer *w;
         mica__archive *archive;
-        OK(mica_writer_create(target, &options, &w));
-        OK(mica_writer_string(w, "general.name", "split"));
+        must(mica_writer_create(target, &options, &w));
+        must(mica_writer_string(w, "general.name", "split"));
         for (uint32_t i = 0; i < count; i++) {
             char name[16];
             snprintf(name, sizeof name, "t%u", i);
             sizes[i] = test_random_one_in(&random, 5) ? 0 : test_random_size(&random, 900);
-            OK(mica_writer_tensor(w, name, MICA_DTYPE_I8, 1, &sizes[i]));
+            must(mica_writer_tensor(w, name, MICA_DTYPE_I8, 1, &sizes[i]));
             total += sizes[i];
         }
         build data = {0};
         build_data(&data, total, (uint8_t)round);
-        OK(mica_writer_write(w, data.bytes, total / 2));
-        OK(mica_writer_write(w, data.bytes + total / 2, total - total / 2));
-        OK(mica_writer_finish(w));
+        must(mica_writer_write(w, data.bytes, total / 2));
+        must(mica_writer_write(w, data.bytes + total / 2, total - total / 2));
+        must(mica_writer_finish(w));
         const uint32_t files = count_files(false);
         char path[600];
         snprintf(path, sizeof path, "%s/model-00001-of-%05u.gguf", folder, files);
-        OK(mica__archive_open(files == 1 ? target : path, &archive));
+        must(mica__archive_open(files == 1 ? target : path, &archive));
         sample_check(archive);
         assert_int_equal(archive->file_count, files);
         assert_int_equal(archive->tensor_count, count);
@@ -237,7 +213,7 @@ static void split_files_come_back(void **state)
             uint8_t bytes[900];
             const mica__tensor *t = &archive->tensor[i];
             assert_int_equal(t->bytes, sizes[i]);
-            OK(mica__archive_read(archive, t, 0, bytes, t->bytes));
+            must(mica__archive_read(archive, t, 0, bytes, t->bytes));
             assert_memory_equal(bytes, data.bytes + at, t->bytes);
             at += t->bytes;
             if (i != 0 && t->file != archive->tensor[i - 1].file)
@@ -273,8 +249,8 @@ static void bad_declarations(void **state)
                                .item_type = i == 8 ? MICA_VALUE_U8 : MICA_VALUE_ARRAY,
                                .count = i == 8 ? 0 : 1,
                                .as.items = i == 8 ? NULL : &deep[i + 1]};
-    OK(mica_writer_create(target, NULL, &w));
-    OK(mica_writer_u32(w, "twice", 1));
+    must(mica_writer_create(target, NULL, &w));
+    must(mica_writer_u32(w, "twice", 1));
     refused(mica_writer_u32(w, "twice", 1), MICA_ERR_INVALID_ARGUMENT, "there already");
     refused(mica_writer_u32(w, "", 1), MICA_ERR_INVALID_ARGUMENT, "key");
     refused(mica_writer_u32(w, NULL, 1), MICA_ERR_INVALID_ARGUMENT, "key");
@@ -290,9 +266,9 @@ static void bad_declarations(void **state)
     refused(mica_writer_metadata(w, "s", &many), MICA_ERR_INVALID_ARGUMENT, "too large");
     refused(mica_writer_metadata(w, "s", &mixed), MICA_ERR_INVALID_ARGUMENT, "array of arrays");
     refused(mica_writer_metadata(w, "s", &deep[0]), MICA_ERR_INVALID_ARGUMENT, "deeper than 8");
-    OK(mica_writer_metadata(w, "s", &deep[1]));
+    must(mica_writer_metadata(w, "s", &deep[1]));
     refused(mica_writer_u32(NULL, "k", 1), MICA_ERR_INVALID_ARGUMENT, "writer");
-    OK(mica_writer_tensor(w, "t", MICA_DTYPE_F32, 2, shape));
+    must(mica_writer_tensor(w, "t", MICA_DTYPE_F32, 2, shape));
     refused(mica_writer_tensor(w, "t", MICA_DTYPE_F32, 2, shape), MICA_ERR_INVALID_ARGUMENT, "there already");
     refused(mica_writer_tensor(w, "u", MICA_DTYPE_Q4_0, 2, shape), MICA_ERR_INVALID_ARGUMENT,
             "multiple of 32");
@@ -343,8 +319,8 @@ static void bad_targets(void **state)
     assert_null(w);
     rig_file(folder, "model.gguf", "old", 3);
     refused(mica_writer_create(target, NULL, &w), MICA_ERR_IO, "exists");
-    OK(mica_writer_create(target, &over, &w));
-    OK(mica_writer_finish(w));
+    must(mica_writer_create(target, &over, &w));
+    must(mica_writer_finish(w));
     rig_bytes made = rig_load(target);
     assert_int_equal(made.size, 32);
     rig_free(&made);
@@ -357,7 +333,7 @@ static void the_place_is_taken_meanwhile(void **state)
     const mica_writer_options split = {.split_bytes = 1};
     mica_writer *w;
     (void)state;
-    OK(mica_writer_create(target, NULL, &w));
+    must(mica_writer_create(target, NULL, &w));
     rig_file(folder, "model.gguf", "theirs", 6);
     refused(mica_writer_finish(w), MICA_ERR_IO, "model.gguf");
     assert_int_equal(count_files(false), 1);
@@ -365,10 +341,10 @@ static void the_place_is_taken_meanwhile(void **state)
     assert_memory_equal(made.data, "theirs", 6);
     rig_free(&made);
     count_files(true);
-    OK(mica_writer_create(target, &split, &w));
-    OK(mica_writer_tensor(w, "a", MICA_DTYPE_I8, 1, (uint64_t[]){2}));
-    OK(mica_writer_tensor(w, "b", MICA_DTYPE_I8, 1, (uint64_t[]){2}));
-    OK(mica_writer_write(w, "1234", 4));
+    must(mica_writer_create(target, &split, &w));
+    must(mica_writer_tensor(w, "a", MICA_DTYPE_I8, 1, (uint64_t[]){2}));
+    must(mica_writer_tensor(w, "b", MICA_DTYPE_I8, 1, (uint64_t[]){2}));
+    must(mica_writer_write(w, "1234", 4));
     rig_file(folder, "model-00002-of-00002.gguf", "theirs", 6);
     refused(mica_writer_finish(w), MICA_ERR_IO, "model-00002-of-00002.gguf");
     assert_int_equal(count_files(true), 1); /* the first part is gone again */
@@ -378,21 +354,21 @@ static void data_that_does_not_fit(void **state)
 {
     mica_writer *w;
     (void)state;
-    OK(mica_writer_create(target, NULL, &w));
-    OK(mica_writer_tensor(w, "a", MICA_DTYPE_I8, 1, (uint64_t[]){4}));
+    must(mica_writer_create(target, NULL, &w));
+    must(mica_writer_tensor(w, "a", MICA_DTYPE_I8, 1, (uint64_t[]){4}));
     refused(mica_writer_write(w, "12345", 5), MICA_ERR_INVALID_ARGUMENT, "only 4");
     refused(mica_writer_write(w, NULL, 1), MICA_ERR_INVALID_ARGUMENT, "bytes");
     refused(mica_writer_write(NULL, "1", 1), MICA_ERR_INVALID_ARGUMENT, "writer");
-    OK(mica_writer_write(w, "123", 3));
+    must(mica_writer_write(w, "123", 3));
     refused(mica_writer_u32(w, "late", 1), MICA_ERR_STATE, "declared");
     refused(mica_writer_tensor(w, "late", MICA_DTYPE_I8, 0, NULL), MICA_ERR_STATE, "declared");
     refused(mica_writer_write(w, "45", 2), MICA_ERR_INVALID_ARGUMENT, "only 1");
     refused(mica_writer_finish(w), MICA_ERR_STATE, "\"a\"");
     refused(mica_writer_finish(NULL), MICA_ERR_INVALID_ARGUMENT, "writer");
     assert_int_equal(count_files(false), 0);
-    OK(mica_writer_create(target, NULL, &w));
-    OK(mica_writer_tensor(w, "a", MICA_DTYPE_I8, 1, (uint64_t[]){4}));
-    OK(mica_writer_write(w, "12", 2));
+    must(mica_writer_create(target, NULL, &w));
+    must(mica_writer_tensor(w, "a", MICA_DTYPE_I8, 1, (uint64_t[]){4}));
+    must(mica_writer_write(w, "12", 2));
     mica_writer_discard(w);
     assert_int_equal(count_files(false), 0);
     assert_int_equal(mica_host_allocations(), 0);
@@ -410,8 +386,8 @@ static void the_disk_is_full(void **state)
     limit.rlim_cur = 8192;
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    OK(mica_writer_create(target, NULL, &w));
-    OK(mica_writer_tensor(w, "a", MICA_DTYPE_I8, 1, (uint64_t[]){3 * sizeof data}));
+    must(mica_writer_create(target, NULL, &w));
+    must(mica_writer_tensor(w, "a", MICA_DTYPE_I8, 1, (uint64_t[]){3 * sizeof data}));
     const mica_status first = mica_writer_write(w, data, sizeof data);
     const mica_status second = mica_writer_write(w, data, sizeof data);
     const mica_status last = mica_writer_finish(w);

@@ -322,7 +322,7 @@ static void test_refusals(void **state)
     mica_quantize_options options = {.type = "q4_9"};
     const char *in = rewrite_path("in.gguf"), *out = rewrite_path("out2.gguf");
     (void)state;
-    rewrite_empty(rewrite_folder);
+    test_folder_empty(rewrite_folder);
     make_mixed();
     rewrite_refused(mica_quantize(in, out, &options, NULL), MICA_ERR_INVALID_ARGUMENT, "q4_k_m");
     options.type = NULL;
@@ -345,7 +345,7 @@ static void test_refusals(void **state)
                     "input itself");
     unlink(rewrite_path("link.gguf"));
     rewrite_refused(mica_quantize(in, rewrite_folder, &options, NULL), MICA_ERR_IO, "folder");
-    assert_int_equal(rewrite_count_files(rewrite_folder), 2);
+    assert_int_equal(test_folder_count(rewrite_folder), 2);
 }
 
 /* The system refuses to let files grow, as it does when a disk is full. */
@@ -353,7 +353,7 @@ static void test_full_disk(void **state)
 {
     struct rlimit before, small = {0};
     (void)state;
-    rewrite_empty(rewrite_folder);
+    test_folder_empty(rewrite_folder);
     make_mixed();
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = before;
@@ -363,7 +363,7 @@ static void test_full_disk(void **state)
     const mica_status status = quantize("q8_0", 2);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     rewrite_refused(status, MICA_ERR_IO, "out.gguf");
-    assert_int_equal(rewrite_count_files(rewrite_folder), 1);
+    assert_int_equal(test_folder_count(rewrite_folder), 1);
 }
 
 /* A file that got shorter after it was opened: the progress callback cuts it. */
@@ -379,7 +379,7 @@ static void test_shrinking_input(void **state)
     char in[512];
     test_gguf gguf = {0};
     (void)state;
-    rewrite_empty(rewrite_folder);
+    test_folder_empty(rewrite_folder);
     test_gguf_string(&gguf, "general.architecture", "llama");
     rewrite_gguf(&gguf, rewrite_path("in.gguf"), list, 1, 5);
     snprintf(in, sizeof in, "%s", rewrite_path("in.gguf"));
@@ -387,7 +387,7 @@ static void test_shrinking_input(void **state)
         .type = "q8_0", .threads = 2, .overwrite = 1, .progress = cut_input, .context = in};
     const mica_status status = mica_quantize(in, rewrite_path("out.gguf"), &options, NULL);
     rewrite_refused(status, MICA_ERR_MALFORMED_FILE, "in.gguf");
-    assert_int_equal(rewrite_count_files(rewrite_folder), 1);
+    assert_int_equal(test_folder_count(rewrite_folder), 1);
 }
 
 typedef struct watch {
@@ -417,13 +417,13 @@ static void test_progress_and_cancel(void **state)
     assert_int_equal(w.total, report.bytes_in);
     unlink(rewrite_path("done.gguf"));
     const uint64_t calls = w.calls;
-    const uint32_t files = rewrite_count_files(rewrite_folder);
+    const uint32_t files = test_folder_count(rewrite_folder);
     assert_true(calls >= MIXED);
     for (uint64_t at = 1; at <= MIXED; at++) {
         w = (watch){.stop_at = at};
         rewrite_refused(mica_quantize(rewrite_path("in.gguf"), rewrite_path("done.gguf"), &options, &report),
                         MICA_ERR_CANCELLED, "stopped");
-        assert_int_equal(rewrite_count_files(rewrite_folder), files);
+        assert_int_equal(test_folder_count(rewrite_folder), files);
     }
 }
 

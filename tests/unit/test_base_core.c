@@ -46,6 +46,7 @@ static void fail_returns_code_and_sets_sentence(void **state)
     char long_text[2000];
     (void)state;
     assert_int_equal(mica__fail(MICA_ERR_IO, "file %s, byte %d", "x", 7), MICA_ERR_IO);
+    assert_string_equal(mica_status_name(MICA_ERR_IO), "MICA_ERR_IO");
     assert_string_equal(mica_status_message(), "file x, byte 7");
     mica__fail(MICA_ERR_IO, "while opening: %s", mica_status_message());
     assert_string_equal(mica_status_message(), "while opening: file x, byte 7");

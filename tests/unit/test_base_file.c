@@ -20,8 +20,9 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "mica/host.h"
+#include "support/folder.h"
 
-static char folder[] = "mica_test_file_......";
+static char folder[256];
 
 static const char *path_of(const char *name)
 {
@@ -33,32 +34,13 @@ static const char *path_of(const char *name)
 static int enter(void **state)
 {
     (void)state;
-    memset(folder + strlen(folder) - 6, 'X', 6); /* what mkdtemp replaces */
-    return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-/* Names in the folder that are not "." and "..". */
-static int count_files(bool remove)
-{
-    int count = 0;
-    DIR *stream = opendir(folder);
-    assert_non_null(stream);
-    for (struct dirent *entry = readdir(stream); entry != NULL; entry = readdir(stream)) {
-        if (entry->d_name[0] == '.')
-            continue;
-        count++;
-        if (remove)
-            unlink(path_of(entry->d_name));
-    }
-    closedir(stream);
-    return count;
+    return test_folder_make(folder, sizeof folder, "file");
 }
 
 static int leave(void **state)
 {
     (void)state;
-    count_files(true);
-    return rmdir(folder);
+    return test_folder_remove(folder);
 }
 
 static void put_file(const char *path, const void *bytes, size_t size)
@@ -168,23 +150,23 @@ static void old_file_stays_until_commit(void **state)
     mica__file_writer *writer = NULL;
     (void)state;
     put_file(path_of("atomic"), "old", 3);
-    const int before = count_files(false);
+    const uint32_t before = test_folder_count(folder);
     assert_int_equal(mica__file_writer_open(path_of("atomic"), &writer), MICA_OK);
     assert_int_equal(mica__file_writer_write(writer, "new ", 4), MICA_OK);
     assert_int_equal(mica__file_writer_write(writer, "text", 4), MICA_OK);
     assert_int_equal(mica__file_writer_size(writer), 8);
     expect_contents(path_of("atomic"), "old");
-    assert_int_equal(count_files(false), before + 1);
+    assert_int_equal(test_folder_count(folder), before + 1);
     assert_int_equal(mica__file_writer_commit(writer), MICA_OK);
     expect_contents(path_of("atomic"), "new text");
-    assert_int_equal(count_files(false), before);
+    assert_int_equal(test_folder_count(folder), before);
 }
 
 static void discard_leaves_no_trace(void **state)
 {
     mica__file_writer *writer = NULL, *second = NULL;
     (void)state;
-    const int before = count_files(false);
+    const uint32_t before = test_folder_count(folder);
     assert_int_equal(mica__file_writer_open(path_of("never"), &writer), MICA_OK);
     assert_int_equal(mica__file_writer_open(path_of("never"), &second),
                      MICA_OK); /* two at once do not meet */
@@ -192,14 +174,14 @@ static void discard_leaves_no_trace(void **state)
     mica__file_writer_discard(writer);
     mica__file_writer_discard(second);
     mica__file_writer_discard(NULL);
-    assert_int_equal(count_files(false), before);
+    assert_int_equal(test_folder_count(folder), before);
 }
 
 static void failed_commit_keeps_the_old(void **state)
 {
     mica__file_writer *writer = NULL;
     (void)state;
-    const int before = count_files(false);
+    const uint32_t before = test_folder_count(folder);
     assert_int_equal(mica__file_writer_open(path_of("no_folder/x"), &writer), MICA_ERR_IO);
     assert_null(writer);
     assert_int_equal(mkdir(path_of("taken"), 0700), 0);
@@ -207,7 +189,7 @@ static void failed_commit_keeps_the_old(void **state)
     assert_int_equal(mica__file_writer_commit(writer), MICA_ERR_IO); /* a file cannot replace a folder */
     assert_non_null(strstr(mica_status_message(), "cannot replace"));
     assert_int_equal(rmdir(path_of("taken")), 0);
-    assert_int_equal(count_files(false), before);
+    assert_int_equal(test_folder_count(folder), before);
 }
 
 /* With a limit on file sizes a write fails halfway. Returns the number of the first thing that is wrong. */
@@ -242,14 +224,14 @@ static void failed_write_keeps_the_old(void **state)
     int status = 0;
     (void)state;
     put_file(path_of("full"), "old", 3);
-    const int before = count_files(false);
+    const uint32_t before = test_folder_count(folder);
     const pid_t child = fork();
     if (child == 0)
         _exit(write_past_the_limit());
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
-    assert_int_equal(count_files(false), before);
+    assert_int_equal(test_folder_count(folder), before);
 }
 
 static void *no_memory(void *context, size_t size, size_t align)
@@ -276,14 +258,14 @@ static void no_memory_is_a_status(void **state)
     size_t size = 0;
     (void)state;
     put_file(path_of("memory"), "x", 1);
-    const int before = count_files(false);
+    const uint32_t before = test_folder_count(folder);
     assert_int_equal(mica_host_allocations(), 0);
     assert_int_equal(mica_set_allocator(&allocator), MICA_OK);
     assert_int_equal(mica__file_open_read(path_of("memory"), &file), MICA_ERR_OUT_OF_MEMORY);
     assert_int_equal(mica__file_read_all(path_of("memory"), 10, &data, &size), MICA_ERR_OUT_OF_MEMORY);
     assert_int_equal(mica__file_writer_open(path_of("memory"), &writer), MICA_ERR_OUT_OF_MEMORY);
     assert_int_equal(mica_set_allocator(NULL), MICA_OK);
-    assert_int_equal(count_files(false), before);
+    assert_int_equal(test_folder_count(folder), before);
 }
 
 int main(void)

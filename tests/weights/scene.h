@@ -12,6 +12,7 @@
 #include "mica/mica.h"
 #include "support/model_file.h"
 #include "support/random.h"
+#include "support/status.h"
 #include "support/tensor.h"
 
 #define SCENE_TENSORS 9u

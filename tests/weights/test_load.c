@@ -16,25 +16,12 @@
 static scene the;
 static mica_device *device;
 
-#define MUST(call)                                                    \
-    do {                                                              \
-        if ((call) != MICA_OK)                                        \
-            fail_msg("line %d: %s", __LINE__, mica_status_message()); \
-    } while (0)
-
-#define REFUSED(code, word, call)                                          \
-    do {                                                                   \
-        assert_int_equal((call), (code));                                  \
-        if (strstr(mica_status_message(), (word)) == NULL)                 \
-            fail_msg("\"%s\" has no \"%s\"", mica_status_message(), word); \
-    } while (0)
-
 static mica_weights *open_the(uint32_t flags)
 {
     mica_weights *weights = NULL;
     mica_weights_options options = {.size = sizeof options, .flags = flags};
 
-    MUST(mica_weights_open(the.path, &options, &weights));
+    must(mica_weights_open(the.path, &options, &weights));
     return weights;
 }
 
@@ -42,7 +29,7 @@ static mica_device_memory ledger(void)
 {
     mica_device_memory memory;
 
-    MUST(mica_device_get_memory(device, &memory));
+    must(mica_device_get_memory(device, &memory));
     return memory;
 }
 
@@ -51,9 +38,9 @@ static mica_buffer *packed_by_device(uint32_t t)
 {
     mica_buffer *plain, *packed;
 
-    MUST(mica_buffer_alloc(device, scene_table[t].dtype, scene_table[t].ndim, scene_table[t].shape, &plain));
-    MUST(mica_buffer_write(plain, 0, the.data[t], the.bytes[t]));
-    MUST(mica_buffer_pack(plain, &packed));
+    must(mica_buffer_alloc(device, scene_table[t].dtype, scene_table[t].ndim, scene_table[t].shape, &plain));
+    must(mica_buffer_write(plain, 0, the.data[t], the.bytes[t]));
+    must(mica_buffer_pack(plain, &packed));
     mica_buffer_release(plain);
     return packed;
 }
@@ -63,13 +50,13 @@ static void check_buffer(uint32_t t, mica_buffer *buffer)
 {
     mica_buffer_info info, want;
 
-    MUST(mica_buffer_get_info(buffer, &info));
+    must(mica_buffer_get_info(buffer, &info));
     assert_int_equal(info.dtype, scene_table[t].dtype);
     assert_int_equal(info.ndim, scene_table[t].ndim);
     assert_memory_equal(info.shape, scene_table[t].shape, info.ndim * sizeof(uint64_t));
     if (info.layout == MICA_LAYOUT_CANONICAL) {
         unsigned char *bytes = test_alloc(the.bytes[t], 1);
-        MUST(mica_buffer_read(buffer, 0, bytes, the.bytes[t]));
+        must(mica_buffer_read(buffer, 0, bytes, the.bytes[t]));
         assert_memory_equal(bytes, the.data[t], the.bytes[t]);
         free(bytes);
         return;
@@ -77,11 +64,11 @@ static void check_buffer(uint32_t t, mica_buffer *buffer)
     mica_buffer *packed = packed_by_device(t);
     void *mine, *theirs;
     uint64_t offset;
-    MUST(mica_buffer_get_info(packed, &want));
+    must(mica_buffer_get_info(packed, &want));
     assert_int_equal(want.layout, info.layout);
     assert_int_equal(want.storage_bytes, info.storage_bytes);
-    MUST(mica_buffer_native(buffer, &mine, &offset));
-    MUST(mica_buffer_native(packed, &theirs, &offset));
+    must(mica_buffer_native(buffer, &mine, &offset));
+    must(mica_buffer_native(packed, &theirs, &offset));
     assert_memory_equal(mine, theirs, info.storage_bytes);
     mica_buffer_release(packed);
 }
@@ -116,15 +103,15 @@ static void test_each(void **state)
             mica_buffer_info info;
             mica_buffer *buffer;
             uint64_t bytes;
-            MUST(mica_weights_place(weights, t, device, modes[m].load, &placement, &bytes));
+            must(mica_weights_place(weights, t, device, modes[m].load, &placement, &bytes));
             assert_int_equal(placement, wanted(m, t));
-            MUST(mica_weights_load(weights, t, device, modes[m].load, &buffer));
+            must(mica_weights_load(weights, t, device, modes[m].load, &buffer));
             after = ledger();
             int mapped = placement == MICA_PLACEMENT_IMPORT;
             assert_int_equal(after.mapped_bytes - before.mapped_bytes, mapped ? bytes : 0);
             assert_int_equal(after.owned_bytes - before.owned_bytes, mapped ? 0 : bytes);
             assert_int_equal(after.buffer_count - before.buffer_count, 1);
-            MUST(mica_buffer_get_info(buffer, &info));
+            must(mica_buffer_get_info(buffer, &info));
             assert_int_equal(info.imported, mapped);
             assert_int_equal(info.read_only, mapped);
             check_buffer(t, buffer);
@@ -172,7 +159,7 @@ static void test_all(void **state)
         watcher w = {0};
         uint64_t bytes = 0;
         device->info.properties.unified_memory = !modes[m].separate;
-        MUST(mica_weights_load_all(weights, order, COUNT, device, modes[m].load, watch, &w, buffers));
+        must(mica_weights_load_all(weights, order, COUNT, device, modes[m].load, watch, &w, buffers));
         mica_weights_release(weights); /* buffers live on */
         for (uint32_t i = 0; i < COUNT; i++) {
             check_buffer((uint32_t)order[i], buffers[i]);
@@ -204,14 +191,14 @@ static void test_fit(void **state)
         mica_fit fit, tight;
         uint64_t peak = 0;
         device->info.properties.unified_memory = !modes[m].separate;
-        MUST(mica_weights_fit(weights, device, modes[m].load, &fit));
+        must(mica_weights_fit(weights, device, modes[m].load, &fit));
         assert_int_equal(fit.unusable, 0);
         assert_int_equal(fit.fits, 1);
         /* the least budget that fits, found by asking */
         for (uint64_t low = 0, high = fit.owned_bytes + 2 * PIECE; fit.owned_bytes != 0 && low <= high;) {
             uint64_t middle = low + (high - low) / 2;
-            MUST(mica_device_set_budget(device, middle == 0 ? 1 : middle));
-            MUST(mica_weights_fit(weights, device, modes[m].load, &tight));
+            must(mica_device_set_budget(device, middle == 0 ? 1 : middle));
+            must(mica_weights_fit(weights, device, modes[m].load, &tight));
             if (tight.fits) {
                 peak = middle;
                 high = middle - 1;
@@ -219,23 +206,23 @@ static void test_fit(void **state)
                 low = middle + 1;
             }
         }
-        MUST(mica_device_set_budget(device, peak));
+        must(mica_device_set_budget(device, peak));
         assert_true(peak >= fit.owned_bytes);
-        MUST(
+        must(
             mica_weights_load_all(weights, order, SCENE_TENSORS, device, modes[m].load, NULL, NULL, buffers));
         assert_int_equal(ledger().owned_bytes, fit.owned_bytes);
         assert_int_equal(ledger().mapped_bytes, fit.mapped_bytes);
         for (uint32_t t = 0; t < SCENE_TENSORS; t++)
             mica_buffer_release(buffers[t]);
         if (fit.owned_bytes != 0) {
-            MUST(mica_device_set_budget(device, fit.owned_bytes - 1));
-            REFUSED(MICA_ERR_BUDGET, "budget",
-                    mica_weights_load_all(weights, order, SCENE_TENSORS, device, modes[m].load, NULL, NULL,
-                                          buffers));
+            must(mica_device_set_budget(device, fit.owned_bytes - 1));
+            refused(mica_weights_load_all(weights, order, SCENE_TENSORS, device, modes[m].load, NULL, NULL,
+                                          buffers),
+                    MICA_ERR_BUDGET, "budget");
             for (uint32_t t = 0; t < SCENE_TENSORS; t++)
                 assert_null(buffers[t]);
         }
-        MUST(mica_device_set_budget(device, 0));
+        must(mica_device_set_budget(device, 0));
         assert_int_equal(ledger().owned_bytes + ledger().mapped_bytes, 0);
         mica_weights_release(weights);
         device->info.properties.unified_memory = 1;
@@ -280,30 +267,30 @@ static void test_named(void **state)
     mica_buffer *buffer;
 
     (void)state;
-    MUST(mica_weights_load_named(weights, "blk.0.attn_q.weight", device, 0, MICA_DTYPE_Q4_0, 2, right,
+    must(mica_weights_load_named(weights, "blk.0.attn_q.weight", device, 0, MICA_DTYPE_Q4_0, 2, right,
                                  &buffer));
     check_buffer(2, buffer);
     mica_buffer_release(buffer);
-    MUST(mica_weights_load_named(weights, "blk.0.attn_q.weight", device, 0, MICA_DTYPE_NONE, 0, NULL,
+    must(mica_weights_load_named(weights, "blk.0.attn_q.weight", device, 0, MICA_DTYPE_NONE, 0, NULL,
                                  &buffer));
     mica_buffer_release(buffer);
-    REFUSED(MICA_ERR_INVALID_ARGUMENT, "[67, 96], expected [96, 67]",
-            mica_weights_load_named(weights, "blk.0.attn_q.weight", device, 0, MICA_DTYPE_NONE, 2, wrong,
-                                    &buffer));
+    refused(mica_weights_load_named(weights, "blk.0.attn_q.weight", device, 0, MICA_DTYPE_NONE, 2, wrong,
+                                    &buffer),
+            MICA_ERR_INVALID_ARGUMENT, "[67, 96], expected [96, 67]");
     assert_null(buffer);
-    REFUSED(MICA_ERR_INVALID_ARGUMENT, "expected [67]",
-            mica_weights_load_named(weights, "blk.0.attn_q.weight", device, 0, MICA_DTYPE_NONE, 1, right,
-                                    &buffer));
-    REFUSED(
-        MICA_ERR_INVALID_ARGUMENT, "expected f16",
-        mica_weights_load_named(weights, "blk.0.attn_q.weight", device, 0, MICA_DTYPE_F16, 0, NULL, &buffer));
-    REFUSED(
-        MICA_ERR_NOT_FOUND, "blk.0.attn_q.weight",
-        mica_weights_load_named(weights, "blk.0.attn_q.wight", device, 0, MICA_DTYPE_NONE, 0, NULL, &buffer));
-    REFUSED(MICA_ERR_INVALID_ARGUMENT, "shape",
-            mica_weights_load_named(weights, "output.weight", device, 0, MICA_DTYPE_NONE, 2, NULL, &buffer));
-    REFUSED(MICA_ERR_INVALID_ARGUMENT, "ndim",
-            mica_weights_load_named(weights, "output.weight", device, 0, MICA_DTYPE_NONE, 7, right, &buffer));
+    refused(mica_weights_load_named(weights, "blk.0.attn_q.weight", device, 0, MICA_DTYPE_NONE, 1, right,
+                                    &buffer),
+            MICA_ERR_INVALID_ARGUMENT, "expected [67]");
+    refused(
+        mica_weights_load_named(weights, "blk.0.attn_q.weight", device, 0, MICA_DTYPE_F16, 0, NULL, &buffer),
+        MICA_ERR_INVALID_ARGUMENT, "expected f16");
+    refused(
+        mica_weights_load_named(weights, "blk.0.attn_q.wight", device, 0, MICA_DTYPE_NONE, 0, NULL, &buffer),
+        MICA_ERR_NOT_FOUND, "blk.0.attn_q.weight");
+    refused(mica_weights_load_named(weights, "output.weight", device, 0, MICA_DTYPE_NONE, 2, NULL, &buffer),
+            MICA_ERR_INVALID_ARGUMENT, "shape");
+    refused(mica_weights_load_named(weights, "output.weight", device, 0, MICA_DTYPE_NONE, 7, right, &buffer),
+            MICA_ERR_INVALID_ARGUMENT, "ndim");
     mica_weights_release(weights);
 }
 
@@ -318,20 +305,20 @@ static void test_refusals(void **state)
     watcher w = {0};
 
     (void)state;
-    REFUSED(MICA_ERR_INVALID_ARGUMENT, "index is 9", mica_weights_load(weights, 9, device, 0, buffers));
-    REFUSED(MICA_ERR_INVALID_ARGUMENT, "device", mica_weights_load(weights, 0, NULL, 0, buffers));
-    REFUSED(MICA_ERR_INVALID_ARGUMENT, "weights", mica_weights_load(NULL, 0, device, 0, buffers));
-    REFUSED(MICA_ERR_INVALID_ARGUMENT, "flags", mica_weights_load(weights, 0, device, 2, buffers));
-    REFUSED(MICA_ERR_INVALID_ARGUMENT, "out_buffer", mica_weights_load(weights, 0, device, 0, NULL));
-    REFUSED(MICA_ERR_INVALID_ARGUMENT, "index is 99",
-            mica_weights_load_all(weights, order, 2, device, 0, NULL, NULL, buffers));
+    refused(mica_weights_load(weights, 9, device, 0, buffers), MICA_ERR_INVALID_ARGUMENT, "index is 9");
+    refused(mica_weights_load(weights, 0, NULL, 0, buffers), MICA_ERR_INVALID_ARGUMENT, "device");
+    refused(mica_weights_load(NULL, 0, device, 0, buffers), MICA_ERR_INVALID_ARGUMENT, "weights");
+    refused(mica_weights_load(weights, 0, device, 2, buffers), MICA_ERR_INVALID_ARGUMENT, "flags");
+    refused(mica_weights_load(weights, 0, device, 0, NULL), MICA_ERR_INVALID_ARGUMENT, "out_buffer");
+    refused(mica_weights_load_all(weights, order, 2, device, 0, NULL, NULL, buffers),
+            MICA_ERR_INVALID_ARGUMENT, "index is 99");
     assert_null(buffers[0]);
-    REFUSED(MICA_ERR_INVALID_ARGUMENT, "index",
-            mica_weights_load_all(weights, NULL, 2, device, 0, NULL, NULL, buffers));
-    REFUSED(MICA_ERR_INVALID_ARGUMENT, "flags", mica_weights_fit(weights, device, 4, &fit));
-    REFUSED(MICA_ERR_INVALID_ARGUMENT, "index",
-            mica_weights_place(weights, 9, device, 0, &placement, &bytes));
-    MUST(mica_weights_load_all(weights, NULL, 0, device, 0, watch, &w, NULL));
+    refused(mica_weights_load_all(weights, NULL, 2, device, 0, NULL, NULL, buffers),
+            MICA_ERR_INVALID_ARGUMENT, "index");
+    refused(mica_weights_fit(weights, device, 4, &fit), MICA_ERR_INVALID_ARGUMENT, "flags");
+    refused(mica_weights_place(weights, 9, device, 0, &placement, &bytes), MICA_ERR_INVALID_ARGUMENT,
+            "index");
+    must(mica_weights_load_all(weights, NULL, 0, device, 0, watch, &w, NULL));
     assert_int_equal(w.calls, 1);
     mica_weights_release(weights);
 }
@@ -353,17 +340,17 @@ static void test_unusable(void **state)
     test_gguf_raw(&gguf, "strange", 999, 1, shape, 64);
     test_gguf_tensor(&gguf, "plain", MICA_DTYPE_F32, 1, shape);
     test_gguf_write(&gguf, path);
-    MUST(mica_weights_open(path, NULL, &weights));
-    MUST(mica_weights_place(weights, 0, device, 0, &placement, &bytes));
+    must(mica_weights_open(path, NULL, &weights));
+    must(mica_weights_place(weights, 0, device, 0, &placement, &bytes));
     assert_int_equal(placement, MICA_PLACEMENT_NONE);
-    MUST(mica_weights_fit(weights, device, MICA_LOAD_PACK, &fit));
+    must(mica_weights_fit(weights, device, MICA_LOAD_PACK, &fit));
     assert_int_equal(fit.unusable, 1);
     assert_int_equal(fit.mapped_bytes, 16);
-    REFUSED(MICA_ERR_UNSUPPORTED, "strange", mica_weights_load(weights, 0, device, 0, buffers));
-    REFUSED(MICA_ERR_UNSUPPORTED, "strange",
-            mica_weights_load_all(weights, order, 2, device, 0, NULL, NULL, buffers));
+    refused(mica_weights_load(weights, 0, device, 0, buffers), MICA_ERR_UNSUPPORTED, "strange");
+    refused(mica_weights_load_all(weights, order, 2, device, 0, NULL, NULL, buffers), MICA_ERR_UNSUPPORTED,
+            "strange");
     assert_null(buffers[0]);
-    MUST(mica_weights_load(weights, 1, device, 0, buffers));
+    must(mica_weights_load(weights, 1, device, 0, buffers));
     mica_buffer_release(buffers[0]);
     mica_weights_release(weights);
     test_gguf_free(&gguf);
@@ -385,18 +372,18 @@ static void test_used(void **state)
         mica_buffer *weight, *in, *out;
         mica_encoder *encoder;
         if (way == 0) {
-            MUST(mica_buffer_alloc(device, MICA_DTYPE_Q4_0, 2, scene_table[2].shape, &weight));
-            MUST(mica_buffer_write(weight, 0, the.data[2], the.bytes[2]));
+            must(mica_buffer_alloc(device, MICA_DTYPE_Q4_0, 2, scene_table[2].shape, &weight));
+            must(mica_buffer_write(weight, 0, the.data[2], the.bytes[2]));
         } else {
-            MUST(mica_weights_load(weights, 2, device, way == 2 ? MICA_LOAD_PACK : 0, &weight));
+            must(mica_weights_load(weights, 2, device, way == 2 ? MICA_LOAD_PACK : 0, &weight));
         }
-        MUST(mica_buffer_alloc(device, MICA_DTYPE_F32, 2, x_shape, &in));
-        MUST(mica_buffer_alloc(device, MICA_DTYPE_F32, 2, y_shape, &out));
-        MUST(mica_buffer_write(in, 0, x, sizeof x));
-        MUST(mica_encoder_begin(device, NULL, &encoder));
-        MUST(mica_matmul(encoder, in, weight, NULL, out));
-        MUST(mica_encoder_commit_and_wait(encoder));
-        MUST(mica_buffer_read(out, 0, y[way], sizeof y[way]));
+        must(mica_buffer_alloc(device, MICA_DTYPE_F32, 2, x_shape, &in));
+        must(mica_buffer_alloc(device, MICA_DTYPE_F32, 2, y_shape, &out));
+        must(mica_buffer_write(in, 0, x, sizeof x));
+        must(mica_encoder_begin(device, NULL, &encoder));
+        must(mica_matmul(encoder, in, weight, NULL, out));
+        must(mica_encoder_commit_and_wait(encoder));
+        must(mica_buffer_read(out, 0, y[way], sizeof y[way]));
         mica_encoder_release(encoder);
         mica_buffer_release(weight);
         mica_buffer_release(in);

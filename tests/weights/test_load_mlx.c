@@ -17,14 +17,9 @@
 #include "support/model_file.h"
 #include "support/random.h"
 #include "support/tensor.h"
+#include "support/status.h"
 
 static mica_device *device;
-
-#define MUST(call)                                                    \
-    do {                                                              \
-        if ((call) != MICA_OK)                                        \
-            fail_msg("line %d: %s", __LINE__, mica_status_message()); \
-    } while (0)
 
 /* Data begins at an odd address: what needs alignment is copied, bytes are not. */
 static void test_unaligned(void **state)
@@ -54,21 +49,21 @@ static void test_unaligned(void **state)
     while ((8 + strlen(header)) % 4 != 3) /* then f is aligned, b is not */
         strcat(header, " ");
     test_safetensors_write(path, header, data, sizeof data);
-    MUST(mica_weights_open(path, NULL, &weights));
+    must(mica_weights_open(path, NULL, &weights));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         mica_placement placement;
         mica_buffer *buffer;
         mica_buffer_info info;
         uint64_t size, index;
-        MUST(mica_weights_find(weights, rows[i].name, &index));
-        MUST(mica_weights_place(weights, index, device, 0, &placement, &size));
+        must(mica_weights_find(weights, rows[i].name, &index));
+        must(mica_weights_place(weights, index, device, 0, &placement, &size));
         assert_int_equal(placement, rows[i].placement);
         assert_int_equal(size, rows[i].bytes);
-        MUST(mica_weights_load(weights, index, device, 0, &buffer));
-        MUST(mica_buffer_get_info(buffer, &info));
+        must(mica_weights_load(weights, index, device, 0, &buffer));
+        must(mica_buffer_get_info(buffer, &info));
         assert_int_equal(info.imported, placement == MICA_PLACEMENT_IMPORT);
         assert_int_equal(info.ndim, 1);
-        MUST(mica_buffer_read(buffer, 0, bytes, size));
+        must(mica_buffer_read(buffer, 0, bytes, size));
         assert_memory_equal(bytes, data + rows[i].offset, size);
         mica_buffer_release(buffer);
     }
@@ -130,14 +125,14 @@ static mica_status row_sums(mica_buffer *weight, uint64_t n, uint64_t k, float *
 
     for (uint64_t i = 0; i < k; i++)
         ones[i] = 1;
-    MUST(mica_buffer_alloc(device, MICA_DTYPE_F32, 2, (uint64_t[]){1, k}, &in));
-    MUST(mica_buffer_alloc(device, MICA_DTYPE_F32, 2, (uint64_t[]){1, n}, &out));
-    MUST(mica_buffer_write(in, 0, ones, k * sizeof *ones));
-    MUST(mica_encoder_begin(device, NULL, &encoder));
+    must(mica_buffer_alloc(device, MICA_DTYPE_F32, 2, (uint64_t[]){1, k}, &in));
+    must(mica_buffer_alloc(device, MICA_DTYPE_F32, 2, (uint64_t[]){1, n}, &out));
+    must(mica_buffer_write(in, 0, ones, k * sizeof *ones));
+    must(mica_encoder_begin(device, NULL, &encoder));
     mica_status status = mica_matmul(encoder, in, weight, &exact, out);
     if (status == MICA_OK)
         status = mica_encoder_commit_and_wait(encoder);
-    MUST(mica_buffer_read(out, 0, y, n * sizeof *y));
+    must(mica_buffer_read(out, 0, y, n * sizeof *y));
     mica_encoder_release(encoder);
     mica_buffer_release(in);
     mica_buffer_release(out);
@@ -173,23 +168,23 @@ static void test_affine(void **state)
         mica_buffer_info info;
         mica_fit fit;
         float y[N];
-        MUST(mica_weights_open(f.path, &options, &weights));
-        MUST(mica_weights_tensor(weights, 0, &tensor));
+        must(mica_weights_open(f.path, &options, &weights));
+        must(mica_weights_tensor(weights, 0, &tensor));
         assert_string_equal(tensor.name, "m.weight");
         assert_int_equal(tensor.bytes, f.bytes);
-        MUST(mica_weights_fit(weights, device, way % 2, &fit));
-        MUST(mica_weights_load(weights, 0, device, way % 2, &buffer));
+        must(mica_weights_fit(weights, device, way % 2, &fit));
+        must(mica_weights_load(weights, 0, device, way % 2, &buffer));
         mica_weights_release(weights);
-        MUST(mica_device_get_memory(device, &memory));
+        must(mica_device_get_memory(device, &memory));
         assert_int_equal(memory.owned_bytes, fit.owned_bytes);
         assert_int_equal(memory.mapped_bytes, fit.mapped_bytes);
-        MUST(mica_buffer_get_info(buffer, &info));
+        must(mica_buffer_get_info(buffer, &info));
         assert_int_equal(info.dtype, MICA_DTYPE_AFFINE4);
         assert_int_equal(info.layout, way % 2 == 1 ? MICA_LAYOUT_ROWS8 : MICA_LAYOUT_CANONICAL);
         assert_int_equal(info.group_size, 64);
         assert_int_equal(info.shape[0], N);
         assert_int_equal(info.shape[1], K);
-        MUST(row_sums(buffer, N, K, y));
+        must(row_sums(buffer, N, K, y));
         for (uint32_t n = 0; n < N; n++) {
             double sum = 0, size = 0;
             for (uint32_t k = 0; k < K; k++) {
@@ -221,18 +216,18 @@ static void test_fp4(void **state)
                 "{\"m.weight\":{\"dtype\":\"U32\",\"shape\":[9,8],\"data_offsets\":[0,288]},"
                 "\"m.scales\":{\"dtype\":\"U8\",\"shape\":[9,2],\"data_offsets\":[288,306]}}",
                 306);
-    MUST(mica_weights_open(f.path, NULL, &weights));
-    MUST(mica_weights_load(weights, 0, device, MICA_LOAD_PACK, &buffer));
-    MUST(mica_buffer_get_info(buffer, &info));
+    must(mica_weights_open(f.path, NULL, &weights));
+    must(mica_weights_load(weights, 0, device, MICA_LOAD_PACK, &buffer));
+    must(mica_buffer_get_info(buffer, &info));
     assert_int_equal(info.dtype, MICA_DTYPE_FP4);
     assert_int_equal(info.group_size, 32);
     assert_int_equal(info.shape[1], 64);
-    MUST(mica_buffer_slice(buffer, 0, 3, 4, &rows)); /* scales follow, biases there are none */
+    must(mica_buffer_slice(buffer, 0, 3, 4, &rows)); /* scales follow, biases there are none */
     mica_buffer_release(rows);
     assert_int_not_equal(row_sums(buffer, 9, 64, y), MICA_OK);
     mica_buffer_release(buffer);
     mica_weights_release(weights);
-    MUST(mica_device_get_memory(device, &memory));
+    must(mica_device_get_memory(device, &memory));
     assert_int_equal(memory.owned_bytes + memory.mapped_bytes, 0);
     free_folder(&f);
 }

@@ -171,22 +171,31 @@ void MICA__CODEC(decode_q2_k)(const void *src, float *dst, uint64_t blocks)
     }
 }
 
+/* Sub-blocks of 32 values. `fifth` holds the fifth bits, bit s of byte l; NULL: there are none. */
+static inline void decode_wide(uint16_t h_d, uint16_t h_dmin, const uint8_t *scales, const uint8_t *nibbles,
+                               const uint8_t *fifth, float *dst)
+{
+    static const uint8_t none[32] = {0};
+    const float d = mica__f16_to_f32(h_d), dmin = mica__f16_to_f32(h_dmin);
+    const uint8_t *high = fifth != NULL ? fifth : none;
+    uint8_t scale[8], min[8];
+    mica__q4_k_scales(scales, scale, min);
+    for (int s = 0; s < 8; s++) {
+        const float step = d * (float)scale[s], low = dmin * (float)min[s];
+        const uint8_t *qs = nibbles + s / 2 * 32;
+        const int shift = s % 2 * 4;
+        for (int l = 0; l < 32; l++)
+            dst[32 * s + l] = step * (float)((qs[l] >> shift & 15) | (high[l] >> s & 1) << 4) - low;
+    }
+}
+
 void MICA__CODEC(decode_q4_k)(const void *src, float *dst, uint64_t blocks)
 {
     const unsigned char *from = src;
     for (uint64_t b = 0; b < blocks; b++, from += sizeof(mica__block_q4_k), dst += BLOCK) {
         mica__block_q4_k block;
-        uint8_t scale[8], min[8];
         memcpy(&block, from, sizeof block);
-        const float d = mica__f16_to_f32(block.d), dmin = mica__f16_to_f32(block.dmin);
-        mica__q4_k_scales(block.scales, scale, min);
-        for (int s = 0; s < 8; s++) {
-            const float step = d * (float)scale[s], low = dmin * (float)min[s];
-            const uint8_t *qs = block.qs + s / 2 * 32;
-            const int shift = s % 2 * 4;
-            for (int l = 0; l < 32; l++)
-                dst[32 * s + l] = step * (float)(qs[l] >> shift & 15) - low;
-        }
+        decode_wide(block.d, block.dmin, block.scales, block.qs, NULL, dst);
     }
 }
 
@@ -195,16 +204,7 @@ void MICA__CODEC(decode_q5_k)(const void *src, float *dst, uint64_t blocks)
     const unsigned char *from = src;
     for (uint64_t b = 0; b < blocks; b++, from += sizeof(mica__block_q5_k), dst += BLOCK) {
         mica__block_q5_k block;
-        uint8_t scale[8], min[8];
         memcpy(&block, from, sizeof block);
-        const float d = mica__f16_to_f32(block.d), dmin = mica__f16_to_f32(block.dmin);
-        mica__q4_k_scales(block.scales, scale, min);
-        for (int s = 0; s < 8; s++) {
-            const float step = d * (float)scale[s], low = dmin * (float)min[s];
-            const uint8_t *qs = block.qs + s / 2 * 32;
-            const int shift = s % 2 * 4;
-            for (int l = 0; l < 32; l++)
-                dst[32 * s + l] = step * (float)((qs[l] >> shift & 15) | (block.qh[l] >> s & 1) << 4) - low;
-        }
+        decode_wide(block.d, block.dmin, block.scales, block.qs, block.qh, dst);
     }
 }

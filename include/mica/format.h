@@ -157,6 +157,8 @@ typedef struct mica_convert_options {
     uint32_t overwrite;     /* 1: an output that exists is replaced */
     mica_progress progress; /* may be NULL */
     void *context;
+    uint32_t group_size; /* of affine types: values that share a scale, 32, 64 or 128; 0 = 64 */
+    uint32_t reserved;   /* 0 */
 } mica_convert_options;
 
 /* Tensor data and the metadata both can hold, between safetensors, MLX folders and GGUF. Names of the known families

@@ -29,6 +29,13 @@ typedef struct mica_weights mica_weights;
  * a GPU is never swapped, so there it changes nothing. */
 #define MICA_WEIGHTS_LOCK 2u
 
+/* A checkpoint (safetensors, MLX folder) of a known family shows the names, metadata and tokenizer that it would have as a
+ * GGUF, so that a program knows one convention; tokenizer.json is tokenizer.huggingface.json. The types stay, and so does the
+ * order of the rows of rotary heads: where "mica.rope_halves" is true, partners lie half a head apart although GGUF has
+ * them side by side. Tensors that GGUF has in another form (norms, transposed matrices, stacked experts) are rewritten
+ * in memory. Other files are as without it. */
+#define MICA_WEIGHTS_AS_GGUF 4u
+
 typedef struct mica_weights_options {
     uint64_t size;  /* sizeof(mica_weights_options); 0 = this version's */
     uint32_t flags; /* MICA_WEIGHTS_* */
@@ -60,6 +67,9 @@ typedef struct mica_tensor_info {
  * QUANT_CONFIG. The caller releases *out_weights. */
 MICA_API mica_status mica_weights_open(const char *path, const mica_weights_options *options,
                                        mica_weights **out_weights);
+/* The same for a file that is in memory: `bytes` stay, unchanged, as long as the weights and every buffer of them. */
+MICA_API mica_status mica_weights_open_bytes(const void *bytes, uint64_t size,
+                                             const mica_weights_options *options, mica_weights **out_weights);
 /* NULL is fine. Buffers that were handed out stay valid. */
 MICA_API void mica_weights_release(mica_weights *weights);
 /* What was opened. INVALID_ARGUMENT for NULL. Any thread. */

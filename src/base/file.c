@@ -182,6 +182,18 @@ static mica_status read_whole(const mica__file *file, size_t max_bytes, void **o
     return MICA_OK;
 }
 
+void mica__file_will_need(const mica__file *file, uint64_t offset, uint64_t size)
+{
+    if (file->descriptor < 0 || offset >= file->size || size == 0)
+        return;
+#if defined(__APPLE__)
+    struct radvisory range = {(off_t)offset, size < INT32_MAX ? (int)size : INT32_MAX};
+    (void)fcntl(file->descriptor, F_RDADVISE, &range);
+#else
+    (void)posix_fadvise(file->descriptor, (off_t)offset, (off_t)size, POSIX_FADV_WILLNEED);
+#endif
+}
+
 mica_status mica__file_read_all(const char *path, size_t max_bytes, void **out_data, size_t *out_size)
 {
     mica__file *file = NULL;

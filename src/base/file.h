@@ -45,6 +45,9 @@ const char *mica__file_path(const mica__file *file);
 /* Reads exactly `size` bytes at `offset`; fewer in the file is MICA_ERR_MALFORMED_FILE. */
 mica_status mica__file_read_at(const mica__file *file, uint64_t offset, void *out_bytes, size_t size);
 
+/* A hint that these bytes will be read soon: the disk may begin. Never fails. */
+void mica__file_will_need(const mica__file *file, uint64_t offset, uint64_t size);
+
 /* Reads a whole file of at most max_bytes (more: MICA_ERR_BUDGET). One NUL follows the bytes and is not in
  * the size. The caller frees *out_data with mica__free. */
 mica_status mica__file_read_all(const char *path, size_t max_bytes, void **out_data, size_t *out_size);

@@ -1,13 +1,11 @@
-/* json_scan.c: the leaves of a document: strings, numbers, and the check that no key comes twice. */
-#include "base/json_parser.h"
+/* json_scan.c: the leaves of a document: strings and numbers, held whole in the window while they are read. */
+#include "base/json_reader.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/hash.h"
 #include "base/utf8.h"
 
 #define BYTES(x) (UINT64_C(0x0101010101010101) * (x))
@@ -51,81 +49,119 @@ static int32_t parse_hex4(const char *at)
     return value;
 }
 
-/* parser->at is on the u of \u. The padding makes the reads safe at the end of the text. */
-static mica_status parse_unicode(mica__json_parser *parser, char **out)
+/* reader->at is on the u of \u. The padding makes the reads safe at the end of the text. */
+static mica_status parse_unicode(mica__json_reader *reader, char **out)
 {
-    const char *at = parser->at;
+    const char *at = reader->at;
     int32_t code = parse_hex4(at + 1);
     if (code < 0)
-        return mica__json_malformed(parser, at, "four hexadecimal digits are expected after \\u");
-    parser->at += 5;
+        return mica__json_malformed(reader, at, "four hexadecimal digits are expected after \\u");
+    reader->at += 5;
     if (code >= 0xdc00 && code <= 0xdfff)
-        return mica__json_malformed(parser, at, "the second half of a surrogate pair stands alone");
+        return mica__json_malformed(reader, at, "the second half of a surrogate pair stands alone");
     if (code >= 0xd800 && code <= 0xdbff) {
         const int32_t low = at[5] == '\\' && at[6] == 'u' ? parse_hex4(at + 7) : -1;
         if (low < 0xdc00 || low > 0xdfff)
-            return mica__json_malformed(parser, at, "the first half of a surrogate pair stands alone");
+            return mica__json_malformed(reader, at, "the first half of a surrogate pair stands alone");
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-        parser->at += 6;
+        reader->at += 6;
     }
     *out += mica__utf8_put((uint32_t)code, *out);
     return MICA_OK;
 }
 
-/* parser->at is on a backslash. */
-static mica_status parse_escape(mica__json_parser *parser, char **out)
+/* reader->at is on a backslash. */
+static mica_status parse_escape(mica__json_reader *reader, char **out)
 {
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
     const char *name;
-    parser->at++;
-    if (*parser->at == 'u')
-        return parse_unicode(parser, out);
-    name = *parser->at != '\0' ? strchr(names, *parser->at) : NULL;
+    reader->at++;
+    if (*reader->at == 'u')
+        return parse_unicode(reader, out);
+    name = *reader->at != '\0' ? strchr(names, *reader->at) : NULL;
     if (name == NULL)
-        return mica__json_malformed(parser, parser->at, "no escape of that name");
+        return mica__json_malformed(reader, reader->at, "no escape of that name");
     *(*out)++ = values[name - names];
-    parser->at++;
+    reader->at++;
     return MICA_OK;
 }
 
 /* A character that is neither plain nor the closing quote: copied or decoded to *out. */
-static mica_status parse_special(mica__json_parser *parser, char **out)
+static mica_status parse_special(mica__json_reader *reader, char **out)
 {
-    if (*parser->at == '\\')
-        return parse_escape(parser, out);
-    if (parser->at == parser->end)
-        return mica__json_malformed(parser, parser->at, "the text ends inside a string");
-    if ((unsigned char)*parser->at < 0x20)
-        return mica__json_malformed(parser, parser->at, "a control character inside a string");
-    const size_t length = mica__utf8_length(parser->at, (size_t)(parser->end - parser->at));
+    if (*reader->at == '\\')
+        return parse_escape(reader, out);
+    if (reader->at == reader->end)
+        return mica__json_malformed(reader, reader->at, "the text ends inside a string");
+    if ((unsigned char)*reader->at < 0x20)
+        return mica__json_malformed(reader, reader->at, "a control character inside a string");
+    const size_t length = mica__utf8_length(reader->at, (size_t)(reader->end - reader->at));
     if (length == 0)
-        return mica__json_malformed(parser, parser->at, "not UTF-8");
+        return mica__json_malformed(reader, reader->at, "not UTF-8");
     for (size_t i = 0; i < length; i++)
-        *(*out)++ = *parser->at++;
+        *(*out)++ = *reader->at++;
     return MICA_OK;
 }
 
-mica_status mica__json_parse_string(mica__json_parser *parser, const char **out_text, size_t *out_length)
+/* Brings the window's end behind the closing quote of the string that reader->at is in, or behind what no string may
+ * hold. Moves nothing but the window. */
+static mica_status hold_string(mica__json_reader *reader)
 {
-    char *const start = parser->at;
-    char *out = start; /* never ahead of parser->at: an escape is longer than what it stands for */
-    for (;;) {
-        char *const plain_end = skip_plain(parser->at);
-        const size_t plain = (size_t)(plain_end - parser->at);
-        if (out != parser->at)
-            memmove(out, parser->at, plain);
-        out += plain;
-        parser->at = plain_end;
-        if (*plain_end == '"')
-            break;
-        const mica_status status = parse_special(parser, &out);
+    for (size_t ahead = 0;; ahead++) {
+        const char *at = reader->at + ahead;
+        if (at < reader->end && *at == '\\') {
+            ahead++; /* whatever is escaped is no closing quote */
+        } else if (at >= reader->end) {
+            if (reader->left == 0)
+                return MICA_OK;
+            const mica_status status = mica__json_refill(reader);
+            if (status != MICA_OK)
+                return status;
+            ahead--; /* this place again */
+        } else if (*at == '"' || (unsigned char)*at < 0x20) {
+            return MICA_OK;
+        }
+    }
+}
+
+/* From reader->at, which a string cannot just copy, to the closing quote; all of it is in the window. *out ends behind
+ * the decoded text. */
+static mica_status decode_string(mica__json_reader *reader, char **out)
+{
+    while (*reader->at != '"') {
+        const mica_status status = parse_special(reader, out);
         if (status != MICA_OK)
             return status;
+        char *const plain_end = skip_plain(reader->at);
+        const size_t plain = (size_t)(plain_end - reader->at);
+        if (*out != reader->at)
+            memmove(*out, reader->at, plain);
+        *out += plain;
+        reader->at = plain_end;
     }
-    parser->at++;
+    return MICA_OK;
+}
+
+mica_status mica__json_scan_string(mica__json_reader *reader, size_t *out_offset, size_t *out_length)
+{
+    const size_t offset = (size_t)(reader->at - reader->token);
+    mica_status status = MICA_OK;
+    *out_offset = offset;
+    reader->at = skip_plain(reader->at);
+    while (reader->at == reader->end && reader->left != 0 && status == MICA_OK) {
+        status = mica__json_refill(reader);
+        reader->at = skip_plain(reader->at);
+    }
+    if (status == MICA_OK && *reader->at != '"')
+        status = hold_string(reader);
+    char *out = reader->at; /* never ahead of reader->at: an escape is longer than what it stands for */
+    if (status == MICA_OK)
+        status = decode_string(reader, &out);
+    if (status != MICA_OK)
+        return status;
+    reader->at++;
     *out = '\0'; /* at the latest on the closing quote */
-    *out_text = start;
-    *out_length = (size_t)(out - start);
+    *out_length = (size_t)(out - reader->token) - offset;
     return MICA_OK;
 }
 
@@ -146,7 +182,7 @@ static void scan_digits(const char **at, decimal *number)
 {
     for (; is_digit(**at); (*at)++) {
         const uint64_t digit = (uint64_t)(**at - '0');
-        if (number->digits > (UINT64_MAX - digit) / 10)
+        if (number->digits >= UINT64_C(1000000000000000000) && number->digits > (UINT64_MAX - digit) / 10)
             number->overflowed = true;
         else
             number->digits = number->digits * 10 + digit;
@@ -168,37 +204,36 @@ static bool scan_exponent(const char **at, int64_t *out_exponent)
     return true;
 }
 
-static mica_status scan_decimal(mica__json_parser *parser, decimal *number)
+/* Takes a number apart; *at ends behind it, or where it is wrong. Returns NULL, or what is wrong. */
+static const char *scan_decimal(const char **at, decimal *number)
 {
-    const char *at = parser->at;
-    number->negative = *at == '-';
-    at += number->negative;
-    number->start = at;
+    number->negative = **at == '-';
+    *at += number->negative;
+    number->start = *at;
     number->integral = true;
-    if (!is_digit(*at))
-        return mica__json_malformed(parser, at, "a digit is expected");
-    if (*at == '0' && is_digit(at[1]))
-        return mica__json_malformed(parser, at, "a number may not start with a needless 0");
-    scan_digits(&at, number);
-    if (*at == '.') {
-        const char *fraction = ++at;
-        scan_digits(&at, number);
-        if (at == fraction)
-            return mica__json_malformed(parser, at, "a digit is expected after the point");
-        number->exponent = -(int64_t)(at - fraction);
+    if (!is_digit(**at))
+        return "a digit is expected";
+    if (**at == '0' && is_digit((*at)[1]))
+        return "a number may not start with a needless 0";
+    scan_digits(at, number);
+    if (**at == '.') {
+        const char *fraction = ++*at;
+        scan_digits(at, number);
+        if (*at == fraction)
+            return "a digit is expected after the point";
+        number->exponent = -(int64_t)(*at - fraction);
         number->integral = false;
     }
-    number->end = at;
-    if (*at == 'e' || *at == 'E') {
+    number->end = *at;
+    if (**at == 'e' || **at == 'E') {
         int64_t exponent = 0;
-        at++;
-        if (!scan_exponent(&at, &exponent))
-            return mica__json_malformed(parser, at, "a digit is expected in the exponent");
+        ++*at;
+        if (!scan_exponent(at, &exponent))
+            return "a digit is expected in the exponent";
         number->exponent += exponent;
         number->integral = false;
     }
-    parser->at += at - parser->at;
-    return MICA_OK;
+    return NULL;
 }
 
 /* 768 digits tell any double from the midpoint beside it; what follows only matters as "something more". */
@@ -250,86 +285,43 @@ static double decimal_value(const decimal *number)
     return (double)number->digits * powers[number->exponent];
 }
 
-mica_status mica__json_parse_number(mica__json_parser *parser, mica__json_node *out_node)
+/* Takes the number at reader->at apart, all of it in the window. *out_stop is behind it. */
+static mica_status hold_number(mica__json_reader *reader, decimal *out_number, char **out_stop)
 {
-    decimal number = {0};
-    const char *start = parser->at;
-    const mica_status status = scan_decimal(parser, &number);
+    for (;;) {
+        const char *stop = reader->at;
+        *out_number = (decimal){0};
+        const char *wrong = scan_decimal(&stop, out_number);
+        *out_stop = reader->at + (stop - reader->at);
+        if (stop != reader->end || reader->left == 0)
+            return wrong == NULL ? MICA_OK : mica__json_malformed(reader, stop, wrong);
+        const mica_status status = mica__json_refill(reader); /* it may go on behind the window */
+        if (status != MICA_OK)
+            return status;
+    }
+}
+
+mica_status mica__json_scan_number(mica__json_reader *reader, mica__json_node *out_item)
+{
+    decimal number;
+    char *stop = NULL;
+    const mica_status status = hold_number(reader, &number, &stop);
     if (status != MICA_OK)
         return status;
     const double magnitude = decimal_value(&number);
     if (!isfinite(magnitude))
-        return mica__json_malformed(parser, start, "the number is too large for a double");
-    out_node->type = MICA__JSON_NUMBER;
-    out_node->number.real = number.negative ? -magnitude : magnitude;
+        return mica__json_malformed(reader, reader->at, "the number is too large for a double");
+    reader->at = stop;
+    out_item->type = MICA__JSON_NUMBER;
+    out_item->number.real = number.negative ? -magnitude : magnitude;
     if (!number.integral || number.overflowed)
         return MICA_OK;
     if (!number.negative) {
-        out_node->exact = MICA__JSON_EXACT_UINT;
-        out_node->number.uint_value = number.digits;
+        out_item->exact = MICA__JSON_EXACT_UINT;
+        out_item->number.uint_value = number.digits;
     } else if (number.digits != 0 && number.digits <= UINT64_C(1) << 63) {
-        out_node->exact = MICA__JSON_EXACT_NEGATIVE;
-        out_node->number.int_value = -(int64_t)(number.digits - 1) - 1;
+        out_item->exact = MICA__JSON_EXACT_NEGATIVE;
+        out_item->number.int_value = -(int64_t)(number.digits - 1) - 1;
     }
-    return MICA_OK;
-}
-
-static bool same_key(const mica__json_node *a, const mica__json_node *b)
-{
-    return a->key_length == b->key_length && memcmp(a->key, b->key, a->key_length) == 0;
-}
-
-static mica_status duplicate_key(const mica__json_parser *parser, const mica__json_node *node)
-{
-    return mica__fail(MICA_ERR_MALFORMED_FILE,
-                      "JSON at byte %zu: the key \"%.100s\" comes twice in one object",
-                      (size_t)(node->key - parser->json->text), node->key);
-}
-
-/* Room for `count` keys at a load of at most one half, all free. */
-static mica_status clear_table(mica__json_parser *parser, uint32_t count, size_t *out_mask)
-{
-    size_t capacity = 32;
-    while (capacity < (size_t)count * 2)
-        capacity *= 2;
-    if (capacity > parser->table_capacity) {
-        mica__free(parser->table);
-        parser->table_capacity = 0;
-        parser->table = mica__alloc(capacity * sizeof *parser->table);
-        if (parser->table == NULL)
-            return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to compare %u JSON keys", (unsigned)count);
-        parser->table_capacity = capacity;
-    }
-    memset(parser->table, 0, capacity * sizeof *parser->table);
-    *out_mask = capacity - 1;
-    return MICA_OK;
-}
-
-static mica_status check_many_keys(mica__json_parser *parser, const mica__json_node *object)
-{
-    size_t mask = 0;
-    const mica__json_node *nodes = parser->json->nodes;
-    const mica_status status = clear_table(parser, object->child_count, &mask);
-    if (status != MICA_OK)
-        return status;
-    for (const mica__json_node *node = object + 1; node != NULL; node = mica__json_next(parser->json, node)) {
-        size_t slot = (size_t)mica__hash_bytes(node->key, node->key_length, parser->seed) & mask;
-        for (; parser->table[slot] != 0; slot = (slot + 1) & mask)
-            if (same_key(&nodes[parser->table[slot]], node))
-                return duplicate_key(parser, node);
-        parser->table[slot] = (uint32_t)(node - nodes);
-    }
-    return MICA_OK;
-}
-
-mica_status mica__json_check_keys(mica__json_parser *parser, const mica__json_node *object)
-{
-    const mica__json *json = parser->json;
-    if (object->child_count > 8) /* fewer are compared in pairs at less cost than hashing */
-        return check_many_keys(parser, object);
-    for (const mica__json_node *a = mica__json_first(object); a != NULL; a = mica__json_next(json, a))
-        for (const mica__json_node *b = mica__json_next(json, a); b != NULL; b = mica__json_next(json, b))
-            if (same_key(a, b))
-                return duplicate_key(parser, b);
     return MICA_OK;
 }

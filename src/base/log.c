@@ -8,16 +8,26 @@
 #include <stdio.h>
 
 #include "base/env.h"
+#include "base/thread.h"
 
 #define LINE_BYTES 1024
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static mica__fork_guard mutex_guard;
+static pthread_once_t guard_once = PTHREAD_ONCE_INIT;
 static mica_log_fn callback;
 static void *callback_context;
 static _Atomic int callback_set;
 
+/* Until the first callback is set nobody else takes the mutex, so that no fork can find it held. */
+static void guard_mutex(void)
+{
+    mica__lock_init(&mutex, &mutex_guard, true);
+}
+
 void mica_set_log(mica_log_fn log, void *context)
 {
+    pthread_once(&guard_once, guard_mutex);
     pthread_mutex_lock(&mutex);
     callback = log;
     callback_context = context;

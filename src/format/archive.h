@@ -50,6 +50,7 @@ typedef struct mica__archive {
     bool big_endian;
     mica__file **file;
     uint32_t file_count;
+    uint32_t made_file; /* 1 + the index of the file that is memory of the archive's own; 0: there is none */
     mica__tensor *tensor; /* visible ones first, then hidden ones (scales and biases of MLX weights) */
     uint32_t tensor_count, visible_count;
     uint32_t *by_name; /* indices of visible tensors, sorted by name */
@@ -62,6 +63,11 @@ typedef struct mica__archive {
 
 /* Opens a file or folder by what is in it (magic and ending). UNSUPPORTED names what is known. */
 mica_status mica__archive_open(const char *path, mica__archive **out);
+/* A file that is memory: the caller keeps `bytes` as long as the archive and everything that shows it. */
+mica_status mica__archive_open_bytes(const void *bytes, uint64_t size, mica__archive **out);
+/* Renames the tensors and rewrites the metadata of a checkpoint as the GGUF of it has them (as_gguf.c); other archives stay
+ * as they are. `path` is where it was opened. */
+mica_status mica__archive_as_gguf(mica__archive *archive, const char *path);
 /* NULL is fine. */
 void mica__archive_close(mica__archive *archive);
 /* Index of the visible tensor of that name, or MICA__NO_TENSOR. */
@@ -107,6 +113,8 @@ mica_status mica__mlx_join(mica__archive *archive);
  * status set if there is none. */
 void *mica__chunks_alloc(struct mica__chunk **chunks, size_t bytes);
 void mica__chunks_free(struct mica__chunk **chunks);
+/* `from` becomes part of `to`, and empty. */
+void mica__chunks_join(struct mica__chunk **to, struct mica__chunk **from);
 
 /* Memory of the archive, freed with it, 16-byte aligned, not zeroed; NULL with the status set if there is none. */
 void *mica__archive_alloc(mica__archive *archive, size_t bytes);

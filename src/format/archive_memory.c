@@ -63,6 +63,15 @@ void mica__chunks_free(struct mica__chunk **chunks)
     }
 }
 
+void mica__chunks_join(struct mica__chunk **to, struct mica__chunk **from)
+{
+    struct mica__chunk **end = to;
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = *from;
+    *from = NULL;
+}
+
 void *mica__archive_alloc(mica__archive *archive, size_t bytes)
 {
     return mica__chunks_alloc(&archive->chunks, bytes);

@@ -163,8 +163,7 @@ mica_status mica__config_to_gguf(mica__plan *plan, const mica__json *json, const
 
 /* ---- to config.json ------------------------------------------------------------------------------------- */
 
-/* A number of f32 with as few digits as read back to it: 1e-05, not 9.9999997e-06. */
-static double shortest(double number)
+double mica__config_shortest(double number)
 {
     char text[40];
     for (int digits = 6; digits < 10; digits++) {
@@ -176,11 +175,11 @@ static double shortest(double number)
     return number;
 }
 
-static void put_value(mica__json_writer *json, const char *key, const mica_value *value)
+void mica__config_put(mica__json_writer *json, const char *key, const mica_value *value)
 {
     if (value->type == MICA_VALUE_F32 || value->type == MICA_VALUE_F64) {
         mica__json_key(json, key);
-        mica__json_double(json, shortest(value->as.f));
+        mica__json_double(json, mica__config_shortest(value->as.f));
     } else if (value->type == MICA_VALUE_I32 || value->type == MICA_VALUE_I64) {
         mica__json_key(json, key);
         mica__json_int(json, value->as.i);
@@ -190,42 +189,25 @@ static void put_value(mica__json_writer *json, const char *key, const mica_value
     }
 }
 
+/* Whether an earlier row of the architecture has that row's key of either side. */
+static bool is_again(size_t row, const char *arch)
+{
+    for (size_t i = 0; i < row; i++)
+        if (is_for(&rows[i], arch) &&
+            (strcmp(rows[i].gguf, rows[row].gguf) == 0 || strcmp(rows[i].hf, rows[row].hf) == 0))
+            return true;
+    return false;
+}
+
 static void put_rows(mica__json_writer *json, const mica__archive *archive, const mica__family *family)
 {
-    const char *last = "";
     for (size_t i = 0; i < ROWS; i++) {
         char key[160];
         snprintf(key, sizeof key, "%.60s.%.90s", family->arch, rows[i].gguf);
         const mica_value *value = mica__archive_meta(archive, key);
-        const bool again = strcmp(rows[i].hf, last) == 0 || strcmp(rows[i].hf, "n_positions") == 0;
-        if (value == NULL || !is_for(&rows[i], family->arch) || again)
-            continue;
-        put_value(json, rows[i].hf, value);
-        last = rows[i].hf;
+        if (value != NULL && is_for(&rows[i], family->arch) && !is_again(i, family->arch))
+            mica__config_put(json, rows[i].hf, value);
     }
-}
-
-static void put_scaling(mica__json_writer *json, const mica__archive *archive, const char *arch)
-{
-    static const struct {
-        const char *hf, *gguf;
-    } keys[] = {{"factor", "factor"}, {"original_max_position_embeddings", "original_context_length"}};
-    char key[160];
-    snprintf(key, sizeof key, "%.60s.rope.scaling.type", arch);
-    const mica_value *type = mica__archive_meta(archive, key);
-    if (type == NULL || type->type != MICA_VALUE_STRING)
-        return;
-    mica__json_key(json, "rope_scaling");
-    mica__json_begin_object(json);
-    mica__json_key(json, "rope_type");
-    mica__json_string_n(json, type->as.string.data, (size_t)type->as.string.length);
-    for (size_t i = 0; i < 2; i++) {
-        snprintf(key, sizeof key, "%.60s.rope.scaling.%s", arch, keys[i].gguf);
-        const mica_value *value = mica__archive_meta(archive, key);
-        if (value != NULL)
-            put_value(json, keys[i].hf, value);
-    }
-    mica__json_end_object(json);
 }
 
 static void put_tokens(mica__json_writer *json, const mica__archive *archive)
@@ -239,7 +221,7 @@ static void put_tokens(mica__json_writer *json, const mica__archive *archive)
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const mica_value *value = mica__archive_meta(archive, keys[i].gguf);
         if (value != NULL)
-            put_value(json, keys[i].hf, value);
+            mica__config_put(json, keys[i].hf, value);
     }
 }
 
@@ -255,12 +237,13 @@ static void put_habits(mica__json_writer *json, const mica__archive *archive, co
         mica__json_string(json, is_gemma ? "gelu_pytorch_tanh" : is_bert ? "gelu" : "silu");
     }
     if (is_gemma && head != NULL)
-        put_value(json, "query_pre_attn_scalar", head);
+        mica__config_put(json, "query_pre_attn_scalar", head);
     mica__json_key(json, "tie_word_embeddings");
     mica__json_bool(json, mica__archive_find(archive, "output.weight", 13) == MICA__NO_TENSOR);
 }
 
-mica_status mica__config_from_gguf(mica__plan *plan, const mica__family *family, const char **out_text)
+mica_status mica__config_from_gguf(mica__plan *plan, const mica__family *family, const char **out_text,
+                                   bool *out_factors)
 {
     const mica__archive *archive = plan->archive;
     const bool is_mixtral = mica__archive_meta(archive, "llama.expert_count") != NULL;
@@ -284,11 +267,15 @@ mica_status mica__config_from_gguf(mica__plan *plan, const mica__family *family,
         mica__json_key(&json, "vocab_size");
         mica__json_uint(&json, archive->tensor[table].shape[0]);
     }
-    put_scaling(&json, archive, family->arch);
+    mica_status status = mica__rope_from_gguf(plan, family, &json, out_factors);
     put_tokens(&json, archive);
     put_habits(&json, archive, family);
     mica__json_end_object(&json);
-    mica_status status = mica__json_writer_finish(&json, &text, &length);
+    if (status != MICA_OK) {
+        mica__json_writer_discard(&json);
+        return status;
+    }
+    status = mica__json_writer_finish(&json, &text, &length);
     if (status != MICA_OK)
         return status;
     *out_text = mica__plan_text(plan, "%s\n", text);

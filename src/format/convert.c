@@ -66,15 +66,35 @@ static bool ends_with(const char *path, const char *ending)
 
 static mica_status find_way(conversion *c)
 {
+    const mica_dtype type = c->options.type;
     c->format = c->options.format;
     if (c->format == MICA_FORMAT_NONE)
-        c->format = ends_with(c->output, ".gguf") ? MICA_FORMAT_GGUF : MICA_FORMAT_SAFETENSORS;
+        c->format = ends_with(c->output, ".gguf") ? MICA_FORMAT_GGUF
+                    : (uint32_t)type < MICA_DTYPE_COUNT && mica__dtype_is_affine((uint32_t)type)
+                        ? MICA_FORMAT_MLX
+                        : MICA_FORMAT_SAFETENSORS;
     if (c->format != MICA_FORMAT_GGUF && c->format != MICA_FORMAT_SAFETENSORS && c->format != MICA_FORMAT_MLX)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "options.format: %s (%d), expected gguf, safetensors or mlx",
                           mica_format_name(c->format), (int)c->format);
     c->folder = c->format == MICA_FORMAT_MLX ||
                 (c->format == MICA_FORMAT_SAFETENSORS && !ends_with(c->output, ".safetensors"));
+    return MICA_OK;
+}
+
+/* Zero is MLX's own choice; a size is only for what has groups. */
+static mica_status check_group(conversion *c)
+{
+    const uint32_t group = c->options.group_size;
+    if (group == 0) {
+        c->options.group_size = 64;
+        return MICA_OK;
+    }
+    if (!mica__dtype_is_affine((uint32_t)c->options.type))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options.group_size: %u, but the type %s has no groups",
+                          group, mica_dtype_name(c->options.type));
+    if (group != 32 && group != 64 && group != 128)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options.group_size: %u, expected 32, 64 or 128", group);
     return MICA_OK;
 }
 
@@ -102,7 +122,7 @@ static mica_status plan_gguf(conversion *c)
     uint64_t fallbacks;
     mica_status status = c->plan.archive->format == MICA_FORMAT_GGUF
                              ? mica__convert_copy_gguf(&c->plan)
-                             : mica__convert_to_gguf(&c->plan, c->input);
+                             : mica__convert_to_gguf(&c->plan, c->input, false);
     if (status != MICA_OK || c->options.type == MICA_DTYPE_NONE)
         return status;
     status = mica__mix_apply(&c->plan, &choice, &fallbacks);
@@ -124,9 +144,9 @@ static mica_status plan_safetensors(conversion *c)
     if (status != MICA_OK)
         return status;
     if (mica__dtype_is_affine((uint32_t)type))
-        status = mica__convert_to_mlx(&c->plan, type, &c->config);
+        status = mica__convert_to_mlx(&c->plan, type, c->options.group_size, &c->config);
     else if (!words && c->plan.archive->format == MICA_FORMAT_MLX && c->config != NULL)
-        status = mica__convert_set_bits(&c->plan, 0, &c->config);
+        status = mica__convert_set_bits(&c->plan, 0, 0, &c->config);
     if (type != MICA_DTYPE_NONE && !mica__dtype_is_affine((uint32_t)type))
         for (uint32_t i = 0; i < c->plan.tensor_count; i++)
             if (c->plan.tensor[i].ndim >= 2 &&
@@ -141,7 +161,7 @@ static mica_status plan_safetensors(conversion *c)
 
 /* Small files that are written and wait for their names. */
 typedef struct side {
-    mica__file_writer *writer[SIDE_FILES + 1];
+    mica__file_writer *writer[SIDE_FILES + 1]; /* and config.json */
     char *path[SIDE_FILES + 1];
     uint32_t count;
 } side;
@@ -158,6 +178,23 @@ static mica_status put_file(conversion *c, side *files, const char *name, const 
         return status;
     files->path[files->count] = path;
     return mica__file_writer_write(files->writer[files->count++], bytes, size);
+}
+
+/* The tokenizer of a GGUF as files. */
+static mica_status make_tokenizer(conversion *c, side *files)
+{
+    mica__tokenizer_files made = {0};
+    if (c->plan.archive->format != MICA_FORMAT_GGUF)
+        return MICA_OK;
+    mica_status status = mica__tokenizer_to_hf(c->plan.archive, &made);
+    if (status == MICA_OK && made.tokenizer != NULL)
+        status = put_file(c, files, "tokenizer.json", made.tokenizer, strlen(made.tokenizer));
+    if (status == MICA_OK && made.settings != NULL)
+        status = put_file(c, files, "tokenizer_config.json", made.settings, strlen(made.settings));
+    if (status == MICA_OK && made.model != NULL)
+        status = put_file(c, files, "tokenizer.model", made.model, made.model_size);
+    mica__tokenizer_files_free(&made);
+    return status;
 }
 
 /* The files beside a checkpoint, if it is one in a folder. */
@@ -211,6 +248,8 @@ static mica_status write_folder(conversion *c, const mica_writer_options *writin
         status = put_file(c, &files, "config.json", c->config, strlen(c->config));
     if (status == MICA_OK)
         status = copy_side_files(c, &files);
+    if (status == MICA_OK)
+        status = make_tokenizer(c, &files);
     if (status == MICA_OK)
         status = mica__plan_write(&c->plan, writer, run);
     else
@@ -268,6 +307,8 @@ mica_status mica_convert(const char *input, const char *output, const mica_conve
     mica_status status = find_way(&c);
     if (status == MICA_OK)
         status = check_type(&c);
+    if (status == MICA_OK)
+        status = check_group(&c);
     if (status == MICA_OK)
         status = mica__archive_open(input, &archive);
     if (status == MICA_OK)

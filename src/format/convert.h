@@ -11,30 +11,51 @@
 #include "format/family.h"
 #include "format/plan.h"
 
+/* True in the metadata of a checkpoint that is used in place: partners of rotary heads lie half a head apart, though
+ * GGUF has them side by side in this family. */
+#define MICA__ROPE_HALVES "mica.rope_halves"
+
 /* INVALID_ARGUMENT if the output is the input, or one of its files. */
 mica_status mica__convert_check_place(const mica__archive *archive, const char *input, const char *output);
 
 /* Tensors and metadata of a GGUF as they are. */
 mica_status mica__convert_copy_gguf(mica__plan *plan);
-/* Tensors and metadata of any other archive as GGUF has them. `input` is its path, for the files beside it. */
-mica_status mica__convert_to_gguf(mica__plan *plan, const char *input);
+/* Tensors and metadata of any other archive as GGUF has them. `input` is its path, for the files beside it. With
+ * `in_place` tensors stay as they are where GGUF's form of them is no other: types are kept, and the rows of rotary heads
+ * (MICA__ROPE_HALVES). */
+mica_status mica__convert_to_gguf(mica__plan *plan, const char *input, bool in_place);
 /* general.file_type for the type that most values of matrices have, and general.quantization_version. */
 mica_status mica__convert_mark(mica__plan *plan);
 
 /* Tensors of any archive as a safetensors file or folder has them; *out_config is the text of a config.json, or NULL. `words` keeps MLX
  * weights as they are. */
 mica_status mica__convert_to_hf(mica__plan *plan, bool words, const char **out_config);
-/* Writes config.json anew: with affine words of that many bits, or of plain tensors for 0. */
-mica_status mica__convert_set_bits(mica__plan *plan, uint32_t bits, const char **inout_config);
+/* Writes config.json anew: with affine words of that many bits in groups, or of plain tensors for 0. */
+mica_status mica__convert_set_bits(mica__plan *plan, uint32_t bits, uint32_t group,
+                                   const char **inout_config);
 /* Gives the matrices an MLX folder's affine words, and the config its quantization. */
-mica_status mica__convert_to_mlx(mica__plan *plan, mica_dtype type, const char **inout_config);
+mica_status mica__convert_to_mlx(mica__plan *plan, mica_dtype type, uint32_t group,
+                                 const char **inout_config);
 /* Whether values become floats: plain and block types, MLX weights. */
 bool mica__convert_has_values(const mica__plan *plan, const mica__tensor *tensor);
 /* The plain type that MLX weights and types no format but their own has become. */
 mica_dtype mica__convert_plain_type(const mica__plan *plan, const mica__tensor *tensor);
 
-/* What tokenizer.json and tokenizer_config.json of a folder say; nothing where they are not. */
+/* What tokenizer.json, tokenizer.model and tokenizer_config.json of a folder say; nothing where they are not. */
 mica_status mica__tokenizer_to_gguf(mica__plan *plan, const char *folder, const mica__json *config,
                                     const mica__family *family);
+
+/* A GGUF's tokenizer as files; NULL: there is none. */
+typedef struct mica__tokenizer_files {
+    char *tokenizer, *settings; /* tokenizer.json and tokenizer_config.json */
+    char *model;                /* tokenizer.model, of tokenizers with scores */
+    size_t model_size;
+} mica__tokenizer_files;
+
+/* The other way. No file where the GGUF has no tokenizer, one of a kind that is not known, or one that splits texts by a
+ * rule that is not known; no tokenizer.model where there are no scores. On failure there is nothing to free. OUT_OF_MEMORY. */
+mica_status mica__tokenizer_to_hf(const mica__archive *archive, mica__tokenizer_files *out_files);
+/* A zeroed one is fine. */
+void mica__tokenizer_files_free(mica__tokenizer_files *files);
 
 #endif

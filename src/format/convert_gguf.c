@@ -102,7 +102,7 @@ typedef struct mapping {
     mica__plan *plan;
     const mica__json *json;
     const mica__family *family;
-    bool tied;
+    bool tied, in_place;
 } mapping;
 
 static uint32_t config_number(const mapping *m, const char *key)
@@ -142,7 +142,8 @@ static mica_status stack(const mapping *m, const mica__name_parts *parts, mica__
     uint32_t count = 1;
     while (count < UINT16_MAX && find_expert(m, first, parts, count) != NULL)
         count++;
-    const uint32_t said = config_number(m, "num_experts") + config_number(m, "num_local_experts");
+    const uint32_t named = config_number(m, "num_experts");
+    const uint32_t said = named != 0 ? named : config_number(m, "num_local_experts");
     if (count != said || first->ndim != 2)
         return mica__fail(MICA_ERR_MALFORMED_FILE,
                           "tensor \"%s\": %u experts of %u dimensions, expected %u of 2 dimensions",
@@ -174,7 +175,9 @@ static mica_status transform(const mapping *m, const mica__name_row *row, const 
 {
     switch ((mica__how)row->how) {
     case MICA__HOW_PAIR_QUERY:
-    case MICA__HOW_PAIR_KEY: return pair_rows(m, row->how == MICA__HOW_PAIR_KEY, tensor);
+    case MICA__HOW_PAIR_KEY:
+        return m->in_place ? mica__plan_set_bool(m->plan, MICA__ROPE_HALVES, true)
+                           : pair_rows(m, row->how == MICA__HOW_PAIR_KEY, tensor);
     case MICA__HOW_ADD_ONE: /* mlx-lm keeps the weights as they are */
         tensor->transform = MICA__TRANSFORM_ADD_ONE;
         return MICA_OK;
@@ -183,6 +186,7 @@ static mica_status transform(const mapping *m, const mica__name_row *row, const 
     case MICA__HOW_STACK: return stack(m, parts, tensor);
     case MICA__HOW_KEEP:
     case MICA__HOW_HEAD:
+    case MICA__HOW_FACTORS:
     case MICA__HOW_SKIP: break;
     }
     return MICA_OK;
@@ -207,7 +211,8 @@ static mica_status map_tensor(const mapping *m, const mica__tensor *source)
     }
     if (status != MICA_OK)
         return status;
-    choose_type(m->plan, &tensor, true);
+    if (!m->in_place || tensor.transform != MICA__TRANSFORM_NONE || tensor.source_count > 1)
+        choose_type(m->plan, &tensor, true);
     return mica__plan_add(m->plan, &tensor);
 }
 
@@ -259,6 +264,8 @@ static mica_status map_model(mapping *m, const char *input)
     m->tied = tie == NULL ? m->family->tied : tie->type == MICA__JSON_TRUE;
     mica_status status = mica__plan_set_string(m->plan, "general.architecture", m->family->arch);
     if (status == MICA_OK)
+        status = mica__plan_set_string(m->plan, "general.type", "model");
+    if (status == MICA_OK)
         status = name_model(m->plan, input);
     if (status == MICA_OK)
         status = mica__config_to_gguf(m->plan, m->json, m->family);
@@ -271,11 +278,11 @@ static mica_status map_model(mapping *m, const char *input)
     return status;
 }
 
-mica_status mica__convert_to_gguf(mica__plan *plan, const char *input)
+mica_status mica__convert_to_gguf(mica__plan *plan, const char *input, bool in_place)
 {
     const mica__archive *archive = plan->archive;
     mica__json *json = NULL;
-    mapping m = {.plan = plan};
+    mapping m = {.plan = plan, .in_place = in_place};
     mica_status status = MICA_OK;
     if (archive->config != NULL) {
         status = mica__json_parse(archive->config, archive->config_length, NULL, &json);

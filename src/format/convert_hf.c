@@ -13,6 +13,7 @@
 typedef struct mapping {
     mica__plan *plan;
     const mica__family *family;
+    bool factors; /* config.json has them */
 } mapping;
 
 static uint64_t get_number(const mapping *m, const char *key, uint64_t otherwise)
@@ -77,6 +78,8 @@ static mica_status map_tensor(const mapping *m, const mica__tensor *source)
     if (row == NULL)
         return mica__fail(MICA_ERR_UNSUPPORTED, "tensor \"%s\" has no known place in a %s model",
                           source->name, m->family->arch);
+    if (row->how == MICA__HOW_FACTORS && m->factors)
+        return MICA_OK;
     mica_status status = mica__plan_same(m->plan, source, &tensor);
     if (status != MICA_OK)
         return status;
@@ -89,6 +92,7 @@ static mica_status map_tensor(const mapping *m, const mica__tensor *source)
     case MICA__HOW_STACK: return unstack(m, row, &parts, &tensor);
     case MICA__HOW_KEEP:
     case MICA__HOW_HEAD:
+    case MICA__HOW_FACTORS:
     case MICA__HOW_SKIP: break;
     }
     return status == MICA_OK ? add_named(m, row, &parts, &tensor) : status;
@@ -188,7 +192,8 @@ mica_status mica__convert_to_hf(mica__plan *plan, bool words, const char **out_c
         return status;
     if (m.family == NULL)
         return copy_tensors(plan, words);
+    status = mica__config_from_gguf(plan, m.family, out_config, &m.factors);
     for (uint32_t i = 0; i < archive->visible_count && status == MICA_OK; i++)
         status = map_tensor(&m, &archive->tensor[i]);
-    return status == MICA_OK ? mica__config_from_gguf(plan, m.family, out_config) : status;
+    return status;
 }

@@ -56,12 +56,12 @@ static void put_tree(mica__json_writer *out, const mica__json_node *node)
     }
 }
 
-static void put_quantization(mica__json_writer *out, uint32_t bits)
+static void put_quantization(mica__json_writer *out, uint32_t bits, uint32_t group)
 {
     mica__json_key(out, "quantization");
     mica__json_begin_object(out);
     mica__json_key(out, "group_size");
-    mica__json_uint(out, MICA__PLAN_GROUP);
+    mica__json_uint(out, group);
     mica__json_key(out, "bits");
     mica__json_uint(out, bits);
     mica__json_key(out, "mode");
@@ -69,7 +69,7 @@ static void put_quantization(mica__json_writer *out, uint32_t bits)
     mica__json_end_object(out);
 }
 
-mica_status mica__convert_set_bits(mica__plan *plan, uint32_t bits, const char **inout_config)
+mica_status mica__convert_set_bits(mica__plan *plan, uint32_t bits, uint32_t group, const char **inout_config)
 {
     const char *text = *inout_config != NULL ? *inout_config : "{}";
     mica__json *json = NULL;
@@ -88,7 +88,7 @@ mica_status mica__convert_set_bits(mica__plan *plan, uint32_t bits, const char *
             put_tree(&out, node);
         }
     if (bits != 0)
-        put_quantization(&out, bits);
+        put_quantization(&out, bits, group);
     mica__json_end_object(&out);
     status = mica__json_writer_finish(&out, &made, &length);
     mica__json_release(json);
@@ -102,10 +102,10 @@ mica_status mica__convert_set_bits(mica__plan *plan, uint32_t bits, const char *
 /* ---- tensors -------------------------------------------------------------------------------------------- */
 
 /* Layers that are matrices, but neither norms nor routers, whose rows groups divide. */
-static bool is_wanted(const mica__plan *plan, const mica__plan_tensor *tensor)
+static bool is_wanted(const mica__plan *plan, const mica__plan_tensor *tensor, uint32_t group)
 {
     const size_t length = strlen(tensor->name);
-    return tensor->ndim >= 2 && tensor->rows > 1 && tensor->row % MICA__PLAN_GROUP == 0 && length > 7 &&
+    return tensor->ndim >= 2 && tensor->rows > 1 && tensor->row % group == 0 && length > 7 &&
            strcmp(tensor->name + length - 7, ".weight") == 0 && strstr(tensor->name, "norm") == NULL &&
            strstr(tensor->name, ".gate.weight") == NULL && tensor->constant == NULL &&
            mica__convert_has_values(plan, tensor->source[0]);
@@ -124,12 +124,13 @@ static mica_status add_part(mica__plan *plan, const mica__plan_tensor *tensor, m
     return made.name == NULL ? MICA_ERR_OUT_OF_MEMORY : mica__plan_add(plan, &made);
 }
 
-static mica_status split(mica__plan *plan, mica__plan_tensor *tensor, mica_dtype type)
+static mica_status split(mica__plan *plan, mica__plan_tensor *tensor, mica_dtype type, uint32_t group)
 {
-    const uint64_t groups = tensor->row / MICA__PLAN_GROUP;
+    const uint64_t groups = tensor->row / group;
     const uint64_t words =
         tensor->row / mica__dtype_elements((uint32_t)type) * mica__dtype_bytes((uint32_t)type) / 4;
     tensor->coding = type;
+    tensor->group = group;
     tensor->scales = mica__convert_plain_type(plan, tensor->source[0]);
     mica_status status = add_part(plan, tensor, MICA__PLAN_WORDS, MICA_DTYPE_U32, words);
     if (status == MICA_OK)
@@ -137,7 +138,7 @@ static mica_status split(mica__plan *plan, mica__plan_tensor *tensor, mica_dtype
     return status == MICA_OK ? add_part(plan, tensor, MICA__PLAN_BIASES, tensor->scales, groups) : status;
 }
 
-mica_status mica__convert_to_mlx(mica__plan *plan, mica_dtype type, const char **inout_config)
+mica_status mica__convert_to_mlx(mica__plan *plan, mica_dtype type, uint32_t group, const char **inout_config)
 {
     const uint32_t bits = mica__dtype_bytes((uint32_t)type) * 8 / mica__dtype_elements((uint32_t)type);
     mica__plan_tensor *list = plan->tensor;
@@ -146,7 +147,8 @@ mica_status mica__convert_to_mlx(mica__plan *plan, mica_dtype type, const char *
     plan->tensor = NULL;
     plan->tensor_count = plan->tensor_capacity = 0;
     for (uint32_t i = 0; i < count && status == MICA_OK; i++)
-        status = is_wanted(plan, &list[i]) ? split(plan, &list[i], type) : mica__plan_add(plan, &list[i]);
+        status = is_wanted(plan, &list[i], group) ? split(plan, &list[i], type, group)
+                                                  : mica__plan_add(plan, &list[i]);
     mica__free(list);
-    return status == MICA_OK ? mica__convert_set_bits(plan, bits, inout_config) : status;
+    return status == MICA_OK ? mica__convert_set_bits(plan, bits, group, inout_config) : status;
 }

@@ -21,7 +21,8 @@ typedef enum mica__how {
     MICA__HOW_PAIR_KEY,
     MICA__HOW_ADD_ONE,
     MICA__HOW_TRANSPOSE, /* but not in MLX folders, which have it the other way round already */
-    MICA__HOW_STACK      /* one matrix an expert becomes one tensor */
+    MICA__HOW_STACK,     /* one matrix an expert becomes one tensor */
+    MICA__HOW_FACTORS    /* rotary factors, which GGUF makes a tensor of and config.json a list or a rule */
 } mica__how;
 
 typedef struct mica__name_row {

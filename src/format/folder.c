@@ -70,22 +70,18 @@ static mica_status open_shards(mica__archive *archive, const char *folder, const
 static mica_status read_index(mica__archive *archive, const char *folder, const char *path)
 {
     mica__shards *shards = NULL;
-    void *text = NULL;
-    size_t length = 0;
-    mica_status status = mica__file_read_all(path, MICA__SAFETENSORS_MAX_HEADER, &text, &length);
-    if (status != MICA_OK)
-        return status == MICA_ERR_BUDGET ? mica__fail(MICA_ERR_MALFORMED_FILE, "%s", mica_status_message())
-                                         : status;
-    status = mica__shards_parse(path, text, length, &shards);
-    mica__free(text);
-    if (status != MICA_OK)
-        return status;
-    status = open_shards(archive, folder, path, shards);
+    mica__file *index = NULL;
+    mica_status status = mica__file_open_read(path, &index);
+    if (status == MICA_OK)
+        status = mica__shards_parse(index, &shards);
+    if (status == MICA_OK)
+        status = open_shards(archive, folder, path, shards);
     if (status == MICA_OK)
         status = mica__safetensors_read(archive);
     if (status == MICA_OK)
         status = mica__shards_check(shards, archive);
     mica__shards_release(shards);
+    mica__file_close(index);
     return status;
 }
 

@@ -9,12 +9,11 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "base/json.h"
+#include "base/json_reader.h"
 #include "base/sort.h"
 #include "format/archive.h"
 
 #define MAX_GROUP 65536u
-#define BYTES_PER_NODE 2 /* a config may hold long lists of digits */
 
 typedef struct mode {
     const char *name;
@@ -38,76 +37,226 @@ typedef struct scheme {
     uint32_t bits, group_size;
 } scheme;
 
+#define BAD UINT32_MAX /* a setting that is there and is none */
+
+/* What an object in the config says, as it stands there; a mistake in it matters only if a weight needs it. */
+typedef struct settings {
+    uint32_t mode;             /* index into modes; BAD */
+    uint32_t bits, group_size; /* 0: absent; BAD */
+} settings;
+
+typedef enum rule_kind { RULE_FALSE, RULE_TRUE, RULE_OBJECT } rule_kind;
+
 /* What config.json says of one module. */
 typedef struct rule {
     const char *path;
     uint32_t length;
-    const mica__json_node *node; /* an object, true or false */
+    rule_kind kind;
+    settings settings; /* of RULE_OBJECT */
 } rule;
+
+/* An object "quantization" of the config. */
+typedef struct section {
+    settings common;
+    rule *rules; /* [rule_count], sorted by path */
+    uint32_t rule_count, room;
+    bool present, foreign; /* is an object; has a quant_method, so that it is not MLX's */
+} section;
+
+/* MLX writes its settings under both names; under the second others put theirs, with a quant_method. */
+static const char *const section_names[2] = {"quantization", "quantization_config"};
 
 typedef struct joiner {
     mica__archive *archive;
-    mica__json *json;
+    section sections[2];
+    const section *section; /* the one that holds */
     scheme common;
-    rule *rules; /* [rule_count], sorted by path */
-    uint32_t rule_count;
-    bool *hidden; /* [archive->tensor_count] */
+    bool *hidden;               /* [archive->tensor_count] */
+    struct mica__chunk *chunks; /* memory of the rules */
+    bool keep;                  /* the second reading of the config: rules that were counted are kept */
+    mica__json_reader reader;
 } joiner;
 
 /* ---- the config ----------------------------------------------------------------------------------------- */
 
-/* Python writes NaN and Infinity, which are no JSON; they matter to nobody here and become 0, outside of strings. */
-static void blank_constants(char *text, size_t length)
+static mica_status bad_json(const joiner *j, mica_status status)
 {
-    static const char *const words[] = {"-Infinity", "Infinity", "NaN"};
-    bool quoted = false;
-    for (size_t i = 0; i < length; i++) {
-        if (quoted && text[i] == '\\')
-            i++;
-        else if (text[i] == '"')
-            quoted = !quoted;
-        for (size_t w = 0; w < 3 && !quoted; w++) {
-            const size_t size = strlen(words[w]);
-            if (i < length && length - i >= size && memcmp(text + i, words[w], size) == 0) {
-                memset(text + i, ' ', size);
-                text[i] = '0';
-            }
-        }
+    if (status == MICA_OK)
+        return status;
+    return mica__fail(status == MICA_ERR_BUDGET ? MICA_ERR_MALFORMED_FILE : status,
+                      "config.json beside \"%s\": %s", mica__archive_path(j->archive, 0),
+                      mica_status_message());
+}
+
+static bool is_key(const mica__json_node *item, const char *key)
+{
+    return item->key_length == strlen(key) && memcmp(item->key, key, item->key_length) == 0;
+}
+
+static uint32_t read_mode(const mica__json_node *word)
+{
+    for (uint32_t i = 0; i < MODE_COUNT && word->type == MICA__JSON_STRING; i++)
+        if (strlen(modes[i].name) == word->string.length &&
+            memcmp(word->string.data, modes[i].name, word->string.length) == 0)
+            return i;
+    return BAD;
+}
+
+/* A whole number; null counts as absent. */
+static uint32_t read_number(const mica__json_node *item)
+{
+    if (item->type == MICA__JSON_NULL)
+        return 0;
+    if (item->exact != MICA__JSON_EXACT_UINT || item->number.uint_value < 1 ||
+        item->number.uint_value > MAX_GROUP)
+        return BAD;
+    return (uint32_t)item->number.uint_value;
+}
+
+/* A member of an object of settings; any other is left alone. */
+static void read_setting(const mica__json_node *item, settings *out)
+{
+    if (is_key(item, "mode"))
+        out->mode = read_mode(item);
+    else if (is_key(item, "bits"))
+        out->bits = read_number(item);
+    else if (is_key(item, "group_size"))
+        out->group_size = read_number(item);
+}
+
+/* All members of a rule, to its end. */
+static mica_status read_settings(joiner *j, settings *out)
+{
+    mica__json_event event = MICA__JSON_EVENT_DONE;
+    mica__json_node item;
+    mica_status status;
+    for (;;) {
+        status = bad_json(j, mica__json_reader_next(&j->reader, &event, &item));
+        if (status != MICA_OK || event == MICA__JSON_EVENT_CLOSE)
+            return status;
+        read_setting(&item, out);
+        if (event == MICA__JSON_EVENT_OPEN)
+            status = bad_json(j, mica__json_reader_skip(&j->reader));
+        if (status != MICA_OK)
+            return status;
     }
+}
+
+/* A member that is an object or a truth value: a rule for the module of that name. */
+static mica_status read_rule(joiner *j, section *s, const mica__json_node *item)
+{
+    rule r = {.length = item->key_length};
+    r.kind = item->type == MICA__JSON_OBJECT ? RULE_OBJECT
+             : item->type == MICA__JSON_TRUE ? RULE_TRUE
+                                             : RULE_FALSE;
+    if (j->keep && s->rule_count == s->room)
+        return mica__fail(MICA_ERR_MALFORMED_FILE, "config.json beside \"%s\" changed while it was read",
+                          mica__archive_path(j->archive, 0));
+    if (j->keep) {
+        char *path = mica__chunks_alloc(&j->chunks, (size_t)r.length + 1);
+        if (path == NULL)
+            return MICA_ERR_OUT_OF_MEMORY;
+        memcpy(path, item->key, r.length);
+        path[r.length] = '\0';
+        r.path = path;
+    }
+    const mica_status status = r.kind == RULE_OBJECT ? read_settings(j, &r.settings) : MICA_OK;
+    if (j->keep)
+        s->rules[s->rule_count] = r;
+    s->rule_count++;
+    return status;
+}
+
+/* Every member that is an object or a truth value is a rule; the rest are the common settings. */
+static mica_status read_section(joiner *j, section *s)
+{
+    mica__json_event event = MICA__JSON_EVENT_DONE;
+    mica__json_node item;
+    mica_status status;
+    s->present = true;
+    for (;;) {
+        status = bad_json(j, mica__json_reader_next(&j->reader, &event, &item));
+        if (status != MICA_OK || event == MICA__JSON_EVENT_CLOSE)
+            return status;
+        s->foreign |= is_key(&item, "quant_method");
+        read_setting(&item, &s->common);
+        if (item.type == MICA__JSON_OBJECT || item.type == MICA__JSON_TRUE || item.type == MICA__JSON_FALSE)
+            status = read_rule(j, s, &item);
+        else if (event == MICA__JSON_EVENT_OPEN)
+            status = bad_json(j, mica__json_reader_skip(&j->reader));
+        if (status != MICA_OK)
+            return status;
+    }
+}
+
+static mica_status read_members(joiner *j)
+{
+    mica__json_event event = MICA__JSON_EVENT_DONE;
+    mica__json_node item;
+    mica_status status;
+    do {
+        section *s = NULL;
+        status = bad_json(j, mica__json_reader_next(&j->reader, &event, &item));
+        for (size_t i = 0; i < 2 && status == MICA_OK; i++)
+            s = item.type == MICA__JSON_OBJECT && is_key(&item, section_names[i]) ? &j->sections[i] : s;
+        if (s != NULL)
+            status = read_section(j, s);
+        else if (status == MICA_OK && event == MICA__JSON_EVENT_OPEN && j->reader.depth > 1)
+            status = bad_json(j, mica__json_reader_skip(&j->reader));
+    } while (status == MICA_OK && event != MICA__JSON_EVENT_DONE);
+    return status;
+}
+
+/* Reads the config once: to check and to count, or to keep. */
+static mica_status walk(joiner *j, const mica__file *config, bool keep)
+{
+    const mica__json_limits limits = {(size_t)mica__file_size(config) + 1, 0, 0};
+    mica_status status =
+        bad_json(j, mica__json_reader_begin(&j->reader, config, 0, mica__file_size(config), &limits));
+    j->keep = keep;
+    j->reader.constants = true;
+    j->reader.unchecked_levels = keep ? UINT32_MAX : 0;
+    if (status == MICA_OK)
+        status = read_members(j);
+    mica__json_reader_end(&j->reader);
+    return status;
+}
+
+static mica_status reserve_rules(joiner *j)
+{
+    for (size_t i = 0; i < 2; i++) {
+        section *s = &j->sections[i];
+        s->room = s->rule_count;
+        s->rule_count = 0;
+        s->rules = s->room == 0 ? NULL : mica__chunks_alloc(&j->chunks, (size_t)s->room * sizeof *s->rules);
+        if (s->rules == NULL && s->room != 0)
+            return MICA_ERR_OUT_OF_MEMORY;
+    }
+    return MICA_OK;
 }
 
 static mica_status parse_config(joiner *j)
 {
     const mica__archive *archive = j->archive;
-    const size_t length = archive->config_length;
-    const mica__json_limits limits = {length + 1, 0, (uint32_t)(length / BYTES_PER_NODE) + 16};
-    mica_status status;
-    char *text = mica__alloc(length);
-    if (text == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to read config.json");
-    memcpy(text, archive->config, length);
-    blank_constants(text, length);
-    status = mica__json_parse(text, length, &limits, &j->json);
-    mica__free(text);
+    mica__file *config = NULL;
+    mica_status status =
+        mica__file_from_bytes("config.json", archive->config, archive->config_length, &config);
+    if (status == MICA_OK)
+        status = walk(j, config, false);
+    if (status == MICA_OK)
+        status = reserve_rules(j);
+    if (status == MICA_OK)
+        status = walk(j, config, true);
+    mica__file_close(config);
     if (status != MICA_OK)
-        return mica__fail(status == MICA_ERR_OUT_OF_MEMORY ? status : MICA_ERR_MALFORMED_FILE,
-                          "config.json beside \"%s\": %s", mica__archive_path(archive, 0),
-                          mica_status_message());
+        return status;
+    const section *first = &j->sections[0], *second = &j->sections[1];
+    if (first->present)
+        j->section = first;
+    else if (second->present && !second->foreign && second->common.bits != 0 &&
+             second->common.group_size != 0)
+        j->section = second;
     return MICA_OK;
-}
-
-/* MLX writes its settings under both names; under the second others put theirs, with a quant_method. */
-static const mica__json_node *find_quantization(const mica__json *json)
-{
-    const mica__json_node *root = mica__json_root(json), *node = mica__json_get(json, root, "quantization");
-    if (node != NULL && node->type == MICA__JSON_OBJECT)
-        return node;
-    node = mica__json_get(json, root, "quantization_config");
-    if (node == NULL || node->type != MICA__JSON_OBJECT ||
-        mica__json_get(json, node, "quant_method") != NULL || mica__json_get(json, node, "bits") == NULL ||
-        mica__json_get(json, node, "group_size") == NULL)
-        return NULL;
-    return node;
 }
 
 static mica_status bad_config(const joiner *j, const char *where, const char *what)
@@ -117,38 +266,11 @@ static mica_status bad_config(const joiner *j, const char *where, const char *wh
                       mica__archive_path(j->archive, 0), what, where);
 }
 
-static mica_status read_mode(const joiner *j, const mica__json_node *object, const char *where,
-                             const mode **out)
+static mica_status bad_number(const joiner *j, const char *where, const char *key)
 {
-    const mica__json_node *word = mica__json_get(j->json, object, "mode");
-    *out = &modes[0];
-    if (word == NULL)
-        return MICA_OK;
-    for (size_t i = 0; i < MODE_COUNT && word->type == MICA__JSON_STRING; i++) {
-        if (strcmp(word->string.data, modes[i].name) == 0 && strlen(modes[i].name) == word->string.length) {
-            *out = &modes[i];
-            return MICA_OK;
-        }
-    }
-    return bad_config(j, where, "the mode is none of affine, mxfp4, mxfp8 and nvfp4: that");
-}
-
-/* A member that must be a whole number if it is there; null counts as absent. */
-static mica_status read_number(const joiner *j, const mica__json_node *object, const char *key,
-                               const char *where, uint32_t absent, uint32_t *out)
-{
-    const mica__json_node *node = mica__json_get(j->json, object, key);
-    *out = absent;
-    if (node == NULL || node->type == MICA__JSON_NULL)
-        return MICA_OK;
-    if (node->exact != MICA__JSON_EXACT_UINT || node->number.uint_value < 1 ||
-        node->number.uint_value > MAX_GROUP)
-        return mica__fail(
-            MICA_ERR_QUANT_CONFIG,
-            "config.json beside \"%s\": %s of \"%.200s\" in its quantization is not from 1 to %u",
-            mica__archive_path(j->archive, 0), key, where, MAX_GROUP);
-    *out = (uint32_t)node->number.uint_value;
-    return MICA_OK;
+    return mica__fail(MICA_ERR_QUANT_CONFIG,
+                      "config.json beside \"%s\": %s of \"%.200s\" in its quantization is not from 1 to %u",
+                      mica__archive_path(j->archive, 0), key, where, MAX_GROUP);
 }
 
 static uint16_t weight_dtype(const scheme *s)
@@ -162,16 +284,16 @@ static uint16_t weight_dtype(const scheme *s)
     return s->bits < sizeof affine / sizeof affine[0] ? affine[s->bits] : MICA_DTYPE_NONE;
 }
 
-/* What an object says; as in MLX it takes nothing from the one around it, and what it leaves out is the mode's. */
-static mica_status read_scheme(const joiner *j, const mica__json_node *object, const char *where, scheme *out)
+/* What settings mean; as in MLX they take nothing from those around them, and what they leave out is the mode's. */
+static mica_status make_scheme(const joiner *j, const settings *set, const char *where, scheme *out)
 {
-    mica_status status = read_mode(j, object, where, &out->mode);
-    if (status == MICA_OK)
-        status = read_number(j, object, "bits", where, out->mode->bits, &out->bits);
-    if (status == MICA_OK)
-        status = read_number(j, object, "group_size", where, out->mode->group_size, &out->group_size);
-    if (status != MICA_OK)
-        return status;
+    if (set->mode == BAD)
+        return bad_config(j, where, "the mode is none of affine, mxfp4, mxfp8 and nvfp4: that");
+    if (set->bits == BAD || set->group_size == BAD)
+        return bad_number(j, where, set->bits == BAD ? "bits" : "group_size");
+    out->mode = &modes[set->mode];
+    out->bits = set->bits != 0 ? set->bits : out->mode->bits;
+    out->group_size = set->group_size != 0 ? set->group_size : out->mode->group_size;
     if (!out->mode->biases && (out->bits != out->mode->bits || out->group_size != out->mode->group_size))
         return bad_config(j, where, "bits and group_size do not belong to the mode");
     if (weight_dtype(out) == MICA_DTYPE_NONE)
@@ -191,32 +313,17 @@ static int by_path(const void *a, const void *b)
     return compare_paths(x->path, x->length, y->path, y->length);
 }
 
-/* Every member that is an object or a truth value is a rule; the rest are the common settings. */
-static mica_status read_rules(joiner *j, const mica__json_node *quantization)
-{
-    mica_status status = read_scheme(j, quantization, "all tensors", &j->common);
-    if (status != MICA_OK)
-        return status;
-    j->rules = mica__alloc((size_t)quantization->child_count * sizeof *j->rules);
-    if (j->rules == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the rules of config.json");
-    for (const mica__json_node *at = mica__json_first(quantization); at != NULL;
-         at = mica__json_next(j->json, at))
-        if (at->type == MICA__JSON_OBJECT || at->type == MICA__JSON_TRUE || at->type == MICA__JSON_FALSE)
-            j->rules[j->rule_count++] = (rule){at->key, at->key_length, at};
-    return mica__sort(j->rules, j->rule_count, sizeof *j->rules, by_path);
-}
-
 /* ---- one weight ----------------------------------------------------------------------------------------- */
 
-static const mica__json_node *find_rule(const joiner *j, const char *path, size_t length)
+static const rule *find_rule(const joiner *j, const char *path, size_t length)
 {
-    uint32_t low = 0, high = j->rule_count;
+    const rule *rules = j->section->rules;
+    uint32_t low = 0, high = j->section->rule_count;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        const int order = compare_paths(path, length, j->rules[middle].path, j->rules[middle].length);
+        const int order = compare_paths(path, length, rules[middle].path, rules[middle].length);
         if (order == 0)
-            return j->rules[middle].node;
+            return &rules[middle];
         if (order < 0)
             high = middle;
         else
@@ -227,13 +334,13 @@ static const mica__json_node *find_rule(const joiner *j, const char *path, size_
 
 /* The rule for a module. Models with pictures have their text part under language_model, and the config names modules
  * with that prefix or without it. */
-static mica_status rule_for(const joiner *j, const char *path, size_t length, const mica__json_node **out)
+static mica_status rule_for(const joiner *j, const char *path, size_t length, const rule **out)
 {
     static const char prefix[] = "language_model.";
     const size_t before = sizeof prefix - 1;
     char *longer;
     *out = find_rule(j, path, length);
-    if (*out != NULL || j->rule_count == 0)
+    if (*out != NULL || j->section->rule_count == 0)
         return MICA_OK;
     if (length > before && memcmp(path, prefix, before) == 0) {
         *out = find_rule(j, path + before, length - before);
@@ -329,7 +436,7 @@ static mica_status visit(joiner *j, uint32_t index)
 {
     static const char suffix[] = "weight";
     const mica__tensor *weight = &j->archive->tensor[index];
-    const mica__json_node *node = NULL;
+    const rule *found = NULL;
     uint32_t scales = MICA__NO_TENSOR, biases = MICA__NO_TENSOR;
     scheme s = j->common;
     mica_status status;
@@ -341,12 +448,12 @@ static mica_status visit(joiner *j, uint32_t index)
         return MICA_OK;
     status = find_beside(j, weight, stem, "scales", &scales);
     if (status == MICA_OK)
-        status = rule_for(j, weight->name, stem - 1, &node);
-    if (status != MICA_OK || (node != NULL && node->type == MICA__JSON_FALSE))
+        status = rule_for(j, weight->name, stem - 1, &found);
+    if (status != MICA_OK || (found != NULL && found->kind == RULE_FALSE))
         return status;
-    if (node != NULL && node->type == MICA__JSON_OBJECT)
-        status = read_scheme(j, node, node->key, &s);
-    if (status != MICA_OK || (scales == MICA__NO_TENSOR && node == NULL))
+    if (found != NULL && found->kind == RULE_OBJECT)
+        status = make_scheme(j, &found->settings, found->path, &s);
+    if (status != MICA_OK || (scales == MICA__NO_TENSOR && found == NULL))
         return status;
     if (scales == MICA__NO_TENSOR)
         return bad_weight(j, weight, &s, "it has no scales");
@@ -401,22 +508,25 @@ static mica_status join_all(joiner *j)
     return status;
 }
 
+/* Joins as the section says that holds. */
+static mica_status join_section(joiner *j)
+{
+    section *s = &j->sections[j->section == &j->sections[0] ? 0 : 1];
+    mica_status status = make_scheme(j, &s->common, "all tensors", &j->common);
+    if (status == MICA_OK)
+        status = mica__sort(s->rules, s->rule_count, sizeof *s->rules, by_path);
+    return status == MICA_OK ? join_all(j) : status;
+}
+
 mica_status mica__mlx_join(mica__archive *archive)
 {
     joiner j = {.archive = archive};
-    const mica__json_node *quantization = NULL;
-    mica_status status;
     if (archive->config == NULL)
         return MICA_OK;
-    status = parse_config(&j);
-    if (status == MICA_OK)
-        quantization = find_quantization(j.json);
-    if (quantization != NULL)
-        status = read_rules(&j, quantization);
-    if (status == MICA_OK && quantization != NULL)
-        status = join_all(&j);
-    mica__json_release(j.json);
-    mica__free(j.rules);
+    mica_status status = parse_config(&j);
+    if (status == MICA_OK && j.section != NULL)
+        status = join_section(&j);
+    mica__chunks_free(&j.chunks);
     mica__free(j.hidden);
     return status;
 }

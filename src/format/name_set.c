@@ -1,4 +1,4 @@
-/* name_set.c - a hash table of names, so that a writer of many tensors finds a name that comes twice. */
+/* name_set.c - a hash table of names, so that a name that comes twice is found. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -51,6 +51,11 @@ mica_status mica__name_set_add(mica__name_set *set, const char *name, size_t len
     set->count++;
     *out_new = true;
     return MICA_OK;
+}
+
+bool mica__name_set_has(const mica__name_set *set, const char *name, size_t length)
+{
+    return set->count != 0 && find_slot(set->slot, set->capacity, set->seed, name, length)->data != NULL;
 }
 
 void mica__name_set_free(mica__name_set *set)

@@ -41,15 +41,13 @@ static const kind *find_kind(const char *path, const char *head, size_t size)
     return size == HEAD_BYTES && head[HEAD_BYTES - 1] == '{' ? &kinds[KIND_COUNT - 1] : NULL;
 }
 
-static mica_status open_file(mica__archive *archive, const char *path)
+/* The archive has its one file. */
+static mica_status read_file(mica__archive *archive, const char *path, bool alone)
 {
     char head[HEAD_BYTES];
-    mica_status status = mica__archive_add_path(archive, path);
-    if (status != MICA_OK)
-        return status;
     const uint64_t file_size = mica__file_size(archive->file[0]);
     const size_t size = file_size < HEAD_BYTES ? (size_t)file_size : HEAD_BYTES;
-    status = mica__file_read_at(archive->file[0], 0, head, size);
+    mica_status status = mica__file_read_at(archive->file[0], 0, head, size);
     if (status != MICA_OK)
         return status;
     const kind *found = find_kind(path, head, size);
@@ -59,25 +57,50 @@ static mica_status open_file(mica__archive *archive, const char *path)
             "\"%s\" is no model file that mica knows: gguf, safetensors, npy, npz, or a folder with "
             "safetensors",
             path);
-    if (found->read != mica__gguf_read)
+    if (alone || found->read != mica__gguf_read)
         return found->read(archive);
     status = mica__gguf_siblings(archive, path);
     return status == MICA_OK ? found->read(archive) : status;
+}
+
+static mica_status open_path(mica__archive *archive, const char *path)
+{
+    if (mica__file_look(path) == MICA__FILE_KIND_FOLDER)
+        return mica__folder_read(archive, path);
+    const mica_status status = mica__archive_add_path(archive, path);
+    return status == MICA_OK ? read_file(archive, path, false) : status;
+}
+
+static mica_status open_bytes(mica__archive *archive, const void *bytes, uint64_t size)
+{
+    mica__file *file = NULL;
+    mica_status status = mica__file_from_bytes("memory", bytes, size, &file);
+    if (status == MICA_OK)
+        status = mica__archive_add_file(archive, file);
+    return status == MICA_OK ? read_file(archive, "memory", true) : status;
+}
+
+static mica_status finish(mica_status status, mica__archive *archive, mica__archive **out)
+{
+    if (status == MICA_OK)
+        *out = archive;
+    else
+        mica__archive_close(archive);
+    return status;
+}
+
+mica_status mica__archive_open_bytes(const void *bytes, uint64_t size, mica__archive **out)
+{
+    mica__archive *archive = NULL;
+    *out = NULL;
+    const mica_status status = mica__archive_create(&archive);
+    return status == MICA_OK ? finish(open_bytes(archive, bytes, size), archive, out) : status;
 }
 
 mica_status mica__archive_open(const char *path, mica__archive **out)
 {
     mica__archive *archive = NULL;
     *out = NULL;
-    mica_status status = mica__archive_create(&archive);
-    if (status != MICA_OK)
-        return status;
-    status = mica__file_look(path) == MICA__FILE_KIND_FOLDER ? mica__folder_read(archive, path)
-                                                             : open_file(archive, path);
-    if (status != MICA_OK) {
-        mica__archive_close(archive);
-        return status;
-    }
-    *out = archive;
-    return MICA_OK;
+    const mica_status status = mica__archive_create(&archive);
+    return status == MICA_OK ? finish(open_path(archive, path), archive, out) : status;
 }

@@ -38,7 +38,7 @@ static uint64_t part_bytes(const mica__plan_tensor *tensor, uint64_t n)
     switch ((mica__plan_part)tensor->part) {
     case MICA__PLAN_WORDS: return plain_bytes((uint32_t)tensor->coding, n);
     case MICA__PLAN_SCALES:
-    case MICA__PLAN_BIASES: return plain_bytes((uint32_t)tensor->scales, n / MICA__PLAN_GROUP);
+    case MICA__PLAN_BIASES: return plain_bytes((uint32_t)tensor->scales, n / tensor->group);
     case MICA__PLAN_WHOLE: break;
     }
     return plain_bytes((uint32_t)tensor->dtype, n);
@@ -169,7 +169,7 @@ static void encode_part(const mica__plan_tensor *tensor, const float *values, fl
         scales = out;
     else
         biases = out;
-    mica__affine_encode_row((uint16_t)tensor->coding, (uint16_t)tensor->scales, MICA__PLAN_GROUP, values, n,
+    mica__affine_encode_row((uint16_t)tensor->coding, (uint16_t)tensor->scales, tensor->group, values, n,
                             words, scales, biases);
 }
 

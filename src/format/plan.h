@@ -41,14 +41,13 @@ typedef struct mica__plan_tensor {
     uint64_t first_row; /* in the one source, of row 0 */
     uint8_t transform;  /* mica__transform */
     uint8_t part;       /* mica__plan_part */
-    mica_dtype coding;  /* of parts: the affine type, with scales of bf16 or f16 in groups of 64 */
+    mica_dtype coding;  /* of parts: the affine type */
+    uint32_t group;     /* of parts: values that share a scale */
     mica_dtype scales;  /* of parts: the type of scales and biases */
     uint32_t heads;     /* of PAIR and UNPAIR */
     const float *importance;   /* [importance_count, row], or NULL */
     uint64_t importance_count; /* each serves rows / importance_count rows */
 } mica__plan_tensor;
-
-#define MICA__PLAN_GROUP 64u /* values that share a scale in MLX words that are written */
 
 typedef struct mica__plan {
     const mica__archive *archive;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "format/config_map.h"
+#include "format/llama3.h"
 
 #define MOST_DIMENSIONS 65536u
 
@@ -68,26 +69,26 @@ static mica_status add_factors(const scaling *s, const char *name, const float *
     return mica__plan_add(s->plan, &tensor);
 }
 
-/* Llama 3: long waves are stretched, short ones not, those between in part. */
+/* Llama 3: a rule gives the factors. */
 static mica_status add_llama3(const scaling *s)
 {
     const double base = config_number(s, "rope_theta", 10000), factor = number_of(s, "factor", 8);
     const double low = number_of(s, "low_freq_factor", 1), high = number_of(s, "high_freq_factor", 4);
     const double context = number_of(s, "original_max_position_embeddings", 8192);
-    const uint32_t dimensions = count_dimensions(s), count = dimensions / 2;
+    const uint32_t count = count_dimensions(s) / 2;
     float *factors = mica__chunks_alloc(&s->plan->chunks, (count + 1) * sizeof *factors);
     if (factors == NULL)
         return MICA_ERR_OUT_OF_MEMORY;
     if (count == 0)
         return mica__fail(MICA_ERR_MALFORMED_FILE,
                           "config.json: no usable hidden_size, num_attention_heads or head_dim");
-    for (uint32_t i = 0; i < count; i++) {
-        const double wave = 2 * 3.14159265358979323846 * pow(base, 2.0 * i / dimensions);
-        const double smooth = (context / wave - low) / (high - low);
-        factors[i] = (float)(wave < context / high  ? 1
-                             : wave > context / low ? factor
-                                                    : 1 / ((1 - smooth) / factor + smooth));
-    }
+    const mica__llama3 rule = {.base = base,
+                               .factor = (float)factor,
+                               .low = (float)low,
+                               .high = (float)high,
+                               .context = (float)context};
+    for (uint32_t i = 0; i < count; i++)
+        factors[i] = mica__llama3_factor(&rule, i, count);
     return add_factors(s, "rope_freqs.weight", factors, count);
 }
 
@@ -130,7 +131,6 @@ static mica_status add_yarn(const scaling *s)
     static const struct {
         const char *hf, *gguf;
     } keys[] = {{"extrapolation_factor", "yarn_ext_factor"},
-                {"attention_factor", "yarn_attn_factor"},
                 {"beta_fast", "yarn_beta_fast"},
                 {"beta_slow", "yarn_beta_slow"}};
     mica_status status = set_type(s, "yarn");
@@ -139,7 +139,28 @@ static mica_status add_yarn(const scaling *s)
     for (size_t i = 0; i < sizeof keys / sizeof keys[0] && status == MICA_OK; i++)
         if (mica__json_get(s->json, s->node, keys[i].hf) != NULL)
             status = set_number(s, keys[i].gguf, number_of(s, keys[i].hf, 0));
+    /* HF states the whole scale of the result, GGUF what it differs by from the usual one. */
+    const double usual = 1 + 0.1 * log(number_of(s, "factor", 1)),
+                 whole = number_of(s, "attention_factor", 0);
+    if (status == MICA_OK && whole > 0 && usual > 0)
+        status = set_number(s, "yarn_attn_factor", whole / usual);
     return status;
+}
+
+/* Gemma 3 has a rope for each kind of layer; that of the sliding ones is a base alone. */
+static mica_status take_kinds(scaling *s)
+{
+    const mica__json_node *all = mica__json_get(s->json, s->node, "full_attention");
+    const mica__json_node *sliding = mica__json_get(s->json, s->node, "sliding_attention");
+    double theta = 0;
+    if (all == NULL || sliding == NULL)
+        return MICA_OK;
+    const mica__json_node *base = mica__json_get(s->json, sliding, "rope_theta");
+    s->node = all;
+    if (base == NULL || mica__json_as_double(base, "rope_theta", 0, 1e30, &theta) != MICA_OK)
+        return MICA_OK;
+    return mica__plan_set_f32(s->plan, mica__plan_text(s->plan, "%s.rope.freq_base_swa", s->family->arch),
+                              theta);
 }
 
 static mica_status set_original_context(const scaling *s)
@@ -164,10 +185,11 @@ mica_status mica__rope_to_gguf(mica__plan *plan, const mica__json *json, const m
 {
     scaling s = {plan, json, mica__config_get(json, "rope_scaling"), family};
     const char *type = "";
-    mica_status status = MICA_OK;
+    mica_status status;
     if (s.node == NULL)
         s.node = mica__config_get(json, "rope_parameters");
-    if (strcmp(family->arch, "phi3") == 0)
+    status = take_kinds(&s);
+    if (status == MICA_OK && strcmp(family->arch, "phi3") == 0)
         status = set_phi3(&s);
     const mica__json_node *name = mica__json_get(json, s.node, "rope_type");
     if (name == NULL)

@@ -4,6 +4,9 @@
  * Knows one file or all shards of a model, in order; nothing of folders, indexes or quantisation. The rules are those
  * of the format's reference implementation, with two differences: a type word that it would refuse blocks only the use
  * of its tensor, and a key that is there twice is refused.
+ *
+ * A header is read twice, item by item: once to check and to count, which needs no memory to speak of however long it
+ * is, and once to keep.
  */
 #include "format/safetensors.h"
 
@@ -11,204 +14,335 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "base/json.h"
+#include "base/json_reader.h"
 #include "base/sort.h"
 #include "format/archive.h"
 
 #define LENGTH_BYTES 8
 #define MAX_NAME 65535u
-/* A value takes four bytes of a header or more in anything that a writer makes ("[1,1,1]" is the densest part of a
- * tensor), so that this many nodes bound the memory by a small factor of the header. */
-#define BYTES_PER_NODE 4
-#define SPARE_NODES 1024 /* so that a short header may be as dense as it likes */
-
-static const mica__safetensors_type types[] = {
-    {"BOOL", MICA_DTYPE_BOOL, 8},
-    {"F4", MICA_DTYPE_NONE, 4},
-    {"F6_E2M3", MICA_DTYPE_NONE, 6},
-    {"F6_E3M2", MICA_DTYPE_NONE, 6},
-    {"U8", MICA_DTYPE_U8, 8},
-    {"I8", MICA_DTYPE_I8, 8},
-    {"F8_E5M2", MICA_DTYPE_F8_E5M2, 8},
-    {"F8_E4M3", MICA_DTYPE_F8_E4M3, 8},
-    {"F8_E8M0", MICA_DTYPE_E8M0, 8},
-    {"F8_E4M3FNUZ", MICA_DTYPE_NONE, 8},
-    {"F8_E5M2FNUZ", MICA_DTYPE_NONE, 8},
-    {"I16", MICA_DTYPE_I16, 16},
-    {"U16", MICA_DTYPE_U16, 16},
-    {"F16", MICA_DTYPE_F16, 16},
-    {"BF16", MICA_DTYPE_BF16, 16},
-    {"I32", MICA_DTYPE_I32, 32},
-    {"U32", MICA_DTYPE_U32, 32},
-    {"F32", MICA_DTYPE_F32, 32},
-    {"C64", MICA_DTYPE_C64, 64},
-    {"F64", MICA_DTYPE_F64, 64},
-    {"I64", MICA_DTYPE_I64, 64},
-    {"U64", MICA_DTYPE_U64, 64},
-};
-
-#define TYPE_COUNT (sizeof types / sizeof types[0])
-
-const mica__safetensors_type *mica__safetensors_type_named(const char *name, size_t length)
-{
-    for (size_t i = 0; i < TYPE_COUNT; i++)
-        if (strlen(types[i].name) == length && memcmp(types[i].name, name, length) == 0)
-            return &types[i];
-    return NULL;
-}
-
-const mica__safetensors_type *mica__safetensors_type_of(uint16_t dtype)
-{
-    for (size_t i = 0; i < TYPE_COUNT; i++)
-        if (types[i].dtype == dtype && dtype != MICA_DTYPE_NONE)
-            return &types[i];
-    return NULL;
-}
+#define SHOWN_NAME 200 /* bytes of a name in a sentence */
 
 /* One shard while it is read. */
 typedef struct shard {
     mica__archive *archive;
-    mica__json *json;
     const char *path;
     uint32_t file;
     uint64_t data, data_bytes; /* where the tensors begin in the file, and all that follows */
+    bool keep;                 /* the second time: what was counted is kept */
+    uint32_t tensor_room,
+        meta_room; /* places for what was counted: a file may change between the two times */
+    uint32_t tensor_count, meta_count;
+    uint64_t tensor_bytes; /* of all tensors; where it wraps, check_tiling finds the overlap */
+    bool has_metadata;
+    char name[SHOWN_NAME +
+              1]; /* of the tensor that is being read, cut: its text in the reader's window moves */
+    mica__json_reader reader;
 } shard;
 
-/* A tensor's object; the sentence names the tensor and the field. */
-static mica_status bad_field(const shard *s, const mica__json_node *tensor, const char *field,
-                             const char *found, const char *expected)
+/* What an entry says of its tensor. */
+typedef struct entry {
+    const mica__safetensors_type *type; /* NULL: a word that is not known */
+    const char *type_name;              /* NULL: there was no dtype */
+    bool has_shape, has_offsets;
+    uint32_t ndim; /* all of them, also those that do not fit in shape */
+    uint64_t shape[MICA_MAX_DIMS];
+    uint64_t elements;
+    uint64_t offsets[2];
+} entry;
+
+/* The sentence names the tensor and the field. */
+static mica_status bad_field(const shard *s, const char *field, const char *found, const char *expected)
 {
-    return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": tensor \"%.200s\": %s is %s, not %s", s->path,
-                      tensor->key, field, found, expected);
+    return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": tensor \"%s\": %s is %s, not %s", s->path, s->name,
+                      field, found, expected);
 }
 
-static const char *type_word(const mica__json_node *node)
+/* The reader's own refusals get the path; a header is never past a budget, only wrong. */
+static mica_status bad_json(const shard *s, mica_status status)
 {
-    return node == NULL ? "missing" : mica__json_type_name(node);
+    if (status == MICA_OK)
+        return status;
+    return mica__fail(status == MICA_ERR_BUDGET ? MICA_ERR_MALFORMED_FILE : status, "\"%s\": the header: %s",
+                      s->path, mica_status_message());
+}
+
+static mica_status changed(const shard *s)
+{
+    return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": its header changed while it was read", s->path);
+}
+
+static mica_status next_item(shard *s, mica__json_event *event, mica__json_node *item)
+{
+    return bad_json(s, mica__json_reader_next(&s->reader, event, item));
+}
+
+/* ---- the fields of a tensor ----------------------------------------------------------------------------- */
+
+static mica_status read_type(shard *s, const mica__json_node *word, entry *out)
+{
+    if (word->type != MICA__JSON_STRING)
+        return bad_field(s, "dtype", mica__json_type_name(word), "a string");
+    out->type = mica__safetensors_type_named(word->string.data, word->string.length);
+    out->type_name = out->type != NULL ? out->type->name
+                     : !s->keep        ? ""
+                                : mica__archive_text(s->archive, word->string.data, word->string.length);
+    return out->type_name == NULL ? MICA_ERR_OUT_OF_MEMORY : MICA_OK;
+}
+
+/* The dimensions, of which a product past 64 bits is refused. */
+static mica_status read_shape(shard *s, const mica__json_node *array, entry *out)
+{
+    mica__json_event event = MICA__JSON_EVENT_DONE;
+    mica__json_node item;
+    if (array->type != MICA__JSON_ARRAY)
+        return bad_field(s, "shape", mica__json_type_name(array), "an array of whole numbers");
+    out->has_shape = true;
+    out->elements = 1;
+    for (;;) {
+        const mica_status status = next_item(s, &event, &item);
+        if (status != MICA_OK || event == MICA__JSON_EVENT_CLOSE)
+            return status;
+        if (item.exact != MICA__JSON_EXACT_UINT)
+            return bad_field(s, "a dimension in shape", mica__json_type_name(&item), "a whole number");
+        if (!mica__mul_u64(out->elements, item.number.uint_value, &out->elements))
+            return bad_field(s, "the number of elements in shape", "past 2^64", "one that a file can hold");
+        if (out->ndim < MICA_MAX_DIMS)
+            out->shape[out->ndim] = item.number.uint_value;
+        out->ndim++;
+    }
 }
 
 /* The two numbers of data_offsets, inside the data. */
-static mica_status read_offsets(const shard *s, const mica__json_node *object, uint64_t *out_begin,
-                                uint64_t *out_end)
+static mica_status read_offsets(shard *s, const mica__json_node *array, entry *out)
 {
     static const char field[] = "data_offsets", expected[] = "an array of two whole numbers";
-    const mica__json_node *pair = mica__json_get(s->json, object, field), *end;
-    if (pair == NULL || pair->type != MICA__JSON_ARRAY)
-        return bad_field(s, object, field, type_word(pair), expected);
-    if (pair->child_count != 2)
-        return bad_field(s, object, field, "an array of another length", expected);
-    end = mica__json_next(s->json, pair + 1);
-    if (end == NULL || pair[1].exact != MICA__JSON_EXACT_UINT || end->exact != MICA__JSON_EXACT_UINT)
-        return bad_field(s, object, field, "something else", expected);
-    *out_begin = pair[1].number.uint_value;
-    *out_end = end->number.uint_value;
-    if (*out_begin > *out_end || *out_end > s->data_bytes)
+    mica__json_event event = MICA__JSON_EVENT_DONE;
+    mica__json_node item;
+    uint32_t count = 0;
+    if (array->type != MICA__JSON_ARRAY)
+        return bad_field(s, field, mica__json_type_name(array), expected);
+    for (;; count++) {
+        const mica_status status = next_item(s, &event, &item);
+        if (status != MICA_OK)
+            return status;
+        if (event == MICA__JSON_EVENT_CLOSE)
+            break;
+        if (item.exact != MICA__JSON_EXACT_UINT)
+            return bad_field(s, field, "something else", expected);
+        if (count < 2)
+            out->offsets[count] = item.number.uint_value;
+    }
+    if (count != 2)
+        return bad_field(s, field, "an array of another length", expected);
+    if (out->offsets[0] > out->offsets[1] || out->offsets[1] > s->data_bytes)
         return mica__fail(
             MICA_ERR_MALFORMED_FILE,
-            "\"%s\": tensor \"%.200s\": data_offsets are [%llu, %llu], but the file holds %llu bytes of data",
-            s->path, object->key, (unsigned long long)*out_begin, (unsigned long long)*out_end,
+            "\"%s\": tensor \"%s\": data_offsets are [%llu, %llu], but the file holds %llu bytes of data",
+            s->path, s->name, (unsigned long long)out->offsets[0], (unsigned long long)out->offsets[1],
             (unsigned long long)s->data_bytes);
+    out->has_offsets = true;
     return MICA_OK;
 }
 
-/* Fills ndim and shape, and counts the elements; a product past 64 bits is refused. */
-static mica_status read_shape(const shard *s, const mica__json_node *object, mica__tensor *tensor,
-                              uint64_t *out_elements)
+static mica_status read_field(shard *s, mica__json_event event, const mica__json_node *item, entry *out)
 {
-    const mica__json_node *shape = mica__json_get(s->json, object, "shape");
-    uint64_t elements = 1;
-    uint32_t ndim = 0;
-    if (shape == NULL || shape->type != MICA__JSON_ARRAY)
-        return bad_field(s, object, "shape", type_word(shape), "an array of whole numbers");
-    for (const mica__json_node *at = mica__json_first(shape); at != NULL; at = mica__json_next(s->json, at)) {
-        if (at->exact != MICA__JSON_EXACT_UINT)
-            return bad_field(s, object, "a dimension in shape", mica__json_type_name(at), "a whole number");
-        if (!mica__mul_u64(elements, at->number.uint_value, &elements))
-            return bad_field(s, object, "the number of elements in shape", "past 2^64",
-                             "one that a file can hold");
-        if (ndim < MICA_MAX_DIMS)
-            tensor->shape[ndim] = at->number.uint_value;
-        ndim++;
-    }
-    if (ndim > MICA_MAX_DIMS) {
-        tensor->problem = MICA__TENSOR_DIMS;
-        memset(tensor->shape, 0, sizeof tensor->shape);
-        ndim = 0;
-    }
-    tensor->ndim = (uint8_t)ndim;
-    *out_elements = elements;
-    return MICA_OK;
+    static const struct {
+        const char *key;
+        uint32_t length;
+        mica_status (*read)(shard *s, const mica__json_node *item, entry *out);
+    } fields[] = {{"dtype", 5, read_type}, {"shape", 5, read_shape}, {"data_offsets", 12, read_offsets}};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (fields[i].length == item->key_length && memcmp(fields[i].key, item->key, item->key_length) == 0)
+            return fields[i].read(s, item, out);
+    return event == MICA__JSON_EVENT_OPEN ? bad_json(s, mica__json_reader_skip(&s->reader)) : MICA_OK;
 }
 
-static mica_status check_size(const shard *s, const mica__json_node *object,
-                              const mica__safetensors_type *type, uint64_t elements, uint64_t bytes)
+static mica_status check_size(const shard *s, const mica__safetensors_type *type, uint64_t elements,
+                              uint64_t bytes)
 {
     uint64_t bits = 0;
     if (!mica__mul_u64(elements, type->bits, &bits))
-        return bad_field(s, object, "its size in bits", "past 2^64", "one that a file can hold");
+        return bad_field(s, "its size in bits", "past 2^64", "one that a file can hold");
     if (bits % 8 != 0)
-        return bad_field(s, object, "its size", "no whole number of bytes", "one");
+        return bad_field(s, "its size", "no whole number of bytes", "one");
     if (bits / 8 != bytes)
-        return mica__fail(
-            MICA_ERR_MALFORMED_FILE,
-            "\"%s\": tensor \"%.200s\": data_offsets hold %llu bytes, but %s and shape say %llu", s->path,
-            object->key, (unsigned long long)bytes, type->name, (unsigned long long)(bits / 8));
+        return mica__fail(MICA_ERR_MALFORMED_FILE,
+                          "\"%s\": tensor \"%s\": data_offsets hold %llu bytes, but %s and shape say %llu",
+                          s->path, s->name, (unsigned long long)bytes, type->name,
+                          (unsigned long long)(bits / 8));
     return MICA_OK;
 }
 
-/* The type's row, or for a word that is not known the word alone. */
-static mica_status read_type(const shard *s, const mica__json_node *object, mica__tensor *tensor,
-                             const mica__safetensors_type **out_type)
+/* All fields are there and fit each other. */
+static mica_status check_entry(const shard *s, const entry *e)
 {
-    const mica__json_node *word = mica__json_get(s->json, object, "dtype");
-    if (word == NULL || word->type != MICA__JSON_STRING)
-        return bad_field(s, object, "dtype", type_word(word), "a string");
-    *out_type = mica__safetensors_type_named(word->string.data, word->string.length);
-    tensor->type_name = *out_type != NULL
-                            ? (*out_type)->name
-                            : mica__archive_text(s->archive, word->string.data, word->string.length);
-    if (tensor->type_name == NULL)
-        return MICA_ERR_OUT_OF_MEMORY;
-    tensor->dtype = *out_type != NULL ? (*out_type)->dtype : MICA_DTYPE_NONE;
-    if (tensor->dtype == MICA_DTYPE_NONE)
-        tensor->problem = MICA__TENSOR_TYPE;
-    return MICA_OK;
+    if (e->type_name == NULL)
+        return bad_field(s, "dtype", "missing", "a string");
+    if (!e->has_shape)
+        return bad_field(s, "shape", "missing", "an array of whole numbers");
+    if (!e->has_offsets)
+        return bad_field(s, "data_offsets", "missing", "an array of two whole numbers");
+    return e->type != NULL ? check_size(s, e->type, e->elements, e->offsets[1] - e->offsets[0]) : MICA_OK;
 }
 
-static mica_status read_tensor(const shard *s, const mica__json_node *object, mica__tensor *out)
-{
-    const mica__safetensors_type *type = NULL;
-    uint64_t begin = 0, end = 0, elements = 0;
-    mica_status status;
+/* ---- the header ----------------------------------------------------------------------------------------- */
 
-    memset(out, 0, sizeof *out);
+static void keep_entry(const shard *s, const entry *e, mica__tensor *out)
+{
+    out->type_name = e->type_name;
+    out->dtype = e->type != NULL ? e->type->dtype : MICA_DTYPE_NONE;
+    out->problem = out->dtype == MICA_DTYPE_NONE ? MICA__TENSOR_TYPE : MICA__TENSOR_FINE;
+    if (e->ndim > MICA_MAX_DIMS) {
+        out->problem = MICA__TENSOR_DIMS;
+    } else {
+        out->ndim = (uint8_t)e->ndim;
+        memcpy(out->shape, e->shape, sizeof out->shape);
+    }
+    out->offset = s->data + e->offsets[0];
+    out->bytes = e->offsets[1] - e->offsets[0];
+    out->file = s->file;
+    out->scales = out->biases = MICA__NO_TENSOR;
+}
+
+/* The name of an entry: for sentences, and if it is kept for the archive. */
+static mica_status read_name(shard *s, const mica__json_node *object, mica__tensor *out)
+{
+    const size_t shown = object->key_length < SHOWN_NAME ? object->key_length : SHOWN_NAME;
+    memcpy(s->name, object->key, shown);
+    s->name[shown] = '\0';
     if (memchr(object->key, 0, object->key_length) != NULL)
-        return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": the name \"%.200s\" of a tensor has a NUL in it",
-                          s->path, object->key);
+        return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": the name \"%s\" of a tensor has a NUL in it",
+                          s->path, s->name);
     if (object->key_length > MAX_NAME)
         return mica__fail(MICA_ERR_MALFORMED_FILE,
                           "\"%s\": tensor \"%.60s...\": its name has %u bytes, more than %u", s->path,
-                          object->key, object->key_length, MAX_NAME);
+                          s->name, object->key_length, MAX_NAME);
     if (object->type != MICA__JSON_OBJECT)
-        return bad_field(s, object, "the entry", mica__json_type_name(object), "an object");
-    status = read_type(s, object, out, &type);
+        return bad_field(s, "the entry", mica__json_type_name(object), "an object");
+    if (!s->keep)
+        return MICA_OK;
+    memset(out, 0, sizeof *out);
+    out->name = mica__archive_text(s->archive, object->key, object->key_length);
+    out->name_length = object->key_length;
+    return out->name == NULL ? MICA_ERR_OUT_OF_MEMORY : MICA_OK;
+}
+
+/* One tensor; `out` is its place if it is kept. */
+static mica_status read_tensor(shard *s, const mica__json_node *object, mica__tensor *out)
+{
+    mica__json_event event = MICA__JSON_EVENT_DONE;
+    mica__json_node item;
+    entry e = {0};
+    mica_status status = read_name(s, object, out);
+    while (status == MICA_OK) {
+        status = next_item(s, &event, &item);
+        if (status != MICA_OK || event == MICA__JSON_EVENT_CLOSE)
+            break;
+        status = read_field(s, event, &item, &e);
+    }
     if (status == MICA_OK)
-        status = read_shape(s, object, out, &elements);
-    if (status == MICA_OK)
-        status = read_offsets(s, object, &begin, &end);
-    if (status == MICA_OK && type != NULL)
-        status = check_size(s, object, type, elements, end - begin);
+        status = check_entry(s, &e);
     if (status != MICA_OK)
         return status;
-    out->name = mica__archive_text(s->archive, object->key, object->key_length);
-    if (out->name == NULL)
-        return MICA_ERR_OUT_OF_MEMORY;
-    out->name_length = object->key_length;
-    out->offset = s->data + begin;
-    out->bytes = end - begin;
-    out->file = s->file;
-    out->scales = out->biases = MICA__NO_TENSOR;
+    if (s->keep)
+        keep_entry(s, &e, out);
+    s->tensor_count++;
+    s->tensor_bytes += e.offsets[1] - e.offsets[0];
     return MICA_OK;
+}
+
+/* One pair of the metadata. That of the first file is the archive's; further shards repeat it. */
+static mica_status read_pair(shard *s, const mica__json_node *item)
+{
+    mica__archive *archive = s->archive;
+    if (item->type != MICA__JSON_STRING)
+        return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": \"%.200s\" in __metadata__ is %s, not a string",
+                          s->path, item->key, mica__json_type_name(item));
+    s->meta_count++;
+    if (!s->keep || s->file != 0)
+        return MICA_OK;
+    if (s->meta_count > s->meta_room)
+        return changed(s);
+    mica__meta *meta = &archive->meta[archive->meta_count];
+    const char *key = mica__archive_text(archive, item->key, item->key_length);
+    const char *text = mica__archive_text(archive, item->string.data, item->string.length);
+    if (key == NULL || text == NULL)
+        return MICA_ERR_OUT_OF_MEMORY;
+    memset(meta, 0, sizeof *meta);
+    meta->key = (mica_string){key, item->key_length};
+    meta->value.type = MICA_VALUE_STRING;
+    meta->value.as.string = (mica_string){text, item->string.length};
+    archive->meta_count++;
+    return MICA_OK;
+}
+
+static mica_status read_metadata(shard *s, const mica__json_node *map)
+{
+    mica__json_event event = MICA__JSON_EVENT_DONE;
+    mica__json_node item;
+    if (s->has_metadata)
+        return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": __metadata__ comes twice", s->path);
+    s->has_metadata = true;
+    if (map->type == MICA__JSON_NULL)
+        return MICA_OK;
+    if (map->type != MICA__JSON_OBJECT)
+        return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": __metadata__ is %s, not an object of strings",
+                          s->path, mica__json_type_name(map));
+    for (;;) {
+        mica_status status = next_item(s, &event, &item);
+        if (status != MICA_OK || event == MICA__JSON_EVENT_CLOSE)
+            return status;
+        status = read_pair(s, &item);
+        if (status != MICA_OK)
+            return status;
+    }
+}
+
+static bool is_metadata(const mica__json_node *item)
+{
+    static const char key[] = MICA__SAFETENSORS_METADATA;
+    return item->key_length == sizeof key - 1 && memcmp(item->key, key, sizeof key - 1) == 0;
+}
+
+/* All members of the header's object, and nothing behind it. */
+static mica_status read_members(shard *s)
+{
+    mica__archive *archive = s->archive;
+    mica__json_event event = MICA__JSON_EVENT_DONE;
+    mica__json_node item;
+    mica_status status =
+        next_item(s, &event, &item); /* the object itself: the header begins with its brace */
+    while (status == MICA_OK) {
+        status = next_item(s, &event, &item);
+        if (status != MICA_OK || event == MICA__JSON_EVENT_DONE)
+            return status;
+        if (event == MICA__JSON_EVENT_CLOSE)
+            continue;
+        if (is_metadata(&item))
+            status = read_metadata(s, &item);
+        else if (s->keep && s->tensor_count == s->tensor_room)
+            status = changed(s);
+        else
+            status = read_tensor(s, &item, s->keep ? &archive->tensor[archive->tensor_count++] : NULL);
+    }
+    return status;
+}
+
+/* Reads the header once. Tensors that come twice are found when the archive is indexed by name. */
+static mica_status walk(shard *s, bool keep)
+{
+    const mica__json_limits limits = {MICA__SAFETENSORS_MAX_HEADER, 0, 0};
+    s->keep = keep;
+    s->tensor_count = s->meta_count = 0;
+    s->tensor_bytes = 0;
+    s->has_metadata = false;
+    mica_status status = bad_json(s, mica__json_reader_begin(&s->reader, s->archive->file[s->file],
+                                                             LENGTH_BYTES, s->data - LENGTH_BYTES, &limits));
+    s->reader.unchecked_levels = keep ? 1 : UINT32_MAX;
+    if (status == MICA_OK)
+        status = read_members(s);
+    mica__json_reader_end(&s->reader);
+    return status;
 }
 
 /* In the order of the data; tensors without bytes, which share an offset, by name. */
@@ -225,60 +359,18 @@ static int by_place(const void *left, const void *right)
     return order != 0 ? order : (a->name_length > b->name_length) - (a->name_length < b->name_length);
 }
 
-/* Every byte of the data belongs to exactly one tensor. The tensors are in the order of the data. */
-static mica_status check_tiling(const shard *s, const mica__tensor *tensor, uint32_t count)
+/* Every byte of the data belongs to exactly one tensor. They are in the order of the data, and have as many bytes. */
+static mica_status check_tiling(const shard *s, const mica__tensor *tensor)
 {
     uint64_t at = s->data;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < s->tensor_count; i++) {
         if (tensor[i].offset != at)
             return mica__fail(MICA_ERR_MALFORMED_FILE,
                               "\"%s\": tensor \"%.200s\" begins at byte %llu of the data, but the ones "
-                              "before it end at %llu: "
-                              "the format allows neither %s",
+                              "before it end at %llu: the format allows neither holes nor overlaps",
                               s->path, tensor[i].name, (unsigned long long)(tensor[i].offset - s->data),
-                              (unsigned long long)(at - s->data), "holes nor overlaps");
+                              (unsigned long long)(at - s->data));
         at += tensor[i].bytes;
-    }
-    if (at - s->data != s->data_bytes)
-        return mica__fail(MICA_ERR_MALFORMED_FILE,
-                          "\"%s\": the file holds %llu bytes of data, but its tensors end at %llu", s->path,
-                          (unsigned long long)s->data_bytes, (unsigned long long)(at - s->data));
-    return MICA_OK;
-}
-
-/* The first file's map becomes the archive's metadata; those of further shards repeat it and are only checked. */
-static mica_status read_metadata(const shard *s, const mica__json_node *map)
-{
-    mica__archive *archive = s->archive;
-    mica__meta *meta = NULL;
-    if (map->type == MICA__JSON_NULL)
-        return MICA_OK;
-    if (map->type != MICA__JSON_OBJECT)
-        return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": __metadata__ is %s, not an object of strings",
-                          s->path, mica__json_type_name(map));
-    if (s->file == 0 && map->child_count != 0) {
-        meta = mica__archive_alloc(archive, (size_t)map->child_count * sizeof *meta);
-        if (meta == NULL)
-            return MICA_ERR_OUT_OF_MEMORY;
-        archive->meta = meta;
-    }
-    for (const mica__json_node *at = mica__json_first(map); at != NULL; at = mica__json_next(s->json, at)) {
-        const char *key, *text;
-        if (at->type != MICA__JSON_STRING)
-            return mica__fail(MICA_ERR_MALFORMED_FILE,
-                              "\"%s\": \"%.200s\" in __metadata__ is %s, not a string", s->path, at->key,
-                              mica__json_type_name(at));
-        if (meta == NULL)
-            continue;
-        key = mica__archive_text(archive, at->key, at->key_length);
-        text = mica__archive_text(archive, at->string.data, at->string.length);
-        if (key == NULL || text == NULL)
-            return MICA_ERR_OUT_OF_MEMORY;
-        memset(&meta[archive->meta_count], 0, sizeof *meta);
-        meta[archive->meta_count].key = (mica_string){key, at->key_length};
-        meta[archive->meta_count].value.type = MICA_VALUE_STRING;
-        meta[archive->meta_count].value.as.string = (mica_string){text, at->string.length};
-        archive->meta_count++;
     }
     return MICA_OK;
 }
@@ -303,28 +395,6 @@ static mica_status reserve(mica__archive *archive, uint32_t more, uint32_t *capa
     archive->tensor = grown;
     *capacity = (uint32_t)needed;
     return MICA_OK;
-}
-
-static mica_status read_entries(const shard *s, uint32_t *capacity)
-{
-    const mica__json_node *root = mica__json_root(s->json);
-    mica__archive *archive = s->archive;
-    const uint32_t first = archive->tensor_count;
-    mica__tensor *mine;
-    mica_status status = reserve(archive, root->child_count, capacity);
-    for (const mica__json_node *at = mica__json_first(root); at != NULL && status == MICA_OK;
-         at = mica__json_next(s->json, at)) {
-        if (strcmp(at->key, MICA__SAFETENSORS_METADATA) == 0 &&
-            at->key_length == sizeof MICA__SAFETENSORS_METADATA - 1)
-            status = read_metadata(s, at);
-        else
-            status = read_tensor(s, at, &archive->tensor[archive->tensor_count++]);
-    }
-    if (status != MICA_OK)
-        return status;
-    mine = archive->tensor == NULL ? NULL : archive->tensor + first;
-    status = mica__sort(mine, archive->tensor_count - first, sizeof *mine, by_place);
-    return status == MICA_OK ? check_tiling(s, mine, archive->tensor_count - first) : status;
 }
 
 /* The header's length, checked against the format's limit and the file. */
@@ -355,32 +425,47 @@ static mica_status read_length(const shard *s, uint64_t *out_length)
     return MICA_OK;
 }
 
-static mica_status read_header(shard *s)
+/* Memory for all that was counted. */
+static mica_status prepare(shard *s, uint32_t *capacity)
+{
+    mica__archive *archive = s->archive;
+    s->tensor_room = s->tensor_count;
+    s->meta_room = s->meta_count;
+    if (s->file == 0 && s->meta_count != 0) {
+        archive->meta = mica__archive_alloc(archive, (size_t)s->meta_count * sizeof *archive->meta);
+        if (archive->meta == NULL)
+            return MICA_ERR_OUT_OF_MEMORY;
+    }
+    return reserve(archive, s->tensor_count, capacity);
+}
+
+static mica_status read_shard(shard *s, uint32_t *capacity)
 {
     const mica__file *file = s->archive->file[s->file];
-    mica__json_limits limits = {0};
     uint64_t length = 0;
-    char *text;
     mica_status status = read_length(s, &length);
     if (status != MICA_OK)
         return status;
-    text = mica__alloc((size_t)length);
-    if (text == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "\"%s\": no memory for a header of %llu bytes", s->path,
-                          (unsigned long long)length);
-    limits.max_bytes = (size_t)length;
-    limits.max_nodes = (uint32_t)length / BYTES_PER_NODE + SPARE_NODES;
-    status = mica__file_read_at(file, LENGTH_BYTES, text, (size_t)length);
-    if (status == MICA_OK) {
-        status = mica__json_parse(text, (size_t)length, &limits, &s->json);
-        if (status != MICA_OK)
-            status = mica__fail(status == MICA_ERR_OUT_OF_MEMORY ? status : MICA_ERR_MALFORMED_FILE,
-                                "\"%s\": the header: %s", s->path, mica_status_message());
-    }
-    mica__free(text);
     s->data = LENGTH_BYTES + length;
     s->data_bytes = mica__file_size(file) - s->data;
-    return status;
+    status = walk(s, false);
+    if (status == MICA_OK && s->tensor_bytes != s->data_bytes)
+        return mica__fail(
+            MICA_ERR_MALFORMED_FILE,
+            "\"%s\": the file holds %llu bytes of data, but its tensors %llu: the format allows "
+            "neither holes nor overlaps",
+            s->path, (unsigned long long)s->data_bytes, (unsigned long long)s->tensor_bytes);
+    if (status == MICA_OK)
+        status = prepare(s, capacity);
+    if (status == MICA_OK)
+        status = walk(s, true);
+    if (status == MICA_OK && (s->tensor_count != s->tensor_room || s->tensor_bytes != s->data_bytes))
+        return changed(s);
+    if (status != MICA_OK || s->tensor_count == 0)
+        return status;
+    mica__tensor *mine = s->archive->tensor + (s->archive->tensor_count - s->tensor_count);
+    status = mica__sort(mine, s->tensor_count, sizeof *mine, by_place);
+    return status == MICA_OK ? check_tiling(s, mine) : status;
 }
 
 mica_status mica__safetensors_read(mica__archive *archive)
@@ -390,10 +475,7 @@ mica_status mica__safetensors_read(mica__archive *archive)
     archive->format = MICA_FORMAT_SAFETENSORS;
     for (uint32_t i = 0; i < archive->file_count && status == MICA_OK; i++) {
         shard s = {.archive = archive, .file = i, .path = mica__file_path(archive->file[i])};
-        status = read_header(&s);
-        if (status == MICA_OK)
-            status = read_entries(&s, &capacity);
-        mica__json_release(s.json);
+        status = read_shard(&s, &capacity);
     }
     if (status != MICA_OK)
         return status;

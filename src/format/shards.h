@@ -8,9 +8,9 @@
 
 typedef struct mica__shards mica__shards;
 
-/* Parses an index; `path` names it in sentences and must live as long. Names of files are plain: no folder, no dots
- * that lead out, the ending .safetensors. The caller releases *out. MALFORMED_FILE, OUT_OF_MEMORY. */
-mica_status mica__shards_parse(const char *path, const void *bytes, size_t size, mica__shards **out);
+/* Parses an index; the file stays open as long as the shards. Names of files are plain: no folder, no dots that lead
+ * out, the ending .safetensors. The caller releases *out. MALFORMED_FILE, OUT_OF_MEMORY. */
+mica_status mica__shards_parse(const mica__file *index, mica__shards **out);
 /* NULL is fine. */
 void mica__shards_release(mica__shards *shards);
 
@@ -20,6 +20,6 @@ const char *mica__shards_file(const mica__shards *shards, uint32_t index);
 
 /* Whether each tensor of the index is in the file that it names; the archive's files are those of the index, in its
  * order. A tensor that the index does not have is fine: readers take whatever the files hold. MALFORMED_FILE. */
-mica_status mica__shards_check(const mica__shards *shards, const mica__archive *archive);
+mica_status mica__shards_check(mica__shards *shards, const mica__archive *archive);
 
 #endif

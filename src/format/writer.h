@@ -98,6 +98,7 @@ uint32_t mica__value_type_bytes(mica_value_type type);
 
 /* Adds a name, whose bytes the caller keeps; *out_new says whether it was not there before. */
 mica_status mica__name_set_add(mica__name_set *set, const char *name, size_t length, bool *out_new);
+bool mica__name_set_has(const mica__name_set *set, const char *name, size_t length);
 /* Frees what the set holds; a zeroed set is fine. */
 void mica__name_set_free(mica__name_set *set);
 

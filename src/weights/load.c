@@ -26,10 +26,12 @@ static void ask_piece(mica__load *load)
     const mica__tensor *tensor = load->item[load->ahead_item].tensor;
     const uint64_t left = tensor->bytes - load->ahead_offset;
     const uint64_t piece = left < MICA__LOAD_PIECE ? left : MICA__LOAD_PIECE;
+    const uint64_t offset = tensor->offset + load->ahead_offset;
     mica__weights_map *map = NULL;
-    if (mica__weights_map_take(load->weights, tensor->file, &map) == MICA_OK)
-        mica__file_map_advise(&map->map, (size_t)(tensor->offset + load->ahead_offset), (size_t)piece,
-                              MICA__FILE_ADVICE_WILL_NEED);
+    if ((load->weights->flags & MICA_WEIGHTS_NO_MAP) != 0)
+        mica__file_will_need(load->weights->archive->file[tensor->file], offset, piece);
+    else if (mica__weights_map_take(load->weights, tensor->file, &map) == MICA_OK)
+        mica__file_map_advise(&map->map, (size_t)offset, (size_t)piece, MICA__FILE_ADVICE_WILL_NEED);
     mica__weights_map_give(map);
     load->ahead_offset += piece;
     load->ahead_bytes += piece;
@@ -42,8 +44,6 @@ static void ask_piece(mica__load *load)
 
 static void read_ahead(mica__load *load)
 {
-    if ((load->weights->flags & MICA_WEIGHTS_NO_MAP) != 0)
-        return;
     while (load->ahead_item < load->item_count && load->ahead_bytes < load->done + AHEAD)
         ask_piece(load);
 }

@@ -60,8 +60,9 @@ static bool can_import(const mica_weights *weights, const mica_device *device, c
 {
     bool can = (weights->flags & MICA_WEIGHTS_NO_MAP) == 0 && device->info.properties.unified_memory != 0 &&
                device->table->buffer_import != NULL;
+    /* What the archive made is its memory, and goes with it. */
     for (uint32_t i = 0; can && i < place->parts; i++)
-        can = is_aligned(place->part[i]);
+        can = is_aligned(place->part[i]) && place->part[i]->file + 1 != weights->archive->made_file;
     return can;
 }
 

@@ -12,10 +12,10 @@ static mica_status check_options(const mica_weights_options *options, uint32_t *
     if (options != NULL)
         memcpy(&chosen, options,
                options->size == 0 || options->size > sizeof chosen ? sizeof chosen : (size_t)options->size);
-    if ((chosen.flags & ~(MICA_WEIGHTS_NO_MAP | MICA_WEIGHTS_LOCK)) != 0)
+    const uint32_t known = MICA_WEIGHTS_NO_MAP | MICA_WEIGHTS_LOCK | MICA_WEIGHTS_AS_GGUF;
+    if ((chosen.flags & ~known) != 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "weights_open: options.flags is 0x%x, of which 0x%x is known", chosen.flags,
-                          MICA_WEIGHTS_NO_MAP | MICA_WEIGHTS_LOCK);
+                          "weights_open: options.flags is 0x%x, of which 0x%x is known", chosen.flags, known);
     *out_flags = chosen.flags;
     return MICA_OK;
 }
@@ -51,6 +51,28 @@ mica_status mica_weights_open(const char *path, const mica_weights_options *opti
     mica_status status = check_options(options, &flags);
     if (status == MICA_OK)
         status = mica__archive_open(path, &archive);
+    if (status == MICA_OK && (flags & MICA_WEIGHTS_AS_GGUF) != 0)
+        status = mica__archive_as_gguf(archive, path);
+    if (status != MICA_OK) {
+        mica__archive_close(archive);
+        return status;
+    }
+    return make_weights(archive, flags, out_weights);
+}
+
+mica_status mica_weights_open_bytes(const void *bytes, uint64_t size, const mica_weights_options *options,
+                                    mica_weights **out_weights)
+{
+    uint32_t flags = 0;
+    mica__archive *archive = NULL;
+    if (out_weights == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_open_bytes: out_weights is NULL");
+    *out_weights = NULL;
+    if (bytes == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_open_bytes: bytes is NULL");
+    mica_status status = check_options(options, &flags);
+    if (status == MICA_OK)
+        status = mica__archive_open_bytes(bytes, size, &archive);
     return status == MICA_OK ? make_weights(archive, flags, out_weights) : status;
 }
 

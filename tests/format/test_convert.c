@@ -1,139 +1,10 @@
 /* test_convert.c - mica_convert: names, transforms and metadata of the families, there and back; folders; refusals. */
 #define _DEFAULT_SOURCE
-#include "rewrite_rig.h"
-
-#include <math.h>
-#include <sys/stat.h>
+#include "convert_rig.h"
 
 #define LONGEST 64
 
-/* ---- checkpoints ---------------------------------------------------------------------------------------- */
-
-static void make_folder(const char *name)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", rewrite_folder, name);
-    test_folder_empty(path);
-    rmdir(path);
-    assert_int_equal(mkdir(path, 0777), 0);
-}
-
-static const char *type_word(mica_dtype dtype)
-{
-    return dtype == MICA_DTYPE_F32 ? "F32" : dtype == MICA_DTYPE_F16 ? "F16" : "BF16";
-}
-
-/* A checkpoint folder with random values and this config.json. */
-static void make_checkpoint(const char *folder, const char *config, const rewrite_tensor *list,
-                            uint32_t count)
-{
-    test_random random = test_random_from(count);
-    rig_bytes header = {0}, data = {0};
-    char piece[512];
-    make_folder(folder);
-    for (uint32_t i = 0; i < count; i++) {
-        const uint64_t bytes = test_tensor_bytes_of(list[i].dtype, list[i].ndim, list[i].shape);
-        void *values = rewrite_values(&list[i], &random);
-        snprintf(piece, sizeof piece, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i == 0 ? "{" : ",",
-                 list[i].name, type_word(list[i].dtype));
-        rig_text(&header, piece);
-        for (uint32_t d = 0; d < list[i].ndim; d++) {
-            snprintf(piece, sizeof piece, "%s%llu", d == 0 ? "" : ",", (unsigned long long)list[i].shape[d]);
-            rig_text(&header, piece);
-        }
-        snprintf(piece, sizeof piece, "],\"data_offsets\":[%zu,%zu]}", data.size, data.size + (size_t)bytes);
-        rig_text(&header, piece);
-        rig_put(&data, values, (size_t)bytes);
-        free(values);
-    }
-    rig_put(&header, "}", 2);
-    snprintf(piece, sizeof piece, "%s/model.safetensors", folder);
-    test_safetensors_write(rewrite_path(piece), (const char *)header.data, data.data, data.size);
-    snprintf(piece, sizeof piece, "%s/config.json", folder);
-    test_text_write(rewrite_path(piece), config);
-    rig_free(&header);
-    rig_free(&data);
-}
-
-static void convert_ok(const char *from, const char *to, const mica_convert_options *options)
-{
-    const mica_convert_options plain = {.overwrite = 1, .threads = 2};
-    if (mica_convert(rewrite_path(from), rewrite_path(to), options == NULL ? &plain : options) != MICA_OK)
-        fail_msg("%s to %s: %s", from, to, mica_status_message());
-}
-
-/* All tensors of two files: the same names, types, shapes and bytes. */
-static void check_same_tensors(const char *a, const char *b)
-{
-    mica__archive *x = rewrite_open(rewrite_path(a)), *y = rewrite_open(rewrite_path(b));
-    assert_int_equal(x->visible_count, y->visible_count);
-    for (uint32_t i = 0; i < x->visible_count; i++) {
-        const mica__tensor *was = &x->tensor[i], *is = rig_tensor(y, was->name);
-        void *first = malloc((size_t)was->bytes + 1), *second = malloc((size_t)was->bytes + 1);
-        assert_int_equal(was->dtype, is->dtype);
-        assert_int_equal(was->ndim, is->ndim);
-        assert_memory_equal(was->shape, is->shape, was->ndim * sizeof(uint64_t));
-        assert_int_equal(mica__archive_read(x, was, 0, first, was->bytes), MICA_OK);
-        assert_int_equal(mica__archive_read(y, is, 0, second, is->bytes), MICA_OK);
-        if (memcmp(first, second, (size_t)was->bytes) != 0)
-            fail_msg("%s differs", was->name);
-        free(first);
-        free(second);
-    }
-    mica__archive_close(x);
-    mica__archive_close(y);
-}
-
-static void check_u32(const mica__archive *archive, const char *key, uint64_t number)
-{
-    const mica_value *value = mica__archive_meta(archive, key);
-    if (value == NULL || value->type != MICA_VALUE_U32 || value->as.u != number)
-        fail_msg("%s is %lld, expected %llu", key, value == NULL ? -1 : (long long)value->as.u,
-                 (unsigned long long)number);
-}
-
-static void check_f32(const mica__archive *archive, const char *key, double number)
-{
-    const mica_value *value = mica__archive_meta(archive, key);
-    if (value == NULL || value->type != MICA_VALUE_F32 || value->as.f != (double)(float)number)
-        fail_msg("%s is %g, expected %g", key, value == NULL ? NAN : value->as.f, number);
-}
-
-static void check_text(const mica__archive *archive, const char *key, const char *text)
-{
-    const mica_value *value = mica__archive_meta(archive, key);
-    assert_non_null(value);
-    assert_string_equal(value->as.string.data, text);
-}
-
-/* There and back again, and there: the two GGUF files are alike. */
-static void check_round_trip(const char *folder)
-{
-    convert_ok(folder, "a.gguf", NULL);
-    make_folder("back");
-    convert_ok("a.gguf", "back", NULL);
-    convert_ok("back", "b.gguf", NULL);
-    check_same_tensors("a.gguf", "b.gguf");
-    mica__archive *x = rewrite_open(rewrite_path("a.gguf")), *y = rewrite_open(rewrite_path("b.gguf"));
-    for (uint32_t i = 0; i < x->meta_count; i++) {
-        const mica__meta *meta = &x->meta[i];
-        const mica_value *again = mica__archive_meta(y, meta->key.data);
-        if (strncmp(meta->key.data, "tokenizer.", 10) == 0 || strcmp(meta->key.data, "general.name") == 0)
-            continue;
-        if (again == NULL)
-            fail_msg("%s got lost", meta->key.data);
-        if (meta->value.type == MICA_VALUE_U32)
-            assert_int_equal(again->as.u, meta->value.as.u);
-        if (meta->value.type == MICA_VALUE_F32)
-            assert_true(again->as.f == meta->value.as.f);
-    }
-    mica__archive_close(x);
-    mica__archive_close(y);
-}
-
 /* ---- Llama ---------------------------------------------------------------------------------------------- */
-
-#define LAYER(n) "model.layers." #n "."
 
 static const rewrite_tensor llama[] = {
     {"model.embed_tokens.weight", MICA_DTYPE_BF16, 2, {11, 16}},
@@ -212,22 +83,42 @@ static void test_llama(void **state)
     check_round_trip("hf");
 }
 
-/* Factors by the rule: waves shorter than context/high stay, longer than context/low are divided by the factor. */
+/* Factors by the rule: waves shorter than context/high stay, longer than context/low are divided by the factor, between
+ * them in part. Waves are 2 pi 500000^(i/4): 6.3, 167, 4443, 118145. In f32 they are right to some 1e-7. */
 static void test_llama3_rope(void **state)
 {
-    uint64_t count;
+    static const double contexts[] = {64, 512, 8192, 65536};
     (void)state;
-    make_llama(",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,"
-               "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":64}");
-    convert_ok("hf", "out.gguf", NULL);
-    mica__archive *gguf = rewrite_open(rewrite_path("out.gguf"));
-    double *factors = rewrite_decode(gguf, "rope_freqs.weight", &count);
-    assert_int_equal(count, 4);
-    /* Waves of 2 pi 500000^(i/4): 6.3, 167, 4443, 118145; short is below 16, long above 64. */
-    assert_true(factors[0] == 1 && factors[1] == 8 && factors[2] == 8 && factors[3] == 8);
-    free(factors);
-    mica__archive_close(gguf);
-    check_round_trip("hf");
+    for (size_t c = 0; c < 4; c++) {
+        const double low = contexts[c] / 1, high = contexts[c] / 4;
+        char more[256];
+        uint64_t count;
+        snprintf(more, sizeof more,
+                 ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,"
+                 "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":%.0f}",
+                 contexts[c]);
+        make_llama(more);
+        convert_ok("hf", "out.gguf", NULL);
+        mica__archive *gguf = rewrite_open(rewrite_path("out.gguf"));
+        double *factors = rewrite_decode(gguf, "rope_freqs.weight", &count);
+        assert_int_equal(count, 4);
+        for (uint32_t i = 0; i < 4; i++) {
+            const double wave = 2 * acos(-1) * pow(500000, i / 4.0), smooth = (contexts[c] / wave - 1) / 3;
+            const double part = 1 / ((1 - smooth) / 8 + smooth), expected = wave < high  ? 1
+                                                                            : wave > low ? 8
+                                                                                         : part;
+            if (fabs(factors[i] - expected) > 1e-6 * expected)
+                fail_msg("factor %u of context %.0f is %g, expected %g", i, contexts[c], factors[i],
+                         expected);
+        }
+        free(factors);
+        mica__archive_close(gguf);
+        check_round_trip("hf");
+        mica__archive *back = rewrite_open(rewrite_path("back"));
+        assert_non_null(strstr(back->config, "\"rope_type\":\"llama3\",\"factor\":8"));
+        assert_int_equal(mica__archive_find(back, "rope_freqs.weight", 17), MICA__NO_TENSOR);
+        mica__archive_close(back);
+    }
 }
 
 static void test_tied_head_is_left_out(void **state)
@@ -574,6 +465,53 @@ static void test_mlx(void **state)
     mica__archive_close(hf);
 }
 
+/* Bits and group sizes that MLX has. A value misses by at most half a step of its group, and what bf16 scales and biases
+ * miss: 2^-9 of the largest value each, values being below 4. Rows that a group does not divide stay as they are. */
+static void test_mlx_groups(void **state)
+{
+    static const struct {
+        mica_dtype type;
+        uint32_t bits;
+    } types[] = {{MICA_DTYPE_AFFINE2, 2}, {MICA_DTYPE_AFFINE3, 3}, {MICA_DTYPE_AFFINE4, 4},
+                 {MICA_DTYPE_AFFINE5, 5}, {MICA_DTYPE_AFFINE6, 6}, {MICA_DTYPE_AFFINE8, 8}};
+    static const uint32_t groups[] = {32, 64, 128};
+    static const char up[] = LAYER(0) "mlp.up_proj.weight", down[] = LAYER(0) "mlp.down_proj.weight";
+    (void)state;
+    make_wide();
+    for (size_t i = 0; i < 18; i++) {
+        const uint32_t group = groups[i % 3], bits = types[i / 3].bits;
+        const mica_convert_options options = {
+            .type = types[i / 3].type, .group_size = group, .overwrite = 1, .threads = 2};
+        char word[64];
+        make_folder("mlx");
+        convert_ok("hf", "mlx", &options); /* an affine type is MLX's */
+        mica__archive *hf = rewrite_open(rewrite_path("hf")), *mlx = rewrite_open(rewrite_path("mlx"));
+        const mica__tensor *tensor = rig_tensor(mlx, up);
+        snprintf(word, sizeof word, "\"group_size\":%u,\"bits\":%u", group, bits);
+        assert_non_null(strstr(mlx->config, word));
+        assert_int_equal(tensor->dtype, types[i / 3].type);
+        assert_int_equal(tensor->group_size, group);
+        assert_int_equal(rig_tensor(mlx, down)->dtype, group == 128 ? MICA_DTYPE_BF16 : types[i / 3].type);
+        uint64_t count;
+        double *was = rewrite_decode(hf, up, &count);
+        float *is = malloc(count * sizeof *is);
+        assert_int_equal(mica__archive_decode_rows(mlx, tensor, 0, 192, is), MICA_OK);
+        const double steps = (1 << bits) - 1;
+        for (uint64_t k = 0; k < count; k++)
+            assert_true(fabs(was[k] - (double)is[k]) <= 8.0 / steps / 2 * 1.5 + 16.0 / 512);
+        free(was);
+        free(is);
+        mica__archive_close(hf);
+        mica__archive_close(mlx);
+    }
+    rewrite_refused(mica_convert(rewrite_path("hf"), rewrite_path("none"),
+                                 &(mica_convert_options){.type = MICA_DTYPE_AFFINE4, .group_size = 48}),
+                    MICA_ERR_INVALID_ARGUMENT, "48");
+    rewrite_refused(mica_convert(rewrite_path("hf"), rewrite_path("none.gguf"),
+                                 &(mica_convert_options){.type = MICA_DTYPE_F16, .group_size = 32}),
+                    MICA_ERR_INVALID_ARGUMENT, "group_size");
+}
+
 static void test_quantize_checkpoint(void **state)
 {
     const mica_quantize_options options = {.type = "q8_0", .overwrite = 1};
@@ -700,6 +638,7 @@ int main(void)
         cmocka_unit_test(test_sentence_pieces),
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_mlx),
+        cmocka_unit_test(test_mlx_groups),
         cmocka_unit_test(test_quantize_checkpoint),
         cmocka_unit_test(test_unknown_family),
         cmocka_unit_test(test_refusals),

@@ -1,11 +1,11 @@
 /* fuzz_json.c: any bytes go into the reader. What it accepts is written, read again and written again: both
- * documents and both texts must be the same. */
+ * documents and both texts must be the same. Read item by item through a window of a few bytes it is the same too. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/json.h"
+#include "base/json_reader.h"
 #include "mica/host.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -77,6 +77,33 @@ static void compare_nodes(const mica__json_node *a, const mica__json_node *b)
     }
 }
 
+/* The items against the nodes, which saw the whole text at once; tree is NULL if that was refused. */
+static void read_items(const uint8_t *data, size_t size, const mica__json_limits *limits,
+                       const mica__json *tree, mica_status expected)
+{
+    mica__json_reader reader;
+    mica__json_event event = MICA__JSON_EVENT_VALUE;
+    mica__json_node item;
+    mica__file *file = NULL;
+    uint32_t seen = 0;
+    require(mica__file_from_bytes("text", data, size, &file) == MICA_OK);
+    mica_status status = mica__json_reader_begin(&reader, file, 0, size, limits);
+    if (size > 64)
+        reader.window = 1 + data[size / 2] % 64;
+    while (status == MICA_OK && event != MICA__JSON_EVENT_DONE) {
+        status = mica__json_reader_next(&reader, &event, &item);
+        if (status != MICA_OK || event == MICA__JSON_EVENT_CLOSE || event == MICA__JSON_EVENT_DONE ||
+            tree == NULL)
+            continue;
+        item.next = tree->nodes[seen].next;
+        item.child_count = tree->nodes[seen].child_count;
+        compare_nodes(&tree->nodes[seen++], &item);
+    }
+    require(status == expected && (tree == NULL || seen == tree->node_count));
+    mica__json_reader_end(&reader);
+    mica__file_close(file);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const mica__json_limits limits = {1 << 20, 64, 1 << 16};
@@ -85,9 +112,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const mica_status status = mica__json_parse(data, size, &limits, &first);
     if (status != MICA_OK) {
         require(first == NULL && mica_status_message()[0] != '\0');
+        read_items(data, size, &limits, NULL, status);
         require(mica_host_bytes() == 0);
         return 0;
     }
+    read_items(data, size, &limits, first, MICA_OK);
     char *first_text = write_text(first, &first_length);
     require(mica__json_parse(first_text, first_length, NULL, &second) == MICA_OK);
     require(first->node_count == second->node_count);

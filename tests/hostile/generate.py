@@ -19,6 +19,7 @@ import judge_npy
 import judge_safetensors
 from judgement import OK, Refused
 
+SLOW, SLOW_AND_WIDE = 1, 2  # what a large file may cost
 PARTS = ("gguf", "safetensors", "npy", "npz", "folder", "million")
 
 
@@ -61,7 +62,7 @@ class Output:
     def __init__(self, listing):
         self.listing, self.count, self.refused = listing, 0, 0
 
-    def put(self, kind, label, content, judge, large=False):
+    def put(self, kind, label, content, judge, large=0):
         """`content` is the bytes of a file or {name: bytes}; `judge` a function or a status that is owed."""
         folder = content if isinstance(content, dict) else {"file": content}
         archive, status = None, judge
@@ -138,12 +139,20 @@ def part_folder(out):
 
 
 def part_million(out):
+    """Faults at the end of tables of 10^6 entries: time grows with the file. Memory does where the tensors must be known
+    first: SLOW_AND_WIDE."""
+    def put(kind, label, content, cost):
+        out.put(kind, label, content, "MICA_ERR_MALFORMED_FILE", cost)
+
     for last in (8 * 10**6, 8 * (10**6 - 2), 8 * 10**6 - 1, 2**64 - 8):
-        out.put(b"g", "gguf 10^6 tensors, the last at %d" % last, judge_gguf.million(last), "MICA_ERR_MALFORMED_FILE",
-                True)
+        put(b"g", "gguf 10^6 tensors, the last at %d" % last, judge_gguf.million(last), SLOW_AND_WIDE)
     raw = judge_gguf.million(8 * (10**6 - 1))
-    out.put(b"g", "gguf 10^6 tensors, cut in their descriptions", raw[:len(raw) // 2], "MICA_ERR_MALFORMED_FILE", True)
-    out.put(b"s", "safetensors 10^6 tensors and a hole", judge_safetensors.million(1), "MICA_ERR_MALFORMED_FILE", True)
+    put(b"g", "gguf 10^6 tensors, cut in their descriptions", raw[:len(raw) // 2], SLOW_AND_WIDE)
+    put(b"s", "safetensors 10^6 tensors and a hole", judge_safetensors.million(hole=1), SLOW)
+    put(b"s", "safetensors 10^6 tensors without an end", judge_safetensors.million(end=""), SLOW)
+    put(b"s", "safetensors 10^6 tensors, a name twice", judge_safetensors.million(last="0"), SLOW_AND_WIDE)
+    for label, folder in judge_mlx.million():
+        put(b"f", label, folder, SLOW)
 
 
 def main(words):

@@ -258,3 +258,15 @@ def index_cases():
     yield "index a tensor in two files", {**files, "s-1.safetensors": both, INDEX: base}
     yield "index a broken shard", {**files, "s-2.safetensors": files["s-2.safetensors"][:-1], INDEX: base}
     yield "index an empty shard", {**files, "s-2.safetensors": b"", INDEX: base}
+
+
+def million():
+    """An index and a config with 10^6 members and one fault at the end."""
+    files, names = shards(), ['"%x":"s-1.safetensors"' % i for i in range(10**6)]
+    for label, last in (("a name twice", '"0":"s-1.safetensors"'), ("a path", '"z":"../s-1.safetensors"'),
+                        ("a comma", "")):
+        yield "index of 10^6 tensors, " + label, {**files, INDEX: ('{"weight_map":{%s}}' % ",".join(names + [last])).encode()}
+    rules = ['"%x":true' % i for i in range(10**6)]
+    for label, last in (("a rule twice", '"0":true'), ("a comma", "")):
+        yield "config of 10^6 rules, " + label, {MODEL: model([("w", "U8", [1], 1)]),
+                                               CONFIG: ('{"quantization":{"bits":4,%s}}' % ",".join(rules + [last])).encode()}

@@ -174,12 +174,12 @@ def known_holes():
     yield "safetensors invalid UTF-8", pack(b'{"\xff":' + one.encode() + b"}", 1)
 
 
-def million(hole):
-    """Many tensors of one byte; with a hole before the last one or without."""
+def million(end="}", hole=0, last="z"):
+    """Many tensors of one byte; with a hole before the last one, another name of it, or another end of the header."""
     count = 10**6
     rows = ['"%x":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}' % (i, i, i + 1) for i in range(count - 1)]
-    rows.append('"z":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}' % (count - 1 + hole, count + hole))
-    return pack("{" + ",".join(rows) + "}", count + hole)
+    rows.append('"%s":{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}' % (last, count - 1 + hole, count + hole))
+    return pack("{" + ",".join(rows) + end, count + hole)
 
 
 def base_files():

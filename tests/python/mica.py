@@ -130,6 +130,9 @@ class Library:
         finally:
             self.lib.mica_weights_release(weights)
 
+    def convert(self, source, target):
+        self.call("mica_convert", source.encode(), target.encode(), None)
+
     def refusal(self, path):
         """What decoding the first tensor answers; "" if it can be decoded."""
         weights = c.c_void_p()

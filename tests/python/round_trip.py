@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """round_trip.py LIBRARY FOLDER: files of our writer read by the gguf, safetensors and numpy packages, and theirs by us: tensor
-for tensor, bit for bit, with all metadata. Every type that a format and its package hold, odd shapes. The last line counts; a
-difference ends it with 1."""
+for tensor, bit for bit, with all metadata. Every type that a format and its package hold, odd shapes. Tokenizers of GGUF files
+as files for the tokenizers and sentencepiece packages. The last line counts; a difference ends it with 1."""
 import json
 import os
+import shutil
 import sys
 
 import gguf
 import numpy
 import safetensors
+import sentencepiece
+import tokenizers
 
 import mica
 
@@ -293,11 +296,54 @@ def check_numpy(library, folder):
     os.remove(path)
 
 
+# ---- tokenizers ----
+
+DATA = os.environ.get("MICA_TEST_DATA") or os.path.join(os.path.dirname(__file__), "..", "..", "..", "shared", "data")
+
+
+def vocabularies():
+    """(name, texts, their token ids) of each vocabulary that others made."""
+    home = os.path.join(DATA, "tokenizers")
+    for name in sorted(os.listdir(home)):
+        if name.endswith(".gguf"):
+            stem = os.path.join(home, name[:-5])
+            with open(stem + ".inp", encoding="utf-8", newline="") as file:
+                texts = file.read().split("\n__ggml_vocab_test__\n")
+            with open(stem + ".out", encoding="utf-8") as file:
+                ids = [[int(word) for word in line.split()] for line in file.read().split("\n")[:len(texts)]]
+            yield name[:-5], stem + ".gguf", texts, ids
+
+
+def check_tokenizers(library, folder):
+    """The files that we make of a GGUF's tokenizer cut texts as the model's own does, and come back as they were."""
+    if not os.path.isdir(os.path.join(DATA, "tokenizers")):
+        print("round trip: tokenizers are left out: no folder %s" % os.path.join(DATA, "tokenizers"))
+        return
+    made, back = os.path.join(folder, "made"), os.path.join(folder, "back.gguf")
+    for name, source, texts, ids in vocabularies():
+        library.convert(source, made)
+        ours = tokenizers.Tokenizer.from_file(os.path.join(made, "tokenizer.json"))
+        for text, expected in zip(texts, ids):
+            same(ours.encode(text, add_special_tokens=False).ids, expected, "%s: %r" % (name, text))
+        model = os.path.join(made, "tokenizer.model")
+        if os.path.exists(model):
+            pieces = sentencepiece.SentencePieceProcessor(model_file=model)
+            for text, expected in zip(texts, ids):
+                same(pieces.encode(text), expected, "%s by sentencepiece: %r" % (name, text))
+        library.convert(made, back)
+        was, found = ({key: value for key, _, value in library.read(path)[2]} for path in (source, back))
+        for key in ("tokens", "token_type", "scores", "merges"):
+            key = "tokenizer.ggml." + key
+            same(found.get(key), was.get(key), "%s: %s" % (name, key))
+        shutil.rmtree(made)
+        os.remove(back)
+
+
 def main(path, folder):
     library = mica.Library(path)
     os.makedirs(folder, exist_ok=True)
     failed = 0
-    for check in (check_gguf, check_safetensors, check_numpy):
+    for check in (check_gguf, check_safetensors, check_numpy, check_tokenizers):
         before = checks
         try:
             check(library, folder)
@@ -307,8 +353,8 @@ def main(path, folder):
             print("round trip %-12s FAILED: %s" % (check.__name__[6:], error))
     versions = ", ".join("%s %s" % (name, version) for name, version in (
         ("gguf", __import__("importlib.metadata").metadata.version("gguf")), ("safetensors", safetensors.__version__),
-        ("numpy", numpy.__version__)))
-    print("round trip: %d comparisons with %s; %d of 3 formats failed" % (checks, versions, failed))
+        ("numpy", numpy.__version__), ("tokenizers", tokenizers.__version__), ("sentencepiece", sentencepiece.__version__)))
+    print("round trip: %d comparisons with %s; %d of 4 parts failed" % (checks, versions, failed))
     return 1 if failed else 0
 
 

@@ -142,6 +142,7 @@ static void refuses(void **state)
         {"\xef\xbb\xbf{}", "byte 0: a value is expected"},
         {"{\"a\":1,\"a\":2}", "byte 8: the key \"a\" comes twice"},
         {"{\"a\":1,\"\\u0061\":2}", "comes twice"},
+        {"{\"\":1,\"\":2}", "the key \"\" comes twice"},
         {"{\"x\":{\"b\":1,\"c\":[],\"b\":2}}", "the key \"b\" comes twice"},
         {"'a'", "a value is expected"},
         {"// c\n1", "a value is expected"},

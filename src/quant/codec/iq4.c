@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static const int8_t levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+static const int8_t levels[16] = {MICA__IQ4_LEVELS};
 
 /* The level nearest to x: one step up at each middle between two. NaN takes the lowest. */
 static inline float nearest_level(float x)
@@ -140,11 +140,6 @@ void MICA__CODEC(encode_iq4_nl)(const float *src, const float *importance, void 
     }
 }
 
-static int iq4_xs_scale(const mica__block_iq4_xs *block, int s)
-{
-    return (block->scales_l[s / 2] >> s % 2 * 4 & 15) | (block->scales_h >> 2 * s & 3) << 4;
-}
-
 void MICA__CODEC(decode_iq4_xs)(const void *src, float *dst, uint64_t blocks)
 {
     const unsigned char *from = src;
@@ -153,7 +148,8 @@ void MICA__CODEC(decode_iq4_xs)(const void *src, float *dst, uint64_t blocks)
         memcpy(&block, from, sizeof block);
         const float d = mica__f16_to_f32(block.d);
         for (int s = 0; s < 8; s++, dst += 32)
-            put_levels(block.qs + 16 * s, d * (float)(iq4_xs_scale(&block, s) - 32), dst);
+            put_levels(block.qs + 16 * s,
+                       d * (float)(mica__iq4_xs_scale(block.scales_h, block.scales_l, s) - 32), dst);
     }
 }
 

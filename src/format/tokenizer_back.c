@@ -1,0 +1,492 @@
+/*
+ * tokenizer_back.c - the tokenizer of a GGUF as the text of a tokenizer.json.
+ *
+ * Four kinds: "gpt2" (byte-level pairs, whose splitting rule must be known), "llama" (pairs merged by score), "t5"
+ * (unigram), "bert" (wordpieces).
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "format/tokenizer_back.h"
+
+#define MARK "\xe2\x96\x81" /* U+2581 stands for a blank */
+#define MARK_BYTES 3
+
+/* ---- what the metadata says ------------------------------------------------------------------------------ */
+
+static bool truth_of(const mica__tokenizer_back *b, const char *key, bool otherwise)
+{
+    const mica_value *value = mica__archive_meta(b->archive, key);
+    return value != NULL && value->type == MICA_VALUE_BOOL ? value->as.u != 0 : otherwise;
+}
+
+/* How a text is split before pairs are merged, by tokenizer.ggml.pre; the rules that mica can put into a file. */
+static const struct {
+    const char *pre, *pattern; /* NULL: the one that byte-level tokenizers have of their own */
+    bool compose, whole;       /* normalised (NFC); a word that is a token is not merged */
+} rules[] = {
+    {"llama-bpe",
+     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     false, true},
+    {"qwen2",
+     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     true, false},
+    {"gpt-2", NULL, false, false},
+};
+
+#define RULES (sizeof rules / sizeof rules[0])
+
+static size_t find_rule(const mica__tokenizer_back *b)
+{
+    size_t i = 0;
+    while (i < RULES && strcmp(rules[i].pre, b->pre) != 0)
+        i++;
+    return i;
+}
+
+bool mica__tokenizer_is_kind(const mica__tokenizer_back *b, const char *kind)
+{
+    return strcmp(b->kind, kind) == 0;
+}
+
+bool mica__tokenizer_is_known(const mica__tokenizer_back *b)
+{
+    if (mica__tokenizer_is_kind(b, "gpt2"))
+        return find_rule(b) < RULES;
+    return mica__tokenizer_is_kind(b, "bert") ||
+           ((mica__tokenizer_is_kind(b, "llama") || mica__tokenizer_is_kind(b, "t5")) &&
+            b->words.score != NULL);
+}
+
+/* ---- pieces of tokenizer.json ---------------------------------------------------------------------------- */
+
+static void put_type(mica__tokenizer_back *b, const char *key, const char *type)
+{
+    if (key != NULL)
+        mica__json_key(&b->json, key);
+    mica__json_begin_object(&b->json);
+    mica__json_key(&b->json, "type");
+    mica__json_string(&b->json, type);
+}
+
+static void put_text(mica__tokenizer_back *b, const char *key, const char *text)
+{
+    mica__json_key(&b->json, key);
+    mica__json_string(&b->json, text);
+}
+
+static void put_truth(mica__tokenizer_back *b, const char *key, bool truth)
+{
+    mica__json_key(&b->json, key);
+    mica__json_bool(&b->json, truth);
+}
+
+static void put_null(mica__tokenizer_back *b, const char *key)
+{
+    mica__json_key(&b->json, key);
+    mica__json_null(&b->json);
+}
+
+static void put_token(mica__tokenizer_back *b, const char *key, uint32_t token)
+{
+    const mica_string *text = &b->words.token[token];
+    mica__json_key(&b->json, key);
+    mica__json_string_n(&b->json, text->data, (size_t)text->length);
+}
+
+static void put_replace(mica__tokenizer_back *b, const char *from, const char *to)
+{
+    put_type(b, NULL, "Replace");
+    mica__json_key(&b->json, "pattern");
+    mica__json_begin_object(&b->json);
+    put_text(b, "String", from);
+    mica__json_end_object(&b->json);
+    put_text(b, "content", to);
+    mica__json_end_object(&b->json);
+}
+
+static void put_byte_level(mica__tokenizer_back *b, const char *key, bool split)
+{
+    put_type(b, key, "ByteLevel");
+    put_truth(b, "add_prefix_space", false);
+    put_truth(b, "trim_offsets", true);
+    put_truth(b, "use_regex", split);
+    mica__json_end_object(&b->json);
+}
+
+/* Tokens that are found in a text before anything else. */
+static void put_added(mica__tokenizer_back *b)
+{
+    static const char *const marks[] = {"single_word", "lstrip", "rstrip", "normalized"};
+    mica__json_key(&b->json, "added_tokens");
+    mica__json_begin_array(&b->json);
+    for (uint32_t i = 0; i < b->words.count; i++) {
+        const mica__piece_kind kind = mica__vocabulary_kind(&b->words, i);
+        if (kind != MICA__PIECE_CONTROL && kind != MICA__PIECE_UNKNOWN && kind != MICA__PIECE_USER)
+            continue;
+        mica__json_begin_object(&b->json);
+        mica__json_key(&b->json, "id");
+        mica__json_uint(&b->json, i);
+        put_token(b, "content", i);
+        for (size_t m = 0; m < sizeof marks / sizeof marks[0]; m++)
+            put_truth(b, marks[m], false);
+        put_truth(b, "special", kind != MICA__PIECE_USER);
+        mica__json_end_object(&b->json);
+    }
+    mica__json_end_array(&b->json);
+}
+
+static void put_normalizer(mica__tokenizer_back *b)
+{
+    if (mica__tokenizer_is_kind(b, "bert")) {
+        put_type(b, "normalizer", "BertNormalizer");
+        put_truth(b, "clean_text", true);
+        put_truth(b, "handle_chinese_chars", true);
+        put_null(b, "strip_accents");
+        put_truth(b, "lowercase", truth_of(b, "tokenizer.ggml.normalizer.lowercase", true));
+        mica__json_end_object(&b->json);
+    } else if (mica__tokenizer_is_kind(b, "llama")) {
+        put_type(b, "normalizer", "Sequence");
+        mica__json_key(&b->json, "normalizers");
+        mica__json_begin_array(&b->json);
+        if (b->prefix) {
+            put_type(b, NULL, "Prepend");
+            put_text(b, "prepend", MARK);
+            mica__json_end_object(&b->json);
+        }
+        put_replace(b, " ", MARK);
+        mica__json_end_array(&b->json);
+        mica__json_end_object(&b->json);
+    } else if (mica__tokenizer_is_kind(b, "gpt2") && rules[find_rule(b)].compose) {
+        put_type(b, "normalizer", "NFC");
+        mica__json_end_object(&b->json);
+    } else {
+        put_null(b, "normalizer");
+    }
+}
+
+static void put_metaspace(mica__tokenizer_back *b, const char *key)
+{
+    put_type(b, key, "Metaspace");
+    put_text(b, "replacement", MARK);
+    put_text(b, "prepend_scheme", b->prefix ? "always" : "never");
+    put_truth(b, "split", true);
+    mica__json_end_object(&b->json);
+}
+
+static void put_splitter(mica__tokenizer_back *b)
+{
+    static const char key[] = "pre_tokenizer";
+    const char *pattern = mica__tokenizer_is_kind(b, "gpt2") ? rules[find_rule(b)].pattern : NULL;
+    if (mica__tokenizer_is_kind(b, "bert")) {
+        put_type(b, key, "BertPreTokenizer");
+        mica__json_end_object(&b->json);
+    } else if (mica__tokenizer_is_kind(b, "t5")) {
+        put_metaspace(b, key);
+    } else if (mica__tokenizer_is_kind(b, "llama")) {
+        put_null(b, key);
+    } else if (pattern == NULL) {
+        put_byte_level(b, key, true);
+    } else {
+        put_type(b, key, "Sequence");
+        mica__json_key(&b->json, "pretokenizers");
+        mica__json_begin_array(&b->json);
+        put_type(b, NULL, "Split");
+        mica__json_key(&b->json, "pattern");
+        mica__json_begin_object(&b->json);
+        put_text(b, "Regex", pattern);
+        mica__json_end_object(&b->json);
+        put_text(b, "behavior", "Isolated");
+        put_truth(b, "invert", false);
+        mica__json_end_object(&b->json);
+        put_byte_level(b, NULL, false);
+        mica__json_end_array(&b->json);
+        mica__json_end_object(&b->json);
+    }
+}
+
+static void put_place(mica__tokenizer_back *b, const char *kind, const mica_string *id, uint32_t type)
+{
+    mica__json_begin_object(&b->json);
+    mica__json_key(&b->json, kind);
+    mica__json_begin_object(&b->json);
+    mica__json_key(&b->json, "id");
+    mica__json_string_n(&b->json, id->data, (size_t)id->length);
+    mica__json_key(&b->json, "type_id");
+    mica__json_uint(&b->json, type);
+    mica__json_end_object(&b->json);
+    mica__json_end_object(&b->json);
+}
+
+static void put_special(mica__tokenizer_back *b, uint32_t token)
+{
+    const mica_string *text = &b->words.token[token];
+    mica__json_key_n(&b->json, text->data, (size_t)text->length);
+    mica__json_begin_object(&b->json);
+    put_token(b, "id", token);
+    mica__json_key(&b->json, "ids");
+    mica__json_begin_array(&b->json);
+    mica__json_uint(&b->json, token);
+    mica__json_end_array(&b->json);
+    mica__json_key(&b->json, "tokens");
+    mica__json_begin_array(&b->json);
+    mica__json_string_n(&b->json, text->data, (size_t)text->length);
+    mica__json_end_array(&b->json);
+    mica__json_end_object(&b->json);
+}
+
+/* bos, the text and eos; of two texts, the second and its own eos behind them. */
+static void put_processor(mica__tokenizer_back *b)
+{
+    static const mica_string sequences[] = {{"A", 1}, {"B", 1}};
+    const uint32_t bos = b->begin, eos = b->end;
+    const bool begin = bos < b->words.count, end = eos < b->words.count;
+    if (!begin && !end) {
+        put_null(b, "post_processor");
+        return;
+    }
+    put_type(b, "post_processor", "TemplateProcessing");
+    for (uint32_t texts = 1; texts <= 2; texts++) {
+        mica__json_key(&b->json, texts == 1 ? "single" : "pair");
+        mica__json_begin_array(&b->json);
+        for (uint32_t i = 0; i < texts; i++) {
+            if (begin && i == 0)
+                put_place(b, "SpecialToken", &b->words.token[bos], 0);
+            put_place(b, "Sequence", &sequences[i], i);
+            if (end)
+                put_place(b, "SpecialToken", &b->words.token[eos], i);
+        }
+        mica__json_end_array(&b->json);
+    }
+    mica__json_key(&b->json, "special_tokens");
+    mica__json_begin_object(&b->json);
+    if (begin)
+        put_special(b, bos);
+    if (end && eos != bos)
+        put_special(b, eos);
+    mica__json_end_object(&b->json);
+    mica__json_end_object(&b->json);
+}
+
+static void put_decoder(mica__tokenizer_back *b)
+{
+    static const char key[] = "decoder";
+    if (mica__tokenizer_is_kind(b, "gpt2")) {
+        put_byte_level(b, key, true);
+    } else if (mica__tokenizer_is_kind(b, "t5")) {
+        put_metaspace(b, key);
+    } else if (mica__tokenizer_is_kind(b, "bert")) {
+        put_type(b, key, "WordPiece");
+        put_text(b, "prefix", "##");
+        put_truth(b, "cleanup", true);
+        mica__json_end_object(&b->json);
+    } else {
+        put_type(b, key, "Sequence");
+        mica__json_key(&b->json, "decoders");
+        mica__json_begin_array(&b->json);
+        put_replace(b, MARK, " ");
+        put_type(b, NULL, "ByteFallback");
+        mica__json_end_object(&b->json);
+        put_type(b, NULL, "Fuse");
+        mica__json_end_object(&b->json);
+        if (b->prefix) {
+            put_type(b, NULL, "Strip");
+            put_text(b, "content", " ");
+            mica__json_key(&b->json, "start");
+            mica__json_uint(&b->json, 1);
+            mica__json_key(&b->json, "stop");
+            mica__json_uint(&b->json, 0);
+            mica__json_end_object(&b->json);
+        }
+        mica__json_end_array(&b->json);
+        mica__json_end_object(&b->json);
+    }
+}
+
+/* ---- the model of tokenizer.json -------------------------------------------------------------------------- */
+
+/* Of tokens with the same text the first; what fills the embedding up to its size stays out. */
+static bool is_listed(const mica__tokenizer_back *b, uint32_t token)
+{
+    const mica_string *text = &b->words.token[token];
+    return mica__vocabulary_kind(&b->words, token) != MICA__PIECE_UNUSED &&
+           mica__vocabulary_find(&b->words, text->data, (size_t)text->length) == token;
+}
+
+/* GGUF marks the start of a word, HF its continuation. */
+static mica_status put_wordpiece(mica__tokenizer_back *b, uint32_t token)
+{
+    const mica_string *text = &b->words.token[token];
+    const bool marked = text->length > MARK_BYTES && memcmp(text->data, MARK, MARK_BYTES) == 0;
+    if (marked || mica__vocabulary_kind(&b->words, token) != MICA__PIECE_NORMAL) {
+        const size_t skip = marked ? MARK_BYTES : 0;
+        mica__json_key_n(&b->json, text->data + skip, (size_t)text->length - skip);
+        return MICA_OK;
+    }
+    char *longer = mica__alloc((size_t)text->length + 2);
+    if (longer == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a wordpiece");
+    memcpy(longer, "##", 2);
+    memcpy(longer + 2, text->data, (size_t)text->length);
+    mica__json_key_n(&b->json, longer, (size_t)text->length + 2);
+    mica__free(longer);
+    return MICA_OK;
+}
+
+static mica_status put_vocabulary(mica__tokenizer_back *b)
+{
+    mica_status status = MICA_OK;
+    mica__json_key(&b->json, "vocab");
+    mica__json_begin_object(&b->json);
+    for (uint32_t i = 0; i < b->words.count && status == MICA_OK; i++) {
+        if (!is_listed(b, i))
+            continue;
+        if (mica__tokenizer_is_kind(b, "bert"))
+            status = put_wordpiece(b, i);
+        else
+            mica__json_key_n(&b->json, b->words.token[i].data, (size_t)b->words.token[i].length);
+        mica__json_uint(&b->json, i);
+    }
+    mica__json_end_object(&b->json);
+    return status;
+}
+
+/* The list of the file, "left right". */
+static void put_merges(mica__tokenizer_back *b)
+{
+    const mica_value *list = mica__archive_meta(b->archive, "tokenizer.ggml.merges");
+    mica__json_key(&b->json, "merges");
+    mica__json_begin_array(&b->json);
+    if (list != NULL && list->type == MICA_VALUE_ARRAY && list->item_type == MICA_VALUE_STRING)
+        for (uint64_t i = 0; i < list->count; i++) {
+            const mica_string *merge = (const mica_string *)list->as.items + i;
+            mica__json_string_n(&b->json, merge->data, (size_t)merge->length);
+        }
+    mica__json_end_array(&b->json);
+}
+
+/* The merges that the scores stand for, as pairs: texts may hold blanks. */
+static mica_status put_score_merges(mica__tokenizer_back *b)
+{
+    mica__merge *merges = NULL;
+    uint32_t count = 0;
+    const mica_status status = mica__vocabulary_merges(&b->words, &merges, &count);
+    mica__json_key(&b->json, "merges");
+    mica__json_begin_array(&b->json);
+    for (uint32_t i = 0; i < count; i++) {
+        const mica_string *left = &b->words.token[merges[i].left], *right = &b->words.token[merges[i].right];
+        mica__json_begin_array(&b->json);
+        mica__json_string_n(&b->json, left->data, (size_t)left->length);
+        mica__json_string_n(&b->json, right->data, (size_t)right->length);
+        mica__json_end_array(&b->json);
+    }
+    mica__json_end_array(&b->json);
+    mica__free(merges);
+    return status;
+}
+
+static bool has_bytes(const mica__tokenizer_back *b)
+{
+    for (uint32_t i = 0; i < b->words.count; i++)
+        if (mica__vocabulary_kind(&b->words, i) == MICA__PIECE_BYTE)
+            return true;
+    return false;
+}
+
+/* The unknown token: that of the key, or the one of that kind; the count if there is none. */
+static uint32_t find_unknown(const mica__tokenizer_back *b)
+{
+    const mica_value *key = mica__archive_meta(b->archive, "tokenizer.ggml.unknown_token_id");
+    uint32_t token = b->words.count;
+    if (key != NULL && key->type == MICA_VALUE_U32 && key->as.u < b->words.count)
+        return (uint32_t)key->as.u;
+    for (uint32_t i = 0; i < b->words.count && token == b->words.count; i++)
+        if (mica__vocabulary_kind(&b->words, i) == MICA__PIECE_UNKNOWN)
+            token = i;
+    return token;
+}
+
+static mica_status put_pairs(mica__tokenizer_back *b)
+{
+    const bool scores = mica__tokenizer_is_kind(b, "llama");
+    const uint32_t unknown = scores ? find_unknown(b) : b->words.count;
+    put_type(b, "model", "BPE");
+    put_null(b, "dropout");
+    if (unknown < b->words.count)
+        put_token(b, "unk_token", unknown);
+    else
+        put_null(b, "unk_token");
+    put_null(b, "continuing_subword_prefix");
+    put_null(b, "end_of_word_suffix");
+    put_truth(b, "fuse_unk", scores);
+    put_truth(b, "byte_fallback", scores && has_bytes(b));
+    put_truth(b, "ignore_merges", !scores && rules[find_rule(b)].whole);
+    mica_status status = put_vocabulary(b);
+    if (scores && status == MICA_OK)
+        status = put_score_merges(b);
+    else
+        put_merges(b);
+    mica__json_end_object(&b->json);
+    return status;
+}
+
+static mica_status put_unigram(mica__tokenizer_back *b)
+{
+    const uint32_t unknown = find_unknown(b);
+    put_type(b, "model", "Unigram");
+    mica__json_key(&b->json, "unk_id");
+    if (unknown < b->words.count)
+        mica__json_uint(&b->json, unknown);
+    else
+        mica__json_null(&b->json);
+    put_truth(b, "byte_fallback", has_bytes(b));
+    mica__json_key(&b->json, "vocab");
+    mica__json_begin_array(&b->json);
+    for (uint32_t i = 0; i < b->words.count; i++) {
+        mica__json_begin_array(&b->json);
+        mica__json_string_n(&b->json, b->words.token[i].data, (size_t)b->words.token[i].length);
+        mica__json_double(&b->json, (double)b->words.score[i]);
+        mica__json_end_array(&b->json);
+    }
+    mica__json_end_array(&b->json);
+    mica__json_end_object(&b->json);
+    return MICA_OK;
+}
+
+static mica_status put_wordpieces(mica__tokenizer_back *b)
+{
+    const uint32_t unknown = find_unknown(b);
+    put_type(b, "model", "WordPiece");
+    put_text(b, "unk_token", unknown < b->words.count ? b->words.token[unknown].data : "[UNK]");
+    put_text(b, "continuing_subword_prefix", "##");
+    mica__json_key(&b->json, "max_input_chars_per_word");
+    mica__json_uint(&b->json, 100);
+    const mica_status status = put_vocabulary(b);
+    mica__json_end_object(&b->json);
+    return status;
+}
+
+mica_status mica__tokenizer_make_json(mica__tokenizer_back *b, char **out_text)
+{
+    size_t length = 0;
+    mica__json_writer_init(&b->json);
+    mica__json_begin_object(&b->json);
+    put_text(b, "version", "1.0");
+    put_null(b, "truncation");
+    put_null(b, "padding");
+    put_added(b);
+    put_normalizer(b);
+    put_splitter(b);
+    put_processor(b);
+    put_decoder(b);
+    mica_status status = mica__tokenizer_is_kind(b, "t5")     ? put_unigram(b)
+                         : mica__tokenizer_is_kind(b, "bert") ? put_wordpieces(b)
+                                                              : put_pairs(b);
+    mica__json_end_object(&b->json);
+    if (status == MICA_OK)
+        return mica__json_writer_finish(&b->json, out_text, &length);
+    mica__json_writer_discard(&b->json);
+    return status;
+}

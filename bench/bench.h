@@ -30,9 +30,12 @@ double bench_seconds(void);
 /* Leaves the program with a sentence on stderr when a call failed. */
 void bench_must(mica_status status);
 void *bench_alloc(uint64_t bytes);
+/* Sorts the samples. */
 double bench_median(double *samples, uint32_t count);
 /* Median seconds of a call, over about `budget` seconds and at least three calls. */
 double bench_time(void (*call)(void *), void *argument, double budget);
+/* Mean seconds of a call, over a slice of about `seconds` and at least one call: for turns with other work. */
+double bench_slice(void (*call)(void *), void *argument, double seconds);
 
 void bench_section(const char *title);
 /* One row; `note` is a printf format. */
@@ -49,7 +52,11 @@ mica_recording *bench_record(mica_device *device, uint32_t flags, void (*encode)
                              void *argument);
 double bench_replay_time(mica_recording *recording, double budget);
 
+void bench_replay(void *recording);
+
 void bench_measure_ceilings(void);
+/* Multiply-adds a second of that many threads together, in a slice of about that length, counted as two. */
+double bench_fma_slice(uint32_t threads, double seconds);
 void bench_overhead(void);
 void bench_ops(void);
 void bench_matmul(void);

@@ -13,7 +13,7 @@
 #include <immintrin.h>
 #endif
 
-#define FMA_ROUNDS 1000000u
+#define FMA_ROUNDS 1000000u /* of one turn for the ceiling, some milliseconds */
 #define TURNS 8
 #define CHAINS 12 /* enough to hide the latency of an fma on two ports */
 
@@ -22,6 +22,7 @@ bench_ceilings bench_machine;
 typedef struct work {
     const uint64_t *memory; /* reading: this part */
     uint64_t words;
+    uint32_t rounds; /* multiplying: this often through all chains */
     double flops;
     float sum; /* keeps the loops alive */
 } work;
@@ -33,7 +34,7 @@ __attribute__((target("avx512f"))) static void fma_512(work *w)
 
     for (int i = 0; i < CHAINS; i++)
         chain[i] = _mm512_set1_ps((float)i);
-    for (uint32_t r = 0; r < FMA_ROUNDS; r++) {
+    for (uint32_t r = 0; r < w->rounds; r++) {
         for (int i = 0; i < CHAINS; i++)
             chain[i] = _mm512_fmadd_ps(chain[i], a, b);
     }
@@ -41,7 +42,7 @@ __attribute__((target("avx512f"))) static void fma_512(work *w)
         chain[0] = _mm512_add_ps(chain[0], chain[i]);
     w->sum = _mm512_reduce_add_ps(chain[0]);
     _mm256_zeroupper(); /* what follows must not pay for wide registers */
-    w->flops = 2.0 * 16 * CHAINS * FMA_ROUNDS;
+    w->flops = 2.0 * 16 * CHAINS * w->rounds;
 }
 
 __attribute__((target("avx2,fma"))) static void fma_256(work *w)
@@ -50,14 +51,14 @@ __attribute__((target("avx2,fma"))) static void fma_256(work *w)
 
     for (int i = 0; i < CHAINS; i++)
         chain[i] = _mm256_set1_ps((float)i);
-    for (uint32_t r = 0; r < FMA_ROUNDS; r++) {
+    for (uint32_t r = 0; r < w->rounds; r++) {
         for (int i = 0; i < CHAINS; i++)
             chain[i] = _mm256_fmadd_ps(chain[i], a, b);
     }
     for (int i = 1; i < CHAINS; i++)
         chain[0] = _mm256_add_ps(chain[0], chain[i]);
     w->sum = _mm256_cvtss_f32(chain[0]);
-    w->flops = 2.0 * 8 * CHAINS * FMA_ROUNDS;
+    w->flops = 2.0 * 8 * CHAINS * w->rounds;
     _mm256_zeroupper();
 }
 #endif
@@ -68,13 +69,13 @@ static void fma_plain(work *w)
 
     for (int i = 0; i < CHAINS * 4; i++)
         chain[i] = (float)i;
-    for (uint32_t r = 0; r < FMA_ROUNDS / 4; r++) {
+    for (uint32_t r = 0; r < w->rounds / 4; r++) {
         for (int i = 0; i < CHAINS * 4; i++)
             chain[i] = fmaf(chain[i], 0.999f, 0.001f);
     }
     for (int i = 0; i < CHAINS * 4; i++)
         w->sum += chain[i];
-    w->flops = 2.0 * CHAINS * 4 * (FMA_ROUNDS / 4);
+    w->flops = 2.0 * CHAINS * 4 * (w->rounds / 4);
 }
 
 static void *run_fma(void *argument)
@@ -120,23 +121,39 @@ static void *read_four(void *argument)
     return NULL;
 }
 
-/* Seconds that `threads` threads take together, the caller among them. Best of many: a ceiling. */
+/* Seconds that `threads` threads take together, the caller among them. */
 static double together(void *(*run)(void *), work *works, uint32_t threads)
 {
-    double best = 1e30;
+    pthread_t other;
+    double start = bench_seconds();
+    bool begun = threads > 1 && pthread_create(&other, NULL, run, &works[1]) == 0;
 
-    for (int turn = 0; turn < TURNS; turn++) {
-        pthread_t other;
-        double start = bench_seconds(), took;
-        bool begun = threads > 1 && pthread_create(&other, NULL, run, &works[1]) == 0;
+    run(&works[0]);
+    if (begun)
+        pthread_join(other, NULL);
+    return bench_seconds() - start;
+}
 
-        run(&works[0]);
-        if (begun)
-            pthread_join(other, NULL);
-        took = bench_seconds() - start;
-        best = took < best ? took : best;
-    }
+/* Best of many: a ceiling. */
+static double best_together(void *(*run)(void *), work *works, uint32_t threads)
+{
+    double best = together(run, works, threads);
+
+    for (int turn = 1; turn < TURNS; turn++)
+        best = fmin(best, together(run, works, threads));
     return best;
+}
+
+double bench_fma_slice(uint32_t threads, double seconds)
+{
+    work works[2] = {{.rounds = 4 * FMA_ROUNDS}, {.rounds = 4 * FMA_ROUNDS}};
+    double took = 0, flops = 0;
+
+    while (took < seconds) {
+        took += together(run_fma, works, threads);
+        flops += works[0].flops * threads;
+    }
+    return flops / took;
 }
 
 void bench_measure_ceilings(void)
@@ -151,12 +168,13 @@ void bench_measure_ceilings(void)
 
         memset(works, 0, sizeof works);
         for (uint32_t t = 0; t < threads; t++) {
+            works[t].rounds = FMA_ROUNDS;
             works[t].words = bytes / 8 / threads;
             works[t].memory = memory + t * works[t].words;
         }
-        bench_machine.bytes[threads - 1] =
-            (double)bytes / fmin(together(read_one, works, threads), together(read_four, works, threads));
-        bench_machine.flops[threads - 1] = 1 / together(run_fma, works, threads);
+        bench_machine.bytes[threads - 1] = (double)bytes / fmin(best_together(read_one, works, threads),
+                                                                best_together(read_four, works, threads));
+        bench_machine.flops[threads - 1] = 1 / best_together(run_fma, works, threads);
         bench_machine.flops[threads - 1] *= works[0].flops * threads;
         bench_row("f32 fused multiply-add", bench_machine.flops[threads - 1] * 1e-9, "GFLOP/s", "%u threads",
                   threads);

@@ -69,6 +69,19 @@ double bench_time(void (*call)(void *), void *argument, double budget)
     return bench_median(samples, count);
 }
 
+double bench_slice(void (*call)(void *), void *argument, double seconds)
+{
+    double start = bench_seconds(), now;
+    uint32_t count = 0;
+
+    do {
+        call(argument);
+        count++;
+        now = bench_seconds();
+    } while (now - start < seconds);
+    return (now - start) / count;
+}
+
 void bench_section(const char *title)
 {
     section = title;

@@ -40,14 +40,22 @@ MICA_API mica_status mica_add(mica_encoder *encoder, mica_buffer *a, mica_buffer
 MICA_API mica_status mica_mul(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *y);
 /* y = gate / (1 + exp(-gate)) * up. Equal shapes. In place. */
 MICA_API mica_status mica_silu_mul(mica_encoder *encoder, mica_buffer *gate, mica_buffer *up, mica_buffer *y);
+/* y = gelu(gate) * up with mica_gelu's formula. Equal shapes. In place. */
+MICA_API mica_status mica_gelu_mul(mica_encoder *encoder, mica_buffer *gate, mica_buffer *up, mica_buffer *y);
 /* y = 0.5 x (1 + tanh(clamp(0.7978845608 (x + 0.044715 x^3), -15, 15))). In place. */
 MICA_API mica_status mica_gelu(mica_encoder *encoder, mica_buffer *x, mica_buffer *y);
+/* y = 0.5 x (1 + erf(x / sqrt(2))): the form without tanh. In place. */
+MICA_API mica_status mica_gelu_erf(mica_encoder *encoder, mica_buffer *x, mica_buffer *y);
 /* y = cap tanh(x / cap), cap > 0 and finite. In place. */
 MICA_API mica_status mica_softcap(mica_encoder *encoder, mica_buffer *x, float cap, mica_buffer *y);
 
 /* y = x / sqrt(mean(x^2) + eps) * weight over the last dimension. weight [dim] or NULL. In place. eps >= 0. */
 MICA_API mica_status mica_rms_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight, float eps,
                                    mica_buffer *y);
+/* y = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias over the last dimension; var is the mean of (x - mean)^2.
+ * weight [dim] or NULL, bias [dim] or NULL. In place. eps >= 0. */
+MICA_API mica_status mica_layer_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
+                                     mica_buffer *bias, float eps, mica_buffer *y);
 /* Softmax over the last dimension of x * scale. A row of only -inf gives zeros, a row with NaN gives NaN. In place. */
 MICA_API mica_status mica_softmax(mica_encoder *encoder, mica_buffer *x, float scale, mica_buffer *y);
 
@@ -72,10 +80,10 @@ MICA_API mica_status mica_rope(mica_encoder *encoder, mica_buffer *x, mica_buffe
                                mica_buffer *factors, const mica_rope_params *params, mica_buffer *y);
 
 /*
- * A KV cache is f32, f16 or bf16, either [slots, heads, dim] (one sequence; any strides above the last, so a
- * head-major cache is a permuted view), or paged [pages, page_slots, heads, dim] with a page table
+ * A KV cache is f32, f16, bf16 or q8_0 (dim a multiple of 32), either [slots, heads, dim] (one sequence; any strides
+ * above the last, so a head-major cache is a permuted view), or paged [pages, page_slots, heads, dim] with a page table
  * u32 [sequences, max_pages]: position p of sequence s is slot p % page_slots of page table[s][p / page_slots].
- * `ring` 1 (unpaged only): slot = position % slots.
+ * Entries of pages that no query sees are not looked at. `ring` 1 (unpaged only): slot = position % slots.
  */
 typedef struct mica_kv_params {
     uint32_t ring;
@@ -127,7 +135,9 @@ typedef struct mica_matmul_params {
 } mica_matmul_params;
 
 /* y [.., M, N] = x [.., M, K] . weight [N, K]^T, or batched weight [B, N, K] with x [B', M, K], B' a multiple of B
- * (weight b' / (B'/B)). weight: f32 f16 bf16, q4_0 q8_0 q4_k q6_k, affine4 affine6 affine8; any layout.
+ * (weight b' / (B'/B)). weight: f32 f16 bf16, every block type, affine2 to affine8; any layout. Activations as 8-bit
+ * blocks, and so faster by default, with q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k iq4_nl iq4_xs, and with affine
+ * types in groups of a multiple of 32 with f16 or bf16 scales; with other quantised weights they enter as f32.
  * `params` may be NULL. The bits of a row of y do not depend on the other rows. */
 MICA_API mica_status mica_matmul(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
                                  const mica_matmul_params *params, mica_buffer *y);
@@ -135,6 +145,22 @@ MICA_API mica_status mica_matmul(mica_encoder *encoder, mica_buffer *x, mica_buf
  * token's row) or [T, S, K]; y [T, S, N]. Experts may repeat. An id outside: that row of y is zero, FAULT. */
 MICA_API mica_status mica_matmul_experts(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
                                          mica_buffer *ids, const mica_matmul_params *params, mica_buffer *y);
+
+typedef struct mica_route_params {
+    uint32_t
+        softmax_first;  /* 1: softmax over all experts, then the best; 0: the best, then softmax over them */
+    uint32_t normalise; /* 1: the weights of a token are divided by their sum (left alone where it is 0) */
+    float scale;        /* the weights are multiplied by it; 0 = 1 */
+} mica_route_params;
+
+/* The best S experts of each token: ids [T, S] (u32 or i32) and weights [T, S] from logits [T, E], S <= E. Best first;
+ * the lower id among equals; NaN comes after every number. Weights are those of mica_softmax: a token with only -inf
+ * has zeros, a NaN that takes part gives NaN. `params` may be NULL: all zero. */
+MICA_API mica_status mica_route(mica_encoder *encoder, mica_buffer *logits, const mica_route_params *params,
+                                mica_buffer *ids, mica_buffer *weights);
+/* y [T, N] = sum over slots s of weights [T, S] times x [T, S, N], added in the order of the slots. */
+MICA_API mica_status mica_expert_sum(mica_encoder *encoder, mica_buffer *x, mica_buffer *weights,
+                                     mica_buffer *y);
 /* y [T, dim] = rows ids [T] of table [rows, dim], any type matmul takes, any layout. An id outside: zeros, FAULT. */
 MICA_API mica_status mica_embedding(mica_encoder *encoder, mica_buffer *table, mica_buffer *ids,
                                     mica_buffer *y);

@@ -113,16 +113,21 @@ typedef enum mica_layout { MICA_LAYOUT_CANONICAL = 0, MICA_LAYOUT_ROWS8, MICA_LA
     X(ADD, "add")                       \
     X(MUL, "mul")                       \
     X(SILU_MUL, "silu_mul")             \
+    X(GELU_MUL, "gelu_mul")             \
     X(GELU, "gelu")                     \
+    X(GELU_ERF, "gelu_erf")             \
     X(SOFTCAP, "softcap")               \
     X(CHAIN, "chain")                   \
     X(RMS_NORM, "rms_norm")             \
+    X(LAYER_NORM, "layer_norm")         \
     X(SOFTMAX, "softmax")               \
     X(ROPE, "rope")                     \
     X(KV_WRITE, "kv_write")             \
     X(ATTENTION, "attention")           \
     X(MATMUL, "matmul")                 \
     X(MATMUL_EXPERTS, "matmul_experts") \
+    X(ROUTE, "route")                   \
+    X(EXPERT_SUM, "expert_sum")         \
     X(EMBEDDING, "embedding")           \
     X(ARGMAX, "argmax")
 

@@ -7,7 +7,7 @@
  * device room then answers "unsupported". New entries go to the end, and `version` grows.
  *
  * Threads: every function may be called from any thread at once, except that one encoder is used by one
- * thread at a time. Errors: mica_status with the thread's sentence set; dispatch, copy, fill, barrier and
+ * thread at a time. Errors: mica_status with the thread's sentence set; dispatch, copy, barrier and
  * label return nothing, latch the first error, and encoder_end reports it.
  */
 #ifndef MICA_BACKEND_BACKEND_H
@@ -20,7 +20,7 @@
 #include "mica/device.h"
 #include "backend/record.h"
 
-#define MICA__BACKEND_VERSION 2u
+#define MICA__BACKEND_VERSION 3u
 
 typedef struct mica__device mica__device;     /* an open device */
 typedef struct mica__program mica__program;   /* compiled text, or the built-in functions of the cpu */
@@ -142,7 +142,6 @@ typedef struct mica__backend_table {
     mica_status (*encoder_begin)(mica__device *, uint32_t flags, mica__encoding **out);
     void (*dispatch)(mica__encoding *, const mica__dispatch *);
     void (*copy)(mica__encoding *, const mica__binding *from, const mica__binding *to); /* equal lengths */
-    void (*fill)(mica__encoding *, const mica__binding *, uint32_t pattern);
     void (*barrier)(mica__encoding *);
     void (*label)(mica__encoding *, const char *text); /* NULL pops; may be absent */
     mica_status (*encoder_end)(mica__encoding *, bool discard,

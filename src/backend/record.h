@@ -48,8 +48,8 @@ enum {
 }; /* scales?, biases? */
 enum { MICA__FILL_Y, MICA__FILL_SLOTS };
 enum { MICA__ADVANCE_COUNTERS, MICA__ADVANCE_SLOTS };
-enum { MICA__BINARY_A, MICA__BINARY_B, MICA__BINARY_Y, MICA__BINARY_SLOTS }; /* add mul silu_mul */
-enum { MICA__UNARY_X, MICA__UNARY_Y, MICA__UNARY_SLOTS };                    /* gelu softcap softmax */
+enum { MICA__BINARY_A, MICA__BINARY_B, MICA__BINARY_Y, MICA__BINARY_SLOTS }; /* add mul silu_mul gelu_mul */
+enum { MICA__UNARY_X, MICA__UNARY_Y, MICA__UNARY_SLOTS }; /* gelu gelu_erf softcap softmax */
 /* v = x; step i: v = op(v, other_i?), or op(other_i, v) where it is swapped; y = v. Others of steps with one operand
  * and of steps that are not there are absent. All have y's shape; v stays f32. y may be the view of any input. */
 #define MICA__CHAIN_STEPS 4
@@ -69,6 +69,14 @@ enum {
     MICA__NORM_SUM,
     MICA__NORM_Y,
     MICA__NORM_SLOTS
+};
+/* weight?, bias? */
+enum {
+    MICA__LAYER_NORM_X,
+    MICA__LAYER_NORM_WEIGHT,
+    MICA__LAYER_NORM_BIAS,
+    MICA__LAYER_NORM_Y,
+    MICA__LAYER_NORM_SLOTS
 };
 /* r = rope(head_norm? x); y? = r; cache? gets r at positions (then sequences?, pages? as kv_write) */
 enum {
@@ -110,6 +118,8 @@ enum {
     MICA__EXPERTS_Y,
     MICA__EXPERTS_SLOTS
 };
+enum { MICA__ROUTE_LOGITS, MICA__ROUTE_IDS, MICA__ROUTE_WEIGHTS, MICA__ROUTE_SLOTS };
+enum { MICA__EXPERT_SUM_X, MICA__EXPERT_SUM_WEIGHTS, MICA__EXPERT_SUM_Y, MICA__EXPERT_SUM_SLOTS };
 enum {
     MICA__EMBEDDING_TABLE,
     MICA__EMBEDDING_SCALES,
@@ -120,7 +130,7 @@ enum {
 };
 enum { MICA__ARGMAX_X, MICA__ARGMAX_IDS, MICA__ARGMAX_SLOTS };
 
-/* Parameters. attention: mica_attention_params; kv_write: mica_kv_params. */
+/* Parameters. attention: mica_attention_params; kv_write: mica_kv_params; route: mica_route_params. */
 typedef struct mica__fill_params {
     double value;
 } mica__fill_params;
@@ -128,10 +138,10 @@ typedef struct mica__advance_params {
     int32_t delta;
 } mica__advance_params;
 typedef struct mica__scalar_params {
-    float value; /* softcap: cap; softmax: scale; unused by add, mul, silu_mul, gelu */
+    float value; /* softcap: cap; softmax: scale; unused by the other elementwise ops */
 } mica__scalar_params;
 typedef struct mica__chain_step {
-    uint16_t op;      /* add mul silu_mul gelu softcap */
+    uint16_t op;      /* add mul silu_mul gelu_mul gelu gelu_erf softcap */
     uint16_t swapped; /* 1: v is the second operand */
     float value;      /* as in mica__scalar_params */
 } mica__chain_step;

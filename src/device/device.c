@@ -137,6 +137,8 @@ static void close_parts(mica_device *device)
         mica__device_wait_idle(device);
         write_trace(device);
     }
+    mica__lowering_free(device->spare_lowering);
+    mica__free(device->spare_fence);
     mica_pool_release(device->scratch);
     mica__registry_destroy(device->registry);
     if (device->table != NULL)

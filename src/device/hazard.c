@@ -38,6 +38,16 @@ static uint64_t solid_run(const mica__operand *o, uint32_t *dim)
     return run;
 }
 
+/* The common case, found without looking at types: the first dimension of more than one row fills the hull by itself.
+ * A gap further inside would be a second dimension above the run, for which the hull is all there is to say. */
+static bool fills_hull(const mica__operand *o)
+{
+    uint32_t d = 0;
+    while (d + 1u < o->ndim && o->shape[d] == 1)
+        d++;
+    return o->shape[d] * o->stride[d] == o->length;
+}
+
 void mica__range_of(const mica__operand *o, mica__range *out)
 {
     if (o->memory == NULL) {
@@ -50,7 +60,7 @@ void mica__range_of(const mica__operand *o, mica__range *out)
     out->begin = o->offset;
     out->end = o->offset + o->length;
     out->access = o->access;
-    if (o->layout != MICA_LAYOUT_CANONICAL)
+    if (o->layout != MICA_LAYOUT_CANONICAL || fills_hull(o))
         return;
     uint32_t above = 0;
     uint64_t width = solid_run(o, &above);
@@ -106,12 +116,14 @@ void mica__tracker_free(mica__tracker *tracker)
 
 bool mica__tracker_conflicts(mica__tracker *tracker, const mica__range *ranges, uint32_t count)
 {
+    const mica__range *tracked = tracker->range;
+    const uint32_t tracked_count = tracker->count;
     for (uint32_t i = 0; i < count; i++) {
-        for (uint32_t j = 0; j < tracker->count; j++) {
-            tracker->checks++;
-            if (mica__ranges_conflict(&ranges[i], &tracker->range[j]))
+        const void *storage = ranges[i].storage;
+        tracker->checks += tracked_count;
+        for (uint32_t j = 0; j < tracked_count; j++)
+            if (tracked[j].storage == storage && mica__ranges_conflict(&ranges[i], &tracked[j]))
                 return true;
-        }
     }
     return false;
 }
@@ -154,9 +166,11 @@ static void drop_covered(mica__tracker *tracker, const mica__range *write)
     uint32_t kept = 0;
     for (uint32_t j = 0; j < tracker->count; j++) {
         const mica__range *r = &tracker->range[j];
-        bool covered = r->storage == write->storage && r->begin >= write->begin && r->end <= write->end;
-        if (!covered)
-            tracker->range[kept++] = *r;
+        if (r->storage == write->storage && r->begin >= write->begin && r->end <= write->end)
+            continue;
+        if (kept != j)
+            tracker->range[kept] = *r;
+        kept++;
     }
     tracker->count = kept;
 }

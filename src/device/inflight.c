@@ -57,14 +57,17 @@ static void fence_unref(mica_fence *fence)
     if (fence == NULL || atomic_fetch_sub(&fence->references, 1) != 1)
         return;
     mica__queue_unref(fence->queue);
-    mica__free(fence);
+    mica__free(atomic_exchange(&fence->device->spare_fence, fence));
 }
 
 static mica_status fence_create(mica_device *device, mica_queue *queue, mica_fence **out)
 {
-    mica_fence *fence = mica__calloc(1, sizeof *fence);
+    mica_fence *fence = atomic_exchange(&device->spare_fence, NULL);
+    if (fence == NULL)
+        fence = mica__alloc(sizeof *fence);
     if (fence == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for a fence");
+    memset(fence, 0, sizeof *fence);
     atomic_init(&fence->references, 1);
     fence->device = device;
     fence->queue = queue_ref(queue);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "device/custom.h"
+#include "device/plan_cache.h"
 #include "device/registry.h"
 #include "device/work_object.h"
 
@@ -24,7 +25,6 @@ struct mica__lowering {
     mica_device *device;
     mica__encoding *encoding;
     mica__work *work;
-    mica__tracker tracker;
     bool manual, serial, timed, traced;
     uint32_t chunk;      /* scratch: current chunk in work->scratch */
     uint64_t chunk_used; /* bytes of it */
@@ -33,16 +33,43 @@ struct mica__lowering {
     uint32_t record_dispatches,
         record_group; /* of the record being added: its dispatches, the group of the first */
     mica_encoder_stats stats;
-    mica__plan plan;
+    /* What follows is kept for the next encoder of the device. */
+    mica__tracker tracker;
+    mica__plan_cache plans;
 };
+
+/* The device's spare one, or a new one: its own state is zero, what it kept is not. */
+static mica__lowering *take_lowering(mica_device *device)
+{
+    mica__lowering *lowering = atomic_exchange(&device->spare_lowering, NULL);
+    if (lowering == NULL) {
+        lowering = mica__alloc(sizeof *lowering);
+        if (lowering == NULL)
+            return NULL;
+        memset(&lowering->tracker, 0, sizeof lowering->tracker);
+        mica__plan_cache_init(&lowering->plans);
+    }
+    memset(lowering, 0, offsetof(mica__lowering, tracker));
+    mica__tracker_reset(&lowering->tracker);
+    lowering->tracker.checks = 0;
+    return lowering;
+}
+
+void mica__lowering_free(mica__lowering *lowering)
+{
+    if (lowering == NULL)
+        return;
+    mica__tracker_free(&lowering->tracker);
+    mica__plan_cache_free(&lowering->plans);
+    mica__free(lowering);
+}
 
 mica_status mica__lowering_begin(mica_device *device, bool reusable, mica__lowering **out)
 {
     *out = NULL;
-    mica__lowering *lowering = mica__alloc(sizeof *lowering);
+    mica__lowering *lowering = take_lowering(device);
     if (lowering == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory to encode");
-    memset(lowering, 0, offsetof(mica__lowering, plan));
     lowering->device = device;
     lowering->serial = mica__env_debug(MICA__DEBUG_SERIAL);
     lowering->traced = mica__env_debug(MICA__DEBUG_TRACE);
@@ -67,8 +94,7 @@ void mica__lowering_discard(mica__lowering *lowering)
     if (lowering->encoding != NULL)
         lowering->device->table->encoder_end(lowering->encoding, true, &commands);
     mica__work_release(lowering->work);
-    mica__tracker_free(&lowering->tracker);
-    mica__free(lowering);
+    mica__lowering_free(atomic_exchange(&lowering->device->spare_lowering, lowering));
 }
 
 /* Counted once a lowering: two atomic additions a record would be a tenth of encoding it. */
@@ -205,16 +231,18 @@ static mica_status take_scratch(mica__lowering *lowering, uint64_t bytes, mica__
 typedef struct bindings {
     mica__binding binding[MICA__PLAN_BINDINGS];
     mica__range range[MICA__PLAN_BINDINGS];
-    uint32_t count, range_count; /* absent operands have a binding and no range */
+    uint32_t range_count; /* absent operands have a binding and no range */
 } bindings;
 
-static void bind_operand(bindings *b, const mica__operand *operand, uint32_t access)
+/* Binding `index`: binds the operand, holds its storage and remembers where it went if that may change. */
+static mica_status bind_operand(mica__lowering *lowering, const mica__operand *operand, uint32_t access,
+                                uint32_t index, bindings *b)
 {
-    mica__binding *binding = &b->binding[b->count++];
+    mica__binding *binding = &b->binding[index];
     binding->memory = operand->memory;
     if (operand->memory == NULL) {
         binding->offset = binding->length = binding->access = 0;
-        return;
+        return MICA_OK;
     }
     binding->offset = operand->offset;
     binding->length = operand->length;
@@ -222,16 +250,18 @@ static void bind_operand(bindings *b, const mica__operand *operand, uint32_t acc
     mica__range *range = &b->range[b->range_count++];
     mica__range_of(operand, range);
     range->access = access;
+    mica_status status = mica__work_hold(lowering->work, operand->storage);
+    if (status != MICA_OK || !lowering->work->reusable)
+        return status;
+    return mica__work_note(lowering->work, (uint32_t)lowering->stats.dispatches, index, operand);
 }
 
-static void bind_scratch(bindings *b, const mica__storage *scratch, uint64_t offset,
-                         const mica__plan_binding *part)
+static void bind_scratch(const mica__storage *scratch, uint64_t offset, const mica__plan_binding *part,
+                         uint32_t index, bindings *b)
 {
-    b->binding[b->count] =
-        (mica__binding){scratch->memory, offset + part->offset, part->length, part->access};
+    b->binding[index] = (mica__binding){scratch->memory, offset + part->offset, part->length, part->access};
     b->range[b->range_count++] = (mica__range){
         scratch, offset + part->offset, offset + part->offset + part->length, 0, 0, part->access, 0};
-    b->count++;
 }
 
 static void count_dispatch(mica__lowering *lowering)
@@ -242,7 +272,7 @@ static void count_dispatch(mica__lowering *lowering)
     lowering->stats.dispatches++;
 }
 
-static mica_status send(mica__lowering *lowering, mica__dispatch *dispatch, bindings *b,
+static mica_status send(mica__lowering *lowering, mica__dispatch *dispatch, const bindings *b,
                         const mica__record *record)
 {
     uint32_t dependencies[MAX_DEPENDENCIES];
@@ -252,7 +282,6 @@ static mica_status send(mica__lowering *lowering, mica__dispatch *dispatch, bind
         return status;
     dispatch->dependencies = dependencies;
     dispatch->bindings = b->binding;
-    dispatch->binding_count = b->count;
     dispatch->op = record->op;
     dispatch->label = record->label;
     lowering->device->table->dispatch(lowering->encoding, dispatch);
@@ -289,12 +318,10 @@ static mica_status add_plain_copy(mica__lowering *lowering, const mica__record *
     uint32_t unused = 0;
     const mica__operand *part[2] = {&record->operand[MICA__COPY_X], &record->operand[MICA__COPY_Y]};
     bindings b;
-    b.count = b.range_count = 0; /* the rest is written as it is used */
+    b.range_count = 0; /* the rest is written as it is used */
     mica_status status = MICA_OK;
-    for (uint32_t i = 0; i < 2 && status == MICA_OK; i++) {
-        bind_operand(&b, part[i], part[i]->access);
-        status = mica__work_note(lowering->work, (uint32_t)lowering->stats.dispatches, i, part[i]);
-    }
+    for (uint32_t i = 0; i < 2 && status == MICA_OK; i++)
+        status = bind_operand(lowering, part[i], part[i]->access, i, &b);
     if (status == MICA_OK)
         status = order_dispatch(lowering, b.range, b.range_count, NULL,
                                 &unused); /* copies carry no dependencies */
@@ -307,14 +334,14 @@ static mica_status add_plain_copy(mica__lowering *lowering, const mica__record *
 }
 
 static mica_status send_planned(mica__lowering *lowering, const mica__record *record,
-                                const mica__plan_dispatch *step, const mica__storage *scratch,
-                                uint64_t scratch_offset)
+                                const mica__plan_dispatch *step, const unsigned char *params,
+                                const mica__storage *scratch, uint64_t scratch_offset)
 {
     mica_device *device = lowering->device;
     bindings b;
-    b.count = b.range_count = 0; /* the rest is written as it is used */
-    uint32_t index = (uint32_t)lowering->stats.dispatches;
-    mica__dispatch dispatch = {.grain = step->grain, .local_bytes = step->local_bytes};
+    b.range_count = 0; /* the rest is written as it is used */
+    mica__dispatch dispatch = {
+        .grain = step->grain, .local_bytes = step->local_bytes, .binding_count = step->binding_count};
     mica_status status = mica__registry_builtin(device, step->kernel, &dispatch.kernel);
     for (uint32_t i = 0; i < step->binding_count && status == MICA_OK; i++) {
         const mica__plan_binding *part = &step->binding[i];
@@ -322,17 +349,16 @@ static mica_status send_planned(mica__lowering *lowering, const mica__record *re
             if (scratch == NULL)
                 return mica__fail(MICA_ERR_INTERNAL, "kernel %s binds scratch it did not ask for",
                                   step->kernel);
-            bind_scratch(&b, scratch, scratch_offset, part);
+            bind_scratch(scratch, scratch_offset, part, i, &b);
         } else {
-            bind_operand(&b, &record->operand[part->source], part->access);
-            status = mica__work_note(lowering->work, index, i, &record->operand[part->source]);
+            status = bind_operand(lowering, &record->operand[part->source], part->access, i, &b);
         }
     }
     if (status != MICA_OK)
         return status;
     memcpy(dispatch.groups, step->groups, sizeof dispatch.groups);
     memcpy(dispatch.local, step->local, sizeof dispatch.local);
-    dispatch.params = lowering->plan.params + step->params_offset;
+    dispatch.params = params + step->params_offset;
     dispatch.params_size = step->params_size;
     return send(lowering, &dispatch, &b, record);
 }
@@ -341,11 +367,12 @@ static mica_status add_planned(mica__lowering *lowering, const mica__record *rec
 {
     mica__storage *scratch = NULL;
     uint64_t offset = 0;
-    mica_status status = mica__registry_plan(lowering->device, record, &lowering->plan);
-    if (status == MICA_OK && lowering->plan.scratch_bytes > 0)
-        status = take_scratch(lowering, lowering->plan.scratch_bytes, &scratch, &offset);
-    for (uint32_t i = 0; i < lowering->plan.dispatch_count && status == MICA_OK; i++)
-        status = send_planned(lowering, record, &lowering->plan.dispatch[i], scratch, offset);
+    mica__planned plan;
+    mica_status status = mica__plan_cache_get(&lowering->plans, lowering->device, record, &plan);
+    if (status == MICA_OK && plan.scratch_bytes > 0)
+        status = take_scratch(lowering, plan.scratch_bytes, &scratch, &offset);
+    for (uint32_t i = 0; status == MICA_OK && i < plan.dispatch_count; i++)
+        status = send_planned(lowering, record, &plan.dispatch[i], plan.params, scratch, offset);
     return status;
 }
 
@@ -353,16 +380,14 @@ static mica_status add_custom(mica__lowering *lowering, const mica__record *reco
 {
     const mica__custom *custom = record->params;
     bindings b;
-    b.count = b.range_count = 0; /* the rest is written as it is used */
+    b.range_count = 0; /* the rest is written as it is used */
     mica_status status = mica__work_hold_kernel(lowering->work, custom->kernel);
-    for (uint32_t i = 0; i < record->operand_count && status == MICA_OK; i++) {
-        bind_operand(&b, &record->operand[i], record->operand[i].access);
-        status =
-            mica__work_note(lowering->work, (uint32_t)lowering->stats.dispatches, i, &record->operand[i]);
-    }
+    for (uint32_t i = 0; i < record->operand_count && status == MICA_OK; i++)
+        status = bind_operand(lowering, &record->operand[i], record->operand[i].access, i, &b);
     if (status != MICA_OK)
         return status;
-    mica__dispatch dispatch = {.kernel = custom->kernel->kernel, .grain = 1};
+    mica__dispatch dispatch = {
+        .kernel = custom->kernel->kernel, .grain = 1, .binding_count = record->operand_count};
     memcpy(dispatch.groups, custom->groups, sizeof dispatch.groups);
     memcpy(dispatch.local, custom->local, sizeof dispatch.local);
     dispatch.params = custom + 1;
@@ -377,10 +402,6 @@ mica_status mica__lowering_add(mica__lowering *lowering, const mica__record *rec
     lowering->record_dispatches = 0;
     if (record->barrier_before)
         mica__lowering_barrier(lowering);
-    for (uint32_t i = 0; i < record->operand_count && status == MICA_OK; i++)
-        status = mica__work_hold(lowering->work, record->operand[i].storage);
-    if (status != MICA_OK)
-        return status;
     if (record->op == MICA_OP_CUSTOM)
         status = add_custom(lowering, record);
     else

@@ -36,6 +36,9 @@ struct mica_device {
     mica__device_info info;
     mica__registry *registry;
     mica_pool *scratch; /* kernels' scratch; the one pool that holds no device reference */
+    struct mica__lowering *_Atomic spare_lowering; /* of the last encoder, with its plans; for the next one */
+    mica_fence
+        *_Atomic spare_fence; /* the last one that was released, for the next: a replay allocates nothing */
 
     pthread_mutex_t lock; /* guards the ledger, residency, in-flight list and profile below */
     mica__fork_guard guard;

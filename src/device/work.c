@@ -33,19 +33,14 @@ mica_status mica__work_create(mica_device *device, bool reusable, mica__work **o
     return MICA_OK;
 }
 
-mica_status mica__work_hold(mica__work *work, mica__storage *storage)
+mica_status mica__work_hold_another(mica__work *work, mica__storage *storage)
 {
-    if (storage == NULL)
-        return MICA_OK;
-    const mica__storage **recent = &work->recent[((uintptr_t)storage >> 6) % MICA__WORK_RECENT];
-    if (*recent == storage)
-        return MICA_OK;
     mica_status status =
         reserve((void **)&work->held, work->held_count, &work->held_capacity, sizeof *work->held);
     if (status != MICA_OK)
         return status;
     work->held[work->held_count++] = mica__storage_retain(storage);
-    *recent = storage;
+    *mica__work_recent(work, storage) = storage;
     return MICA_OK;
 }
 

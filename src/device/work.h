@@ -33,6 +33,8 @@ void mica__lowering_stats(const mica__lowering *lowering, mica_encoder_stats *ou
 /* The lowering is gone afterwards, also on failure. */
 mica_status mica__lowering_end(mica__lowering *lowering, mica__work **out);
 void mica__lowering_discard(mica__lowering *lowering); /* NULL ok */
+/* Frees one that was kept for the next encoder. NULL ok. */
+void mica__lowering_free(mica__lowering *lowering);
 
 /* Submits. `out_fence` may be NULL: then nothing is allocated. One-shot work is consumed, also on failure; reusable
  * work must not be in flight: mica__work_wait first. */

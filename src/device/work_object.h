@@ -34,8 +34,20 @@ struct mica__work {
 };
 
 mica_status mica__work_create(mica_device *device, bool reusable, mica__work **out);
-/* Takes a reference on the storage (NULL is fine) until the work is gone. */
-mica_status mica__work_hold(mica__work *work, mica__storage *storage);
+/* Takes a further reference on the storage until the work is gone. */
+mica_status mica__work_hold_another(mica__work *work, mica__storage *storage);
+/* Where the storage stands if it is among the recent. */
+static inline const mica__storage **mica__work_recent(mica__work *work, const mica__storage *storage)
+{
+    return &work->recent[((uintptr_t)storage >> 6) % MICA__WORK_RECENT];
+}
+/* Takes a reference (NULL is fine) unless it is known to have one. */
+static inline mica_status mica__work_hold(mica__work *work, mica__storage *storage)
+{
+    return storage == NULL || *mica__work_recent(work, storage) == storage
+               ? MICA_OK
+               : mica__work_hold_another(work, storage);
+}
 mica_status mica__work_hold_kernel(mica__work *work, mica_kernel *kernel);
 /* A further scratch chunk from the device's scratch pool. */
 mica_status mica__work_add_scratch(mica__work *work, uint64_t bytes);

@@ -86,7 +86,7 @@ mica_status mica_kv_write(mica_encoder *encoder, mica_buffer *x, mica_buffer *po
     mica__op_read(&op, MICA__KV_POSITIONS, "positions", positions, MICA__KIND_INDEX, 1, 1);
     mica__op_read_optional(&op, MICA__KV_SEQUENCES, "sequences", sequences, MICA__KIND_INDEX, 1, 1);
     mica__op_read_optional(&op, MICA__KV_PAGES, "pages", pages, MICA__KIND_INDEX, 2, 2);
-    mica__op_write(&op, MICA__KV_CACHE, "cache", cache, MICA__KIND_ACTIVATION, 3, 4);
+    mica__op_write(&op, MICA__KV_CACHE, "cache", cache, MICA__KIND_CACHE, 3, 4);
     mica__op_require(&op, sequences == NULL || pages != NULL,
                      "sequences is given, but an unpaged cache has one sequence");
     check_cache(&op, MICA__KV_CACHE, MICA__KV_PAGES, record.ring);
@@ -135,8 +135,8 @@ mica_status mica_attention(mica_encoder *encoder, const mica_attention_operands 
         record = *params;
     mica__op_begin(&op, encoder, MICA_OP_ATTENTION, MICA__ATTENTION_SLOTS, &record, sizeof record);
     mica__op_read(&op, MICA__ATTENTION_Q, "q", operands->q, MICA__KIND_ACTIVATION, 3, 3);
-    mica__op_read(&op, MICA__ATTENTION_K, "k", operands->k, MICA__KIND_ACTIVATION, 3, 4);
-    mica__op_read(&op, MICA__ATTENTION_V, "v", operands->v, MICA__KIND_ACTIVATION, 3, 4);
+    mica__op_read(&op, MICA__ATTENTION_K, "k", operands->k, MICA__KIND_CACHE, 3, 4);
+    mica__op_read(&op, MICA__ATTENTION_V, "v", operands->v, MICA__KIND_CACHE, 3, 4);
     mica__op_read(&op, MICA__ATTENTION_POSITIONS, "positions", operands->positions, MICA__KIND_INDEX, 1, 1);
     mica__op_read(&op, MICA__ATTENTION_LENGTHS, "lengths", operands->lengths, MICA__KIND_INDEX, 1, 1);
     mica__op_read_optional(&op, MICA__ATTENTION_SEQUENCES, "sequences", operands->sequences, MICA__KIND_INDEX,

@@ -14,10 +14,9 @@ void mica__op_begin(mica__op_builder *op, mica_encoder *encoder, mica_op id, uin
     op->encoder = encoder;
     op->name = mica_op_name(id);
     op->status = MICA_OK;
+    op->in_place = op->written = 0;
+    op->device = mica_encoder_device(encoder);
     for (uint32_t i = 0; i < slots; i++) {
-        op->buffer[i] = NULL;
-        op->argument[i] = "";
-        op->in_place[i] = false;
         op->operand[i].memory = NULL;
         op->operand[i].storage = NULL;
         op->operand[i].dtype = MICA_DTYPE_NONE;
@@ -66,12 +65,18 @@ static bool kind_has(mica__kind kind, mica_dtype dtype)
     case MICA__KIND_INDEX: return is_index(dtype);
     case MICA__KIND_WEIGHT: return is_activation(dtype) || mica__dtype_elements(dtype) > 1;
     case MICA__KIND_NUMBER: return is_activation(dtype) || is_index(dtype);
+    case MICA__KIND_CACHE: return is_activation(dtype) || dtype == MICA_DTYPE_Q8_0;
     }
     return false;
 }
 
-static const char *const kind_text[] = {"any type",   "f32, f16 or bf16", "f32",
-                                        "u32 or i32", "a weight type",    "f32, f16, bf16, u32 or i32"};
+static const char *const kind_text[] = {"any type",
+                                        "f32, f16 or bf16",
+                                        "f32",
+                                        "u32 or i32",
+                                        "a weight type",
+                                        "f32, f16, bf16, u32 or i32",
+                                        "f32, f16, bf16 or q8_0"};
 
 static void put(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer,
                 mica__kind kind, uint32_t min_dims, uint32_t max_dims, uint32_t access)
@@ -83,8 +88,7 @@ static void put(mica__op_builder *op, uint32_t slot, const char *argument, const
         mica__op_refuse(op, "%s is NULL", argument);
         return;
     }
-    mica__op_require(op, buffer->storage->device == mica_encoder_device(op->encoder),
-                     "%s is on another device", argument);
+    mica__op_require(op, buffer->storage->device == op->device, "%s is on another device", argument);
     mica__op_require(op, kind_has(kind, buffer->dtype), "%s is %s, not %s", argument,
                      mica_dtype_name(buffer->dtype), kind_text[kind]);
     mica__op_require(op, buffer->ndim >= min_dims && buffer->ndim <= max_dims,
@@ -94,6 +98,7 @@ static void put(mica__op_builder *op, uint32_t slot, const char *argument, const
                          buffer->packing.layout == MICA_LAYOUT_CANONICAL,
                      "%s is packed", argument);
     if ((access & MICA_ACCESS_WRITE) != 0) {
+        op->written |= 1u << slot;
         mica__op_require(op, !buffer->read_only, "%s is read-only", argument);
         for (uint32_t d = 0; d < buffer->ndim; d++)
             mica__op_require(op, buffer->shape[d] == 1 || buffer->stride[d] != 0,
@@ -184,7 +189,7 @@ void mica__op_rows(mica__op_builder *op, uint32_t slot)
 
 void mica__op_contiguous(mica__op_builder *op, uint32_t slot)
 {
-    if (op->status == MICA_OK && op->buffer[slot] != NULL)
+    if (op->status == MICA_OK && op->operand[slot].memory != NULL)
         mica__op_require(op, mica__buffer_contiguous(op->buffer[slot]), "%s is not contiguous",
                          op->argument[slot]);
 }
@@ -218,31 +223,37 @@ void mica__op_broadcast(mica__op_builder *op, uint32_t slot, uint32_t other)
 
 void mica__op_in_place(mica__op_builder *op, uint32_t slot)
 {
-    op->in_place[slot] = true;
+    op->in_place |= 1u << slot;
 }
 
-/* An output may meet another operand only where that one allows the very same view. */
-static void check_overlaps(mica__op_builder *op)
+/* Output and operand of one storage: they may meet only if the operand allows the very same view. */
+static void check_overlap(mica__op_builder *op, uint32_t output, uint32_t slot)
 {
-    for (uint32_t i = 0; i < op->record.operand_count && op->status == MICA_OK; i++) {
-        mica__range a, b;
-        if ((op->operand[i].access & MICA_ACCESS_WRITE) == 0)
-            continue;
-        for (uint32_t j = 0; j < op->record.operand_count; j++) {
-            if (j == i || op->operand[j].storage != op->operand[i].storage)
-                continue;
-            mica__range_of(&op->operand[i], &a);
-            mica__range_of(&op->operand[j], &b);
-            bool allowed = op->in_place[j] && mica__operand_same(&op->operand[i], &op->operand[j]);
-            mica__op_require(op, allowed || !mica__ranges_overlap(&a, &b), "%s overlaps %s", op->argument[i],
-                             op->argument[j]);
-        }
-    }
+    mica__range a, b;
+    if ((op->in_place >> slot & 1) != 0 && mica__operand_same(&op->operand[output], &op->operand[slot]))
+        return;
+    mica__range_of(&op->operand[output], &a);
+    mica__range_of(&op->operand[slot], &b);
+    mica__op_require(op, !mica__ranges_overlap(&a, &b), "%s overlaps %s", op->argument[output],
+                     op->argument[slot]);
+}
+
+static void check_output(mica__op_builder *op, uint32_t output)
+{
+    const void *storage = op->operand[output].storage;
+    const uint32_t count = op->record.operand_count;
+    for (uint32_t slot = 0; slot < count; slot++)
+        if (op->operand[slot].storage == storage && slot != output)
+            check_overlap(op, output, slot);
 }
 
 mica_status mica__op_add(mica__op_builder *op)
 {
-    check_overlaps(op);
+    if (op->status != MICA_OK)
+        return op->status;
+    for (uint32_t slot = 0, written = op->written; written != 0; slot++, written >>= 1)
+        if ((written & 1) != 0)
+            check_output(op, slot);
     if (op->status != MICA_OK)
         return op->status;
     return mica__encoder_add(op->encoder, &op->record);

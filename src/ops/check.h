@@ -13,12 +13,14 @@
 
 typedef struct mica__op_builder {
     mica_encoder *encoder;
-    const char *name; /* of the op, for sentences */
+    mica_device *device; /* the encoder's */
+    const char *name;    /* of the op, for sentences */
     mica_status status;
-    const mica_buffer *buffer[MICA__MAX_OPERANDS];
-    const char *argument[MICA__MAX_OPERANDS]; /* name of the argument in each slot */
-    bool in_place[MICA__MAX_OPERANDS];        /* an output may be this very view */
+    uint32_t written, in_place; /* masks of slots: outputs; inputs whose very view an output may be */
     mica__operand operand[MICA__MAX_OPERANDS];
+    /* Of the operands that are there; of others nothing is written. */
+    const mica_buffer *buffer[MICA__MAX_OPERANDS];
+    const char *argument[MICA__MAX_OPERANDS]; /* name of the argument */
     mica__record record;
 } mica__op_builder;
 
@@ -29,7 +31,8 @@ typedef enum mica__kind {
     MICA__KIND_F32,
     MICA__KIND_INDEX,  /* u32 i32 */
     MICA__KIND_WEIGHT, /* what matmul and embedding take */
-    MICA__KIND_NUMBER  /* activation or index */
+    MICA__KIND_NUMBER, /* activation or index */
+    MICA__KIND_CACHE   /* activation or q8_0 */
 } mica__kind;
 
 void mica__op_begin(mica__op_builder *op, mica_encoder *encoder, mica_op id, uint32_t slots, void *params,

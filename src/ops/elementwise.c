@@ -90,6 +90,11 @@ mica_status mica_silu_mul(mica_encoder *encoder, mica_buffer *gate, mica_buffer 
     return binary(encoder, MICA_OP_SILU_MUL, "gate", gate, "up", up, false, y);
 }
 
+mica_status mica_gelu_mul(mica_encoder *encoder, mica_buffer *gate, mica_buffer *up, mica_buffer *y)
+{
+    return binary(encoder, MICA_OP_GELU_MUL, "gate", gate, "up", up, false, y);
+}
+
 static mica_status unary(mica_encoder *encoder, mica_op id, mica_buffer *x, mica__scalar_params *params,
                          mica_buffer *y)
 {
@@ -106,6 +111,12 @@ mica_status mica_gelu(mica_encoder *encoder, mica_buffer *x, mica_buffer *y)
 {
     mica__scalar_params params = {0.0f};
     return unary(encoder, MICA_OP_GELU, x, &params, y);
+}
+
+mica_status mica_gelu_erf(mica_encoder *encoder, mica_buffer *x, mica_buffer *y)
+{
+    mica__scalar_params params = {0.0f};
+    return unary(encoder, MICA_OP_GELU_ERF, x, &params, y);
 }
 
 mica_status mica_softcap(mica_encoder *encoder, mica_buffer *x, float cap, mica_buffer *y)

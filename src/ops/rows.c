@@ -1,4 +1,4 @@
-/* rows.c - ops over rows: norm, softmax, argmax, embedding. */
+/* rows.c - ops over rows: norms, softmax, argmax, embedding. */
 #include <math.h>
 
 #include "base/status.h"
@@ -20,6 +20,27 @@ mica_status mica_rms_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *we
     mica__op_rows(&op, MICA__NORM_WEIGHT);
     mica__op_rows(&op, MICA__NORM_Y);
     mica__op_in_place(&op, MICA__NORM_X);
+    return mica__op_add(&op);
+}
+
+mica_status mica_layer_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight, mica_buffer *bias,
+                            float eps, mica_buffer *y)
+{
+    mica__op_builder op;
+    mica__norm_params params = {eps};
+    mica__op_begin(&op, encoder, MICA_OP_LAYER_NORM, MICA__LAYER_NORM_SLOTS, &params, sizeof params);
+    mica__op_read(&op, MICA__LAYER_NORM_X, "x", x, MICA__KIND_ACTIVATION, 1, MICA_MAX_DIMS);
+    mica__op_read_optional(&op, MICA__LAYER_NORM_WEIGHT, "weight", weight, MICA__KIND_ACTIVATION, 1, 1);
+    mica__op_read_optional(&op, MICA__LAYER_NORM_BIAS, "bias", bias, MICA__KIND_ACTIVATION, 1, 1);
+    mica__op_write(&op, MICA__LAYER_NORM_Y, "y", y, MICA__KIND_ACTIVATION, 1, MICA_MAX_DIMS);
+    mica__op_require(&op, eps >= 0.0f && isfinite(eps), "eps is %g, not 0 or above and finite", (double)eps);
+    mica__op_same_shape(&op, MICA__LAYER_NORM_X, MICA__LAYER_NORM_Y);
+    const uint64_t dim = mica__op_size(&op, MICA__LAYER_NORM_X, -1);
+    mica__op_dim(&op, MICA__LAYER_NORM_WEIGHT, 0, dim, "the last dimension of x");
+    mica__op_dim(&op, MICA__LAYER_NORM_BIAS, 0, dim, "the last dimension of x");
+    for (uint32_t slot = 0; slot < MICA__LAYER_NORM_SLOTS; slot++)
+        mica__op_rows(&op, slot);
+    mica__op_in_place(&op, MICA__LAYER_NORM_X);
     return mica__op_add(&op);
 }
 

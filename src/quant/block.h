@@ -88,6 +88,9 @@ typedef struct mica__block_q8_k { /* w = d * q */
 
 /* ---- codebooks: the stored number is an index into a grid of iq_grid.h ---- */
 
+/* The levels of iq4_nl and iq4_xs, denser near zero. */
+#define MICA__IQ4_LEVELS -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
+
 typedef struct mica__block_iq4_nl { /* 32 values: w = d * level[q] */
     uint16_t d;                     /* h */
     uint8_t qs[16];                 /* as q4_0 */
@@ -217,6 +220,12 @@ static inline void mica__q3_k_scales(const uint8_t packed[12], uint8_t scale[16]
         scale[j] = (uint8_t)((packed[j] & 15) | (packed[8 + j % 4] >> 2 * (j / 4) & 3) << 4);
         scale[j + 8] = (uint8_t)((packed[j] >> 4) | (packed[8 + j % 4] >> (4 + 2 * (j / 4)) & 3) << 4);
     }
+}
+
+/* Scale s of an iq4_xs block, 0 to 63. */
+static inline int mica__iq4_xs_scale(uint16_t scales_h, const uint8_t scales_l[4], int s)
+{
+    return (scales_l[s / 2] >> s % 2 * 4 & 15) | (scales_h >> 2 * s & 3) << 4;
 }
 
 #endif

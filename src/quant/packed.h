@@ -7,19 +7,29 @@
  * parts of 32 values. In the buffer's view the stride of the row dimension is group bytes / 8, and the stride of a
  * batch ceil(N / 8) * group bytes.
  *
- * Parts of 32 values, r the row in the group, i = 0..3; a code is the stored unsigned number:
- *   4 bits, 128 bytes: byte 32 v + 4 r + i (v 0..3) has code 4 v + i in its low and code 16 + 4 v + i in its high nibble
- *   6 bits, 192 bytes: the low four bits as above; then byte 128 + 32 u + 4 r + i (u 0..1) has at bits 2 h the upper
- *                      two bits of code 4 (2 h + u) + i (h 0..3)
- *   8 bits, 256 bytes: byte 32 c + 4 r + i (c 0..7) is code 4 c + i
+ * A part is 32 codes of eight rows in one plane or two, the lower bits first. r is the row in the group, i = 0..3; a
+ * code is the stored unsigned number:
+ *   nibbles  128 bytes  byte 32 v + 4 r + i (v 0..3) has code 4 v + i in its low and code 16 + 4 v + i in its high nibble
+ *   pairs     64 bytes  byte 32 u + 4 r + i (u 0..1) has at bits 2 h two bits of code 4 (2 h + u) + i (h 0..3)
+ *   bits      32 bytes  byte 4 r + i has at bit c one bit of code 4 c + i (c 0..7)
+ *   bytes    256 bytes  byte 32 c + 4 r + i is code 4 c + i
+ * 2 bits: pairs. 3: pairs and bits. 4: nibbles. 5: nibbles and bits. 6: nibbles and pairs. 8: bytes.
  *
- * Blocks:
- *   q4_0     32 values  h d[8]; a 4-bit part                                   w = (code - 8) d
- *   q8_0     32 values  h d[8]; an 8-bit part of q + 128                       w = (code - 128) d
- *   q4_k    256 values  h d[8]; h dmin[8]; u8 scales[12][8]; eight 4-bit parts  (byte j of the block's 12 is scales[j])
- *   q6_k    256 values  h d[8]; i8 scales[16][8]; eight 6-bit parts            w = d scale (code - 32)
- *   affine  one group   scale[8]; bias[8] as f16 or bf16; parts of 4, 6 or 8 bits, the last one filled with zero
- *                       codes; the last group of a row may have fewer parts. Head: 64 bytes, u32 dtype of the scales.
+ * Blocks; bytes [n][8] are n tables of eight rows, byte j of the canonical block's n being in table j:
+ *   q4_0     32 values  h d[8]; a 4-bit part                                    w = (code - 8) d
+ *   q4_1     32 values  h d[8]; h m[8]; a 4-bit part                            w = code d + m
+ *   q5_0     32 values  h d[8]; a 5-bit part                                    w = (code - 16) d
+ *   q5_1     32 values  h d[8]; h m[8]; a 5-bit part                            w = code d + m
+ *   q8_0     32 values  h d[8]; an 8-bit part of q + 128                        w = (code - 128) d
+ *   q2_k    256 values  h d[8]; h dmin[8]; scales[16][8]; eight 2-bit parts
+ *   q3_k    256 values  h d[8]; scales[12][8]; eight 3-bit parts                w = d (scale - 32) (code - 4)
+ *   q4_k    256 values  h d[8]; h dmin[8]; scales[12][8]; eight 4-bit parts
+ *   q5_k    256 values  h d[8]; h dmin[8]; scales[12][8]; eight 5-bit parts
+ *   q6_k    256 values  h d[8]; i8 scales[16][8]; eight 6-bit parts             w = d scale (code - 32)
+ *   iq4_nl   32 values  h d[8]; a 4-bit part                                    w = d level[code]
+ *   iq4_xs  256 values  h d[8]; scales_h[2][8]; scales_l[4][8]; eight 4-bit parts
+ *   affine  one group   scale[8]; bias[8] as f16 or bf16; parts of 2, 3, 4, 5, 6 or 8 bits, the last one filled with
+ *                       zero codes; the last group of a row may have fewer parts. Head: 64 bytes, u32 dtype of scales.
  * Affine groups that are no multiple of 32 values, or longer than 8192, have no packed form; nor have scales of f32
  * (mica__packed_scales), which would make every other weight larger.
  */

@@ -73,10 +73,10 @@ typedef struct mica__q8_block {
     int8_t q[32];
     float d, s;        /* s = d * sum */
     int32_t sum8;      /* -8 sum */
+    int32_t sum16;     /* -16 sum */
     int32_t sum128;    /* -128 sum */
     int32_t half32[2]; /* -32 times the sum of q[0..15], of q[16..31] */
     int16_t half[2];   /* the sums of the halves */
-    int32_t reserved;
 } mica__q8_block;
 
 _Static_assert(sizeof(mica__q8_block) == 64, "one cache line");

@@ -13,7 +13,9 @@ static bool is_elementwise(const mica__record *record)
     case MICA_OP_ADD:
     case MICA_OP_MUL:
     case MICA_OP_SILU_MUL:
+    case MICA_OP_GELU_MUL:
     case MICA_OP_GELU:
+    case MICA_OP_GELU_ERF:
     case MICA_OP_SOFTCAP:
     case MICA_OP_CHAIN: return true;
     default: return false;

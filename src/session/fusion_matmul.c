@@ -143,7 +143,7 @@ static bool producer(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, 
     return true;
 }
 
-/* One multiplication: the matmul behind its `gate` operand (through a gelu for a plain mul) and the one
+/* One multiplication: the matmul behind its `gate` operand (for a plain mul through a gelu) and the one
  * behind `up`. */
 static mica_status gate_up(mica__fusion_pass *pass, uint32_t anchor, uint32_t gate_slot, mica__gate act,
                            bool *out_applied)
@@ -152,7 +152,8 @@ static mica_status gate_up(mica__fusion_pass *pass, uint32_t anchor, uint32_t ga
     uint32_t up_slot = gate_slot == MICA__BINARY_A ? MICA__BINARY_B : MICA__BINARY_A;
     mica__use gelu = {anchor, gate_slot}, reader;
     uint32_t gate = 0, up = 0;
-    if (act == MICA__GATE_GELU) {
+    const bool apart = product->op == MICA_OP_MUL;
+    if (apart) {
         if (!mica__flow_writer(&pass->flow, anchor, gate_slot, &gelu) ||
             mica__fusion_record(pass, gelu.record, MICA_OP_GELU) == NULL ||
             !pass->list->record[gelu.record]->operand[MICA__UNARY_Y].temporary ||
@@ -168,7 +169,7 @@ static mica_status gate_up(mica__fusion_pass *pass, uint32_t anchor, uint32_t ga
     mica__draft draft;
     draft_pair(&draft, pass, gate, up);
     mica__draft_join(&draft, anchor);
-    if (act == MICA__GATE_GELU)
+    if (apart)
         mica__draft_join(&draft, gelu.record);
     ((mica__matmul_record *)draft.record.params)->gate = act;
     draft.operand[Y0] = product->operand[MICA__BINARY_Y];
@@ -181,6 +182,8 @@ mica_status mica__fusion_gate_up(mica__fusion_pass *pass, uint32_t anchor, bool 
 {
     if (mica__fusion_record(pass, anchor, MICA_OP_SILU_MUL) != NULL)
         return gate_up(pass, anchor, MICA__BINARY_A, MICA__GATE_SILU, out_applied);
+    if (mica__fusion_record(pass, anchor, MICA_OP_GELU_MUL) != NULL)
+        return gate_up(pass, anchor, MICA__BINARY_A, MICA__GATE_GELU, out_applied);
     if (mica__fusion_record(pass, anchor, MICA_OP_MUL) == NULL)
         return MICA_OK;
     mica_status status = gate_up(pass, anchor, MICA__BINARY_A, MICA__GATE_GELU, out_applied);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backend/record.h"
 #include "mica/mica.h"
 #include "support/random.h"
 #include "support/tensor.h"
@@ -34,6 +35,8 @@ typedef union conform_params {
     mica_kv_params kv;
     mica_attention_params attention;
     mica_matmul_params matmul;
+    mica__chain_record chain;
+    mica_route_params route;
 } conform_params;
 
 /* One case: operands on the host, what must come out, and the buffers while it is on a device. */
@@ -48,8 +51,7 @@ typedef struct conform_case {
     bool packed;
     mica_status wanted;       /* MICA_OK or MICA_ERR_FAULT */
     uint32_t bits_of;         /* the output must be that operand bit for bit; UINT32_MAX: compare numbers */
-    double *expected, *error; /* of the output; oracle A */
-    double *expected_b, *error_b; /* oracle B where it applies: meeting either is right */
+    double *expected, *error; /* of the output */
     double flops, bytes;
     mica_buffer *weight; /* on the device: affine parts joined, packed if asked */
 } conform_case;

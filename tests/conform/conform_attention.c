@@ -27,6 +27,16 @@ static mica_dtype draw_type(const conform_case *c, test_random *random)
     return c->typical ? MICA_DTYPE_F32 : conform_float(random);
 }
 
+/* A head size up to `most` that the row's type of cache can have. */
+static uint64_t draw_dim(const conform_case *c, test_random *random, uint64_t most)
+{
+    uint64_t block = oracle_block_values(c->row->weight);
+
+    if (c->row->weight == MICA_DTYPE_NONE)
+        return test_random_size(random, test_random_one_in(random, 6) ? 256 : most);
+    return block * (1 + test_random_below(random, test_random_one_in(random, 6) ? 8 : 4));
+}
+
 /* Room for `positions` positions in each sequence. */
 static cache_plan draw_plan(const conform_case *c, test_random *random, uint64_t heads, uint64_t positions)
 {
@@ -53,11 +63,17 @@ static void add_cache(conform_case *c, test_random *random, const char *name, co
     uint32_t ndim = plan->kind == PAGED ? 4 : 3;
     mica_dtype dtype = c->typical ? MICA_DTYPE_F16 : conform_float(random);
 
+    /* Keys of one type and values of another are right too. */
+    if (c->row->weight != MICA_DTYPE_NONE && (output || c->typical || !test_random_one_in(random, 5)))
+        dtype = c->row->weight;
     if (output)
         conform_add_output(c, random, name, dtype, ndim, shape, TEST_ROWS, false, 0);
     else
         conform_add(c, random, name, dtype, ndim, shape, TEST_ROWS);
-    test_tensor_normal(conform_tensor(c, c->operand_count - 1), random, 1);
+    if (oracle_is_block(dtype))
+        test_tensor_blocks(conform_tensor(c, c->operand_count - 1), random);
+    else
+        test_tensor_normal(conform_tensor(c, c->operand_count - 1), random, 1);
 }
 
 /* Every entry a page of its own, in shuffled order. */
@@ -147,8 +163,7 @@ static void break_write(conform_case *c, test_random *random, const cache_plan *
 
 void conform_make_kv_write(conform_case *c, test_random *random)
 {
-    uint64_t shape[3] = {test_random_size(random, 33), test_random_size(random, 5),
-                         test_random_size(random, 140)};
+    uint64_t shape[3] = {test_random_size(random, 33), test_random_size(random, 5), draw_dim(c, random, 140)};
     cache_plan plan;
 
     if (c->typical) {
@@ -198,7 +213,9 @@ void conform_oracle_kv_write(conform_case *c)
         int64_t slot =
             oracle_cache_slot(&cache, sequences ? (int64_t)sequences[t] : 0, (int64_t)positions[t]);
 
-        if (slot >= 0)
+        if (slot >= 0 && conform_tensor(c, KV_CACHE)->dtype == MICA_DTYPE_Q8_0)
+            oracle_round_q8_0(x + t * row, row, c->expected + (uint64_t)slot * row);
+        else if (slot >= 0)
             memcpy(c->expected + (uint64_t)slot * row, x + t * row, row * sizeof *x);
     }
     free(x);
@@ -285,12 +302,40 @@ static void break_attention(conform_case *c, test_random *random, const cache_pl
         test_tensor_set(positions, token, -1);
 }
 
+/* Pages that no query sees, those before a window for one, need not be there: their entries point nowhere. */
+static void lose_pages(conform_case *c, const cache_plan *plan, uint64_t tokens)
+{
+    const mica_attention_params *params = &c->params.attention;
+    test_tensor *pages = conform_tensor(c, PAGES);
+
+    for (uint64_t i = 0; plan->kind == PAGED && i < pages->count; i++) {
+        double begin = (double)(i % plan->max_pages * plan->slots), end = begin + (double)plan->slots;
+        uint64_t sequence = i / plan->max_pages;
+        double length = test_tensor_get(conform_tensor(c, LENGTHS), sequence);
+        bool seen = false;
+
+        for (uint64_t t = 0; t < tokens; t++) {
+            double position = test_tensor_get(conform_tensor(c, POSITIONS), t);
+            double first = params->window ? position + 1 - params->window : 0;
+            double last = params->bidirectional ? length : fmin(length, position + 1);
+            double own = c->operand[SEQUENCES].present ? test_tensor_get(conform_tensor(c, SEQUENCES), t) : 0;
+
+            seen = seen || (own == (double)sequence && first < end && last > begin);
+        }
+        if (!seen)
+            test_tensor_set(pages, i, i % 2 ? 4294967295.0 : (double)plan->pages);
+    }
+}
+
+/* One case in six is a prompt: many tokens at once. */
 void conform_make_attention(conform_case *c, test_random *random)
 {
-    uint64_t tokens = test_random_size(random, 9), kv_heads = test_random_size(random, 3);
-    uint64_t heads = kv_heads * (1 + test_random_below(random, 4)), dim = test_random_size(random, 140);
-    uint64_t v_dim = test_random_one_in(random, 3) ? test_random_size(random, 70) : dim;
-    uint64_t longest = tokens + (test_random_one_in(random, 3) ? 600 : test_random_size(random, 260));
+    uint64_t tokens = test_random_size(random, test_random_one_in(random, 6) ? 90 : 9);
+    uint64_t kv_heads = test_random_size(random, 3), heads = kv_heads * (1 + test_random_below(random, 7));
+    uint64_t dim = draw_dim(c, random, 140);
+    uint64_t v_dim = test_random_one_in(random, 3) ? draw_dim(c, random, 70) : dim;
+    uint64_t longest =
+        tokens + (tokens < 10 && test_random_one_in(random, 3) ? 600 : test_random_size(random, 260));
     cache_plan plan;
 
     if (c->typical) {
@@ -317,6 +362,7 @@ void conform_make_attention(conform_case *c, test_random *random)
     draw_lengths(c, random, &plan, tokens);
     c->params.attention.ring = plan.kind == RING;
     add_pages(c, random, &plan);
+    lose_pages(c, &plan, tokens);
     add_mask(c, random, heads, tokens,
              c->typical || !test_random_one_in(random, 3) ? 0 : 1 + test_random_below(random, longest + 3));
     conform_add_output(c, random, "y", draw_type(c, random), 3, (uint64_t[]){tokens, heads, v_dim}, TEST_ROWS,

@@ -35,8 +35,6 @@ void conform_case_free(conform_case *c)
         test_tensor_free(&c->operand[i].tensor);
     free(c->expected);
     free(c->error);
-    free(c->expected_b);
-    free(c->error_b);
     memset(c, 0, sizeof *c);
 }
 

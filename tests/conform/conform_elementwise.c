@@ -1,5 +1,5 @@
 /*
- * conform_elementwise.c - cases of copy, fill, advance, add, mul, silu_mul, gelu, softcap.
+ * conform_elementwise.c - cases of copy, fill, advance, add, mul, silu_mul, gelu in its forms, softcap.
  */
 #include "conform/conform_rows.h"
 
@@ -277,6 +277,21 @@ void conform_oracle_silu_mul(conform_case *c)
     judge_binary(c, oracle_silu_mul);
 }
 
+void conform_make_gelu_mul(conform_case *c, test_random *random)
+{
+    conform_make_silu_mul(c, random);
+}
+
+mica_status conform_encode_gelu_mul(const conform_case *c, mica_encoder *encoder)
+{
+    return mica_gelu_mul(encoder, conform_buffer(c, A), conform_buffer(c, B), conform_buffer(c, BINARY_Y));
+}
+
+void conform_oracle_gelu_mul(conform_case *c)
+{
+    judge_binary(c, oracle_gelu_mul);
+}
+
 static void make_unary(conform_case *c, test_random *random)
 {
     uint64_t shape[MICA_MAX_DIMS];
@@ -305,6 +320,24 @@ void conform_oracle_gelu(conform_case *c)
     double *x = conform_values(c, X);
 
     oracle_gelu(conform_tensor(c, X)->count, x, c->expected, c->error);
+    free(x);
+}
+
+void conform_make_gelu_erf(conform_case *c, test_random *random)
+{
+    make_unary(c, random);
+}
+
+mica_status conform_encode_gelu_erf(const conform_case *c, mica_encoder *encoder)
+{
+    return mica_gelu_erf(encoder, conform_buffer(c, X), conform_buffer(c, UNARY_Y));
+}
+
+void conform_oracle_gelu_erf(conform_case *c)
+{
+    double *x = conform_values(c, X);
+
+    oracle_gelu_erf(conform_tensor(c, X)->count, x, c->expected, c->error);
     free(x);
 }
 

@@ -1,5 +1,5 @@
 /*
- * conform_norms.c - cases of rms_norm, softmax, rope, argmax: ops over one row.
+ * conform_norms.c - cases of the norms, softmax, rope, argmax: ops over one row.
  */
 #include "conform/conform_rows.h"
 
@@ -9,6 +9,7 @@
 #include "oracle/oracle_ops.h"
 
 enum { NORM_X, NORM_WEIGHT, NORM_Y };
+enum { LAYER_X, LAYER_WEIGHT, LAYER_BIAS, LAYER_Y };
 enum { SOFTMAX_X, SOFTMAX_Y };
 enum { ROPE_X, ROPE_POSITIONS, ROPE_FACTORS, ROPE_Y };
 enum { ARGMAX_X, ARGMAX_IDS };
@@ -74,6 +75,59 @@ void conform_oracle_rms_norm(conform_case *c)
                     c->error);
     free(x);
     free(weight);
+}
+
+static void add_row(conform_case *c, test_random *random, const char *name, uint64_t dim)
+{
+    if (!c->typical && test_random_one_in(random, 3)) {
+        conform_add_absent(c);
+        return;
+    }
+    conform_add(c, random, name, draw_type(c, random), 1, &dim, TEST_CONTIGUOUS);
+    test_tensor_normal(conform_tensor(c, c->operand_count - 1), random, 1);
+}
+
+/* One case in four has a mean a thousand times its spread, which the variance must not feel. */
+void conform_make_layer_norm(conform_case *c, test_random *random)
+{
+    static const float eps[] = {1e-5f, 1e-6f, 1e-12f, 0.5f};
+    uint64_t shape[MICA_MAX_DIMS];
+    uint32_t ndim = draw_rows(c, random, shape);
+    bool in_place = !c->typical && test_random_one_in(random, 3);
+    double shift = test_random_one_in(random, 4) ? 1000 : 0;
+    test_tensor *x;
+
+    c->params.real = eps[test_random_below(random, 4)];
+    conform_add(c, random, "x", draw_type(c, random), ndim, shape, in_place ? TEST_ROWS : TEST_ROWS_REPEAT);
+    x = conform_tensor(c, LAYER_X);
+    test_tensor_normal(x, random, test_random_uniform(random, 0.1, 10));
+    for (uint64_t i = 0; shift != 0 && x->dtype == MICA_DTYPE_F32 && i < x->shape[ndim - 1]; i++)
+        test_tensor_set(x, i, test_tensor_get(x, i) + shift);
+    add_row(c, random, "weight", shape[ndim - 1]);
+    add_row(c, random, "bias", shape[ndim - 1]);
+    conform_add_output(c, random, "y", draw_type(c, random), ndim, shape, TEST_ROWS, in_place, LAYER_X);
+    c->flops = (double)x->count * 7;
+    c->bytes = conform_bytes(c, LAYER_X) + conform_bytes(c, LAYER_WEIGHT) + conform_bytes(c, LAYER_BIAS) +
+               conform_bytes(c, LAYER_Y);
+}
+
+mica_status conform_encode_layer_norm(const conform_case *c, mica_encoder *encoder)
+{
+    return mica_layer_norm(encoder, conform_buffer(c, LAYER_X), conform_buffer(c, LAYER_WEIGHT),
+                           conform_buffer(c, LAYER_BIAS), c->params.real, conform_buffer(c, LAYER_Y));
+}
+
+void conform_oracle_layer_norm(conform_case *c)
+{
+    double *x = conform_values(c, LAYER_X), *weight = conform_values(c, LAYER_WEIGHT),
+           *bias = conform_values(c, LAYER_BIAS);
+    uint64_t dim = last(c, LAYER_X);
+
+    oracle_layer_norm(conform_tensor(c, LAYER_X)->count / dim, dim, x, weight, bias, c->params.real,
+                      c->expected, c->error);
+    free(x);
+    free(weight);
+    free(bias);
 }
 
 /* Rows of -inf alone, rows with some -inf, rows with a NaN. */

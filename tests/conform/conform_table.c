@@ -18,12 +18,27 @@
     "tail"
 #define DECODE "a decoded value takes at most three f32 products and one sum"
 
+/* Every weight type but iq1 to iq3, whose decoders are tables of thousands of points: an oracle of them would be the
+ * codec's own tables. tests/unit/test_codec_iq.c checks those. */
 #define WEIGHT_ROWS(text, id, op, factor, reason)                                                         \
     ROW(text " f32", id, op, F32, factor, reason), ROW(text " f16", id, op, F16, factor, reason),         \
         ROW(text " bf16", id, op, BF16, factor, reason), ROW(text " q4_0", id, op, Q4_0, factor, reason), \
-        ROW(text " q8_0", id, op, Q8_0, factor, reason), ROW(text " q4_k", id, op, Q4_K, factor, reason), \
-        ROW(text " q6_k", id, op, Q6_K, factor, reason),                                                  \
+        ROW(text " q4_1", id, op, Q4_1, factor, reason), ROW(text " q5_0", id, op, Q5_0, factor, reason), \
+        ROW(text " q5_1", id, op, Q5_1, factor, reason), ROW(text " q8_0", id, op, Q8_0, factor, reason), \
+        ROW(text " q8_1", id, op, Q8_1, factor, reason), ROW(text " q2_k", id, op, Q2_K, factor, reason), \
+        ROW(text " q3_k", id, op, Q3_K, factor, reason), ROW(text " q4_k", id, op, Q4_K, factor, reason), \
+        ROW(text " q5_k", id, op, Q5_K, factor, reason), ROW(text " q6_k", id, op, Q6_K, factor, reason), \
+        ROW(text " q8_k", id, op, Q8_K, factor, reason),                                                  \
+        ROW(text " iq4_nl", id, op, IQ4_NL, factor, reason),                                              \
+        ROW(text " iq4_xs", id, op, IQ4_XS, factor, reason),                                              \
+        ROW(text " tq1_0", id, op, TQ1_0, factor, reason),                                                \
+        ROW(text " tq2_0", id, op, TQ2_0, factor, reason),                                                \
+        ROW(text " mxfp4", id, op, MXFP4, factor, reason),                                                \
+        ROW(text " nvfp4", id, op, NVFP4, factor, reason),                                                \
+        ROW(text " affine2", id, op, AFFINE2, factor, reason),                                            \
+        ROW(text " affine3", id, op, AFFINE3, factor, reason),                                            \
         ROW(text " affine4", id, op, AFFINE4, factor, reason),                                            \
+        ROW(text " affine5", id, op, AFFINE5, factor, reason),                                            \
         ROW(text " affine6", id, op, AFFINE6, factor, reason),                                            \
         ROW(text " affine8", id, op, AFFINE8, factor, reason)
 
@@ -34,17 +49,30 @@ const conform_row conform_table[] = {
     ROW("add", ADD, add, NONE, 0, EXACT_STORE),
     ROW("mul", MUL, mul, NONE, 0, EXACT_STORE),
     ROW("silu_mul", SILU_MUL, silu_mul, NONE, 6, "exp within 2 roundings, a sum, a quotient and a product"),
+    ROW("gelu_mul", GELU_MUL, gelu_mul, NONE, 3, "as gelu, and a product"),
     ROW("gelu", GELU, gelu, NONE, 3, "tanh within 2 roundings of 1, its argument within 3"),
+    ROW("gelu_erf", GELU_ERF, gelu_erf, NONE, 4,
+        "the integral within 6 roundings of its own value, at most a half"),
     ROW("softcap", SOFTCAP, softcap, NONE, 6, "tanh within 2 roundings, a quotient and a product"),
+    ROW("chain", CHAIN, chain, NONE, 1,
+        "each step strays as its op's own row says, carried through the steps behind it"),
     ROW("rms_norm", RMS_NORM, rms_norm, NONE, 4, "root, quotient and products after a sum of squares"),
+    ROW("layer_norm", LAYER_NORM, layer_norm, NONE, 4,
+        "root, quotient, products and a sum after the sums of two passes"),
     ROW("softmax", SOFTMAX, softmax, NONE, 4,
         "the rounded argument moves exp by its own size; then a sum and a quotient"),
     ROW("rope", ROPE, rope, NONE, 4, "the angle is rounded in f32 and moves the result by its own size"),
     ROW("kv_write", KV_WRITE, kv_write, NONE, 0, "a conversion rounds once: known to the bit"),
+    ROW("kv_write q8_0", KV_WRITE, kv_write, Q8_0, 0, "codes and scales of f32 arithmetic: known to the bit"),
     ROW("attention", ATTENTION, attention, NONE, 2,
         "scores as a sum of products, exp of them, a weighted sum"),
+    ROW("attention q8_0", ATTENTION, attention, Q8_0, 2, "as attention: a decoded value is exact"),
     WEIGHT_ROWS("matmul", MATMUL, matmul, 2, DOT),
     WEIGHT_ROWS("experts", MATMUL_EXPERTS, matmul_experts, 2, DOT),
+    ROW("route", ROUTE, route, NONE, 4,
+        "softmax over the experts, a sum of the chosen, a quotient, a product"),
+    ROW("route ids", ROUTE, route_ids, NONE, 0, "whole numbers"),
+    ROW("expert_sum", EXPERT_SUM, expert_sum, NONE, 4, "a sum of products in the order of the slots"),
     WEIGHT_ROWS("embedding", EMBEDDING, embedding, 2, DECODE),
     ROW("argmax", ARGMAX, argmax, NONE, 0, "whole numbers"),
 };

@@ -125,6 +125,60 @@ static void test_affine(void **state)
     assert_true(value[0] == -1 && value[3] == 509 && magnitude[3] == 511);
 }
 
+static void test_odd_affine(void **state)
+{
+    static const uint8_t two[4] = {0xe4}, three[3] = {0x88, 0xc6, 0xfa},
+                         five[5] = {0x20, 0x88, 0x41, 0x8a, 0x39};
+    static const double scales[] = {1}, biases[] = {0};
+    oracle_groups groups = {scales, biases, 16};
+    double value[16], magnitude[16];
+
+    (void)state;
+    oracle_decode_row(MICA_DTYPE_AFFINE2, two, 16, &groups, value, magnitude);
+    assert_true(value[0] == 0 && value[1] == 1 && value[2] == 2 && value[3] == 3 && value[4] == 0);
+    oracle_decode_row(MICA_DTYPE_AFFINE3, three, 8, &groups, value, magnitude);
+    for (int i = 0; i < 8; i++)
+        assert_true(value[i] == i);
+    oracle_decode_row(MICA_DTYPE_AFFINE5, five, 8, &groups, value, magnitude);
+    for (int i = 0; i < 7; i++)
+        assert_true(value[i] == i);
+}
+
+/* Formats whose codes stand for fixed levels; d = 1 is 0x3c00. */
+static void test_levels(void **state)
+{
+    uint8_t nl[18] = {0x00, 0x3c, 0xf0}, xs[136] = {0x00, 0x3c}, mx[17] = {128, 0xe7}, nv[36] = {0};
+    uint8_t t1[54] = {0}, t2[66] = {0};
+    double value[256];
+
+    (void)state;
+    decode(MICA_DTYPE_IQ4_NL, nl, 32, value);
+    assert_true(value[0] == -127 && value[16] == 113 && value[1] == -127);
+    xs[3] = 0x80;               /* run 7: upper bits of the scale 2 */
+    xs[7] = 0x30;               /* its lower bits 3: scale 35 - 32 */
+    xs[8 + 16 * 7 + 15] = 0x8f; /* its values 15 and 31 */
+    decode(MICA_DTYPE_IQ4_XS, xs, 256, value);
+    assert_true(value[7 * 32 + 15] == 3 * 113 && value[7 * 32 + 31] == 3 && value[0] == -32 * -127);
+    decode(MICA_DTYPE_MXFP4, mx, 32, value);
+    assert_true(value[0] == 12 && value[16] == -8 && value[1] == 0);
+    nv[1] = 7 << 3 | 4; /* 1.5 */
+    nv[3] = 3;          /* 3 / 512 */
+    nv[4 + 8] = 0xa1;   /* run 1: values 0 and 8 */
+    nv[4 + 24 + 7] = 0x20;
+    decode(MICA_DTYPE_NVFP4, nv, 64, value);
+    assert_true(value[16] == 0.75 && value[24] == -1.5 && value[63] == 3.0 / 512 && value[55] == 0);
+    t1[53] = t2[65] = 0x3c;
+    t1[0] = 255;  /* all digits 2 */
+    t1[32] = 86;  /* just above a third: digit 1, then zeros */
+    t1[51] = 171; /* just above two thirds */
+    decode(MICA_DTYPE_TQ1_0, t1, 256, value);
+    assert_true(value[0] == 1 && value[32] == 1 && value[128] == 1 && value[1] == -1);
+    assert_true(value[160] == 0 && value[176] == -1 && value[243] == 1 && value[247] == -1);
+    t2[33] = 0x90; /* upper half, byte 1: digits 0, 0, 1, 2 */
+    decode(MICA_DTYPE_TQ2_0, t2, 256, value);
+    assert_true(value[128 + 1] == -1 && value[128 + 65] == 0 && value[128 + 97] == 1);
+}
+
 static void test_q8_activations(void **state)
 {
     double x[40] = {0}, got[40];
@@ -192,6 +246,7 @@ int main(void)
         cmocka_unit_test(test_f16),          cmocka_unit_test(test_bf16),
         cmocka_unit_test(test_small_blocks), cmocka_unit_test(test_k_blocks),
         cmocka_unit_test(test_affine),       cmocka_unit_test(test_q8_activations),
+        cmocka_unit_test(test_odd_affine),   cmocka_unit_test(test_levels),
         cmocka_unit_test(test_attention),    cmocka_unit_test(test_rows),
     };
 

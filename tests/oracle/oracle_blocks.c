@@ -1,11 +1,12 @@
 /*
- * oracle_blocks.c - the 32-value and K block formats and MLX affine 4, 6, 8 bit, one value at a time from the layout.
+ * oracle_blocks.c - the 32-value and K block formats and MLX affine words, one value at a time from the layout.
  */
 #include "oracle/oracle_blocks.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "oracle/oracle_codes.h"
 #include "oracle/oracle_number.h"
 
 static double half_at(const uint8_t *p)
@@ -165,20 +166,38 @@ static void q6_k_value(const uint8_t *block, size_t i, double *value, double *ma
     *magnitude = fabs(unit) * (code + 32);
 }
 
-static int affine_code(mica_dtype dtype, const uint8_t *row, size_t i)
-{
-    const uint8_t *group = row + i / 4 * 3;
+static const struct {
+    mica_dtype dtype;
+    unsigned bits;
+} affine[] = {{MICA_DTYPE_AFFINE2, 2}, {MICA_DTYPE_AFFINE3, 3}, {MICA_DTYPE_AFFINE4, 4},
+              {MICA_DTYPE_AFFINE5, 5}, {MICA_DTYPE_AFFINE6, 6}, {MICA_DTYPE_AFFINE8, 8}};
 
-    if (dtype == MICA_DTYPE_AFFINE4)
-        return row[i / 2] >> (i % 2 * 4) & 15;
-    if (dtype == MICA_DTYPE_AFFINE8)
-        return row[i];
-    return (group[0] | group[1] << 8 | group[2] << 16) >> (6 * (i % 4)) & 63;
+/* Bits of a code; 0: not affine. */
+static unsigned affine_bits(mica_dtype dtype)
+{
+    for (size_t i = 0; i < sizeof affine / sizeof *affine; i++) {
+        if (affine[i].dtype == dtype)
+            return affine[i].bits;
+    }
+    return 0;
+}
+
+/* A row is one stream of bits, the lowest of a byte first. */
+static unsigned affine_code(unsigned bits, const uint8_t *row, size_t i)
+{
+    unsigned code = 0;
+
+    for (unsigned b = 0; b < bits; b++) {
+        size_t at = i * bits + b;
+
+        code |= (row[at / 8] >> at % 8 & 1u) << b;
+    }
+    return code;
 }
 
 bool oracle_is_affine(mica_dtype dtype)
 {
-    return dtype == MICA_DTYPE_AFFINE4 || dtype == MICA_DTYPE_AFFINE6 || dtype == MICA_DTYPE_AFFINE8;
+    return affine_bits(dtype) != 0;
 }
 
 bool oracle_is_block(mica_dtype dtype)
@@ -191,39 +210,65 @@ size_t oracle_row_bytes(mica_dtype dtype, size_t count)
     return count / oracle_block_values(dtype) * oracle_block_bytes(dtype);
 }
 
+/* How a value of each type is made: with the absolute terms that a kernel may add up, or as one product. */
+static const struct {
+    mica_dtype dtype;
+    void (*terms)(const uint8_t *block, size_t i, double *value, double *magnitude);
+    double (*product)(const uint8_t *block, size_t i);
+} types[] = {
+    {MICA_DTYPE_Q4_0, q4_0_value, NULL},
+    {MICA_DTYPE_Q4_1, q4_1_value, NULL},
+    {MICA_DTYPE_Q5_0, q5_0_value, NULL},
+    {MICA_DTYPE_Q5_1, q5_1_value, NULL},
+    {MICA_DTYPE_Q8_0, q8_0_value, NULL},
+    {MICA_DTYPE_Q8_1, q8_1_value, NULL},
+    {MICA_DTYPE_Q2_K, q2_k_value, NULL},
+    {MICA_DTYPE_Q3_K, q3_k_value, NULL},
+    {MICA_DTYPE_Q4_K, q4_k_value, NULL},
+    {MICA_DTYPE_Q5_K, q5_k_value, NULL},
+    {MICA_DTYPE_Q6_K, q6_k_value, NULL},
+    {MICA_DTYPE_Q8_K, q8_k_value, NULL},
+    {MICA_DTYPE_IQ4_NL, NULL, oracle_iq4_nl_value},
+    {MICA_DTYPE_IQ4_XS, NULL, oracle_iq4_xs_value},
+    {MICA_DTYPE_MXFP4, NULL, oracle_mxfp4_value},
+    {MICA_DTYPE_NVFP4, NULL, oracle_nvfp4_value},
+    {MICA_DTYPE_TQ1_0, NULL, oracle_tq1_0_value},
+    {MICA_DTYPE_TQ2_0, NULL, oracle_tq2_0_value},
+};
+
+static void decode_affine(unsigned bits, const uint8_t *row, size_t count, const oracle_groups *groups,
+                          double *value, double *magnitude)
+{
+    for (size_t i = 0; i < count; i++) {
+        double scaled = affine_code(bits, row, i) * groups->scales[i / groups->size];
+        double bias = groups->biases[i / groups->size];
+
+        value[i] = scaled + bias;
+        magnitude[i] = fabs(scaled) + fabs(bias);
+    }
+}
+
 void oracle_decode_row(mica_dtype dtype, const uint8_t *row, size_t count, const oracle_groups *groups,
                        double *value, double *magnitude)
 {
+    size_t per = oracle_block_values(dtype), bytes = oracle_block_bytes(dtype), t = 0;
+
+    if (oracle_is_affine(dtype)) {
+        decode_affine(affine_bits(dtype), row, count, groups, value, magnitude);
+        return;
+    }
+    while (t < sizeof types / sizeof *types && types[t].dtype != dtype)
+        t++;
     for (size_t i = 0; i < count; i++) {
-        size_t per = oracle_block_values(dtype);
-        const uint8_t *block = row + i / per * oracle_block_bytes(dtype);
+        const uint8_t *block = row + i / per * bytes;
 
-        if (oracle_is_affine(dtype)) {
-            double scaled = affine_code(dtype, row, i) * groups->scales[i / groups->size];
-            double bias = groups->biases[i / groups->size];
-
-            value[i] = scaled + bias;
-            magnitude[i] = fabs(scaled) + fabs(bias);
+        if (t < sizeof types / sizeof *types && types[t].terms != NULL) {
+            types[t].terms(block, i % per, &value[i], &magnitude[i]);
             continue;
         }
-        switch (dtype) {
-        case MICA_DTYPE_Q4_0: q4_0_value(block, i % per, &value[i], &magnitude[i]); break;
-        case MICA_DTYPE_Q4_1: q4_1_value(block, i % per, &value[i], &magnitude[i]); break;
-        case MICA_DTYPE_Q5_0: q5_0_value(block, i % per, &value[i], &magnitude[i]); break;
-        case MICA_DTYPE_Q5_1: q5_1_value(block, i % per, &value[i], &magnitude[i]); break;
-        case MICA_DTYPE_Q8_0: q8_0_value(block, i % per, &value[i], &magnitude[i]); break;
-        case MICA_DTYPE_Q8_1: q8_1_value(block, i % per, &value[i], &magnitude[i]); break;
-        case MICA_DTYPE_Q2_K: q2_k_value(block, i % per, &value[i], &magnitude[i]); break;
-        case MICA_DTYPE_Q3_K: q3_k_value(block, i % per, &value[i], &magnitude[i]); break;
-        case MICA_DTYPE_Q4_K: q4_k_value(block, i % per, &value[i], &magnitude[i]); break;
-        case MICA_DTYPE_Q5_K: q5_k_value(block, i % per, &value[i], &magnitude[i]); break;
-        case MICA_DTYPE_Q8_K: q8_k_value(block, i % per, &value[i], &magnitude[i]); break;
-        case MICA_DTYPE_Q6_K: q6_k_value(block, i % per, &value[i], &magnitude[i]); break;
-        default:
-            value[i] = oracle_get(dtype, block);
-            magnitude[i] = fabs(value[i]);
-            break;
-        }
+        value[i] =
+            t == sizeof types / sizeof *types ? oracle_get(dtype, block) : types[t].product(block, i % per);
+        magnitude[i] = fabs(value[i]);
     }
 }
 
@@ -238,5 +283,19 @@ void oracle_quantise_q8(const double *x, size_t count, double *out)
         inverse = largest > 0 ? 127.0f / largest : 0;
         for (size_t i = begin; i < end; i++)
             out[i] = nearbyintf((float)x[i] * inverse) * ((double)largest / 127);
+    }
+}
+
+void oracle_round_q8_0(const double *x, size_t count, double *out)
+{
+    for (size_t first = 0; first < count; first += 32) {
+        float most = 0, d, id;
+
+        for (size_t i = first; i < first + 32; i++)
+            most = fmaxf(most, fabsf((float)x[i]));
+        d = most / 127;
+        id = d == 0 ? 0 : 1 / d;
+        for (size_t i = first; i < first + 32; i++)
+            out[i] = (double)roundf((float)x[i] * id) * oracle_from_f16(oracle_to_f16(d));
     }
 }

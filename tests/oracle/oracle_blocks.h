@@ -24,6 +24,10 @@ void oracle_decode_row(mica_dtype dtype, const uint8_t *row, size_t count, const
 /* Activations as 8-bit blocks of 32 see them: q = round_to_even(x * (127 / max|x|)) in f32, x ~ q * max|x| / 127. */
 void oracle_quantise_q8(const double *x, size_t count, double *out);
 
+/* What a row becomes as q8_0: per 32 values d = max|x| / 127 and q = x * (1 / d), half away from zero, in f32; then d is
+ * rounded to f16, and x ~ q * d. */
+void oracle_round_q8_0(const double *x, size_t count, double *out);
+
 /* Bytes of a row of `count` values. */
 size_t oracle_row_bytes(mica_dtype dtype, size_t count);
 bool oracle_is_affine(mica_dtype dtype);

@@ -1,5 +1,5 @@
 /*
- * oracle_elementwise.c - add, mul, silu_mul, gelu, softcap.
+ * oracle_elementwise.c - add, mul, silu_mul, gelu in its forms, softcap.
  */
 #include "oracle/oracle_ops.h"
 
@@ -39,6 +39,23 @@ void oracle_gelu(size_t count, const double *x, double *y, double *error)
 
         inner = fmin(fmax(inner, -15), 15);
         y[i] = 0.5 * x[i] * (1 + tanh(inner));
+        error[i] = fabs(x[i]);
+    }
+}
+
+void oracle_gelu_mul(size_t count, const double *gate, const double *up, double *y, double *error)
+{
+    oracle_gelu(count, gate, y, error);
+    for (size_t i = 0; i < count; i++) {
+        y[i] *= up[i];
+        error[i] = error[i] * fabs(up[i]) + fabs(y[i]);
+    }
+}
+
+void oracle_gelu_erf(size_t count, const double *x, double *y, double *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        y[i] = 0.5 * x[i] * (1 + erf(x[i] / sqrt(2)));
         error[i] = fabs(x[i]);
     }
 }

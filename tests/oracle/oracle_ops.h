@@ -19,14 +19,33 @@
 void oracle_add(size_t count, const double *a, const double *b, double *y, double *error);
 void oracle_mul(size_t count, const double *a, const double *b, double *y, double *error);
 void oracle_silu_mul(size_t count, const double *gate, const double *up, double *y, double *error);
+void oracle_gelu_mul(size_t count, const double *gate, const double *up, double *y, double *error);
 void oracle_gelu(size_t count, const double *x, double *y, double *error);
+void oracle_gelu_erf(size_t count, const double *x, double *y, double *error);
 void oracle_softcap(size_t count, const double *x, double cap, double *y, double *error);
 
 /* weight may be NULL. */
 void oracle_rms_norm(size_t rows, size_t dim, const double *x, const double *weight, double eps, double *y,
                      double *error);
+/* weight and bias may be NULL. */
+void oracle_layer_norm(size_t rows, size_t dim, const double *x, const double *weight, const double *bias,
+                       double eps, double *y, double *error);
 void oracle_softmax(size_t rows, size_t dim, const double *x, double scale, double *y, double *error);
 void oracle_argmax(size_t rows, size_t dim, const double *x, double *ids);
+
+/* The `slots` best of each row of logits: best first, lower ids first among equals, NaN last. */
+void oracle_route_ids(size_t rows, size_t experts, size_t slots, const double *logits, double *ids);
+typedef struct oracle_route {
+    size_t rows, experts, slots;
+    const double *logits, *ids;
+    bool softmax_first, normalise;
+    double scale;
+} oracle_route;
+/* The weights of those ids. */
+void oracle_route_weights(const oracle_route *route, double *weights, double *error);
+/* y [rows, dim] = sum over slots of weights [rows, slots] * x [rows, slots, dim]. */
+void oracle_expert_sum(size_t rows, size_t slots, size_t dim, const double *x, const double *weights,
+                       double *y, double *error);
 
 typedef struct oracle_rope {
     size_t tokens, heads, dim;

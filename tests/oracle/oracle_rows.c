@@ -1,9 +1,11 @@
 /*
- * oracle_rows.c - rms_norm, softmax, argmax, rope: ops that look at one row.
+ * oracle_rows.c - norms, softmax, argmax, rope: ops that look at one row.
  */
 #include "oracle/oracle_ops.h"
 
 #include <math.h>
+
+#include "oracle/oracle_number.h"
 
 /* The sum of squares has no cancellation: its relative error grows with the root of the length. */
 void oracle_rms_norm(size_t rows, size_t dim, const double *x, const double *weight, double eps, double *y,
@@ -20,6 +22,36 @@ void oracle_rms_norm(size_t rows, size_t dim, const double *x, const double *wei
             error[r * dim + i] = fabs(y[r * dim + i]) * (1 + 0.25 * sqrt((double)dim));
         }
     }
+}
+
+/* The mean is off by the absolute sum's error, and x - mean by that and one rounding of x; the squares add the root
+ * of their number, and the square of the mean's own error. */
+static void layer_norm_row(size_t dim, const double *x, const double *weight, const double *bias, double eps,
+                           double *y, double *error)
+{
+    double mean = 0, size = 0, var = 0, roundings = 1 + 0.25 * sqrt((double)dim);
+
+    for (size_t i = 0; i < dim; i++) {
+        mean += x[i] / (double)dim;
+        size += fabs(x[i]) / (double)dim;
+    }
+    for (size_t i = 0; i < dim; i++)
+        var += (x[i] - mean) * (x[i] - mean) / (double)dim;
+    for (size_t i = 0; i < dim; i++) {
+        double scale = (weight ? weight[i] : 1) / sqrt(var + eps), part = (x[i] - mean) * scale;
+        double off = size * roundings * ORACLE_F32_EPS;
+
+        y[i] = part + (bias ? bias[i] : 0);
+        error[i] = fabs(scale) * (fabs(x[i]) + size * roundings) +
+                   fabs(part) * (roundings + off * off / (var + eps) / ORACLE_F32_EPS) + fabs(y[i]);
+    }
+}
+
+void oracle_layer_norm(size_t rows, size_t dim, const double *x, const double *weight, const double *bias,
+                       double eps, double *y, double *error)
+{
+    for (size_t r = 0; r < rows; r++)
+        layer_norm_row(dim, x + r * dim, weight, bias, eps, y + r * dim, error + r * dim);
 }
 
 /* An argument of size a carries a * eps into the exponent; the sum adds the root of its length. */

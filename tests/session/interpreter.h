@@ -212,7 +212,9 @@ static inline float formula(uint16_t op, float a, float b, float value)
     case MICA_OP_ADD: return a + b;
     case MICA_OP_MUL: return a * b;
     case MICA_OP_SILU_MUL: return silu(a) * b;
+    case MICA_OP_GELU_MUL: return gelu(a) * b;
     case MICA_OP_GELU: return gelu(a);
+    case MICA_OP_GELU_ERF: return 0.5f * a * (1 + erff(a * 0.70710678f));
     case MICA_OP_SOFTCAP: return softcap(a, value);
     default: abort();
     }

@@ -146,6 +146,17 @@ static void build_gate_up(pattern *p)
     hand_binary(h, MICA_OP_SILU_MUL, read_view(p), rows_in(p, up), rows_in(p, p->out));
 }
 
+static void build_gelu_mul(pattern *p)
+{
+    hand *h = &p->h;
+    uint32_t up = hand_storage(h, true);
+    hand_matmul(h, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, weight(p), DIM, DIM), mid_view(p));
+    hand_matmul(h, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, weight(p), DIM, DIM),
+                hand_f32(h, up, ROWS, DIM));
+    between(p);
+    hand_binary(h, MICA_OP_GELU_MUL, read_view(p), rows_in(p, up), rows_in(p, p->out));
+}
+
 static void build_gelu_up(pattern *p)
 {
     hand *h = &p->h;
@@ -219,6 +230,7 @@ static const row rows[] = {
     {"head-norm+rope", build_head_norm_rope, 2, ALWAYS},
     {"rope+kv_write", build_rope_kv_write, 2, ALWAYS | BOTH},
     {"chain", build_chain, 2, ALWAYS},
+    {"gate+up", build_gelu_mul, 3, ALWAYS},
 };
 
 static void build(pattern *p, const row *r, twist how)

@@ -180,6 +180,14 @@ static void gate_gelu(bench *b)
     ok(mica_mul(b->e, gate, up, b->wide[0]));
 }
 
+static void gate_gelu_mul(bench *b)
+{
+    mica_buffer *gate = temp(b, N), *up = temp(b, N);
+    ok(mica_matmul(b->e, b->x, b->w[0], NULL, gate));
+    ok(mica_matmul(b->e, b->x, b->w[1], NULL, up));
+    ok(mica_gelu_mul(b->e, gate, up, b->wide[0]));
+}
+
 static void matmul_group(bench *b)
 {
     for (int i = 0; i < 3; i++)
@@ -267,6 +275,7 @@ static const struct {
     {"matmul+softcap", matmul_softcap, MAX_ROWS, true},
     {"gate+up", gate_silu, MAX_ROWS, true},
     {"gate+up", gate_gelu, MAX_ROWS, true},
+    {"gate+up", gate_gelu_mul, MAX_ROWS, true},
     {"matmul group", matmul_group, MAX_ROWS, true},
     {"norm+matmul", norm_matmul, 4, true},
     {"norm+mul", norm_scale, MAX_ROWS, false},

@@ -143,21 +143,23 @@ static void make_tensor(test_tensor *t, test_random *random, uint32_t ndim, cons
 
 static bool is_binary(mica_op op)
 {
-    return op != MICA_OP_GELU && op != MICA_OP_SOFTCAP;
+    return op != MICA_OP_GELU && op != MICA_OP_GELU_ERF && op != MICA_OP_SOFTCAP;
 }
 
 static void make_step(program *p, uint32_t i, test_random *random)
 {
-    static const mica_op ops[] = {MICA_OP_ADD, MICA_OP_MUL, MICA_OP_SILU_MUL, MICA_OP_GELU, MICA_OP_SOFTCAP};
+    static const mica_op ops[] = {MICA_OP_ADD,  MICA_OP_MUL,      MICA_OP_SILU_MUL, MICA_OP_GELU_MUL,
+                                  MICA_OP_GELU, MICA_OP_GELU_ERF, MICA_OP_SOFTCAP};
     step *s = &p->step[i];
-    s->op = ops[test_random_below(random, 5)];
+    s->op = ops[test_random_below(random, sizeof ops / sizeof *ops)];
     s->swapped = test_random_below(random, 2) != 0;
     s->cap = (float)test_random_uniform(random, 0.5, 5);
     s->to = test_random_one_in(random, 6) ? types[test_random_below(random, 3)] : MICA_DTYPE_F32;
     s->in_place = i > 0 && p->step[i - 1].to == s->to && test_random_one_in(random, 3);
     if (!is_binary(s->op))
         return;
-    uint32_t less = s->op != MICA_OP_SILU_MUL ? (uint32_t)test_random_below(random, p->ndim) : 0;
+    bool broadcasts = s->op == MICA_OP_ADD || s->op == MICA_OP_MUL;
+    uint32_t less = broadcasts ? (uint32_t)test_random_below(random, p->ndim) : 0;
     make_tensor(&s->other, random, p->ndim - less, p->shape + less,
                 test_random_one_in(random, 3) ? TEST_REPEAT : TEST_ANY);
 }
@@ -237,7 +239,9 @@ static void encode_step(mica_encoder *e, const step *s, mica_buffer *v, mica_buf
     case MICA_OP_ADD: ok(mica_add(e, a, b, y)); break;
     case MICA_OP_MUL: ok(mica_mul(e, a, b, y)); break;
     case MICA_OP_SILU_MUL: ok(mica_silu_mul(e, a, b, y)); break;
+    case MICA_OP_GELU_MUL: ok(mica_gelu_mul(e, a, b, y)); break;
     case MICA_OP_GELU: ok(mica_gelu(e, v, y)); break;
+    case MICA_OP_GELU_ERF: ok(mica_gelu_erf(e, v, y)); break;
     default: ok(mica_softcap(e, v, s->cap, y));
     }
 }

@@ -93,11 +93,7 @@ void test_tensor_init(test_tensor *tensor, test_random *random, const char *name
     tensor->after = test_alloc(tensor->bytes, 1);
     for (uint64_t i = 0; i < tensor->bytes; i++)
         tensor->image[i] = sentinel(i);
-    if (oracle_is_block(dtype)) {
-        memset(tensor->image + tensor->offset, 0xff, length);
-        return;
-    }
-    for (uint64_t i = 0; i < tensor->count; i++)
+    for (uint64_t i = 0; i < tensor->count; i += oracle_block_values(dtype))
         memset(tensor->image + test_tensor_place(tensor, i), 0xff, unit);
 }
 
@@ -111,10 +107,10 @@ void test_tensor_free(test_tensor *tensor)
 
 uint64_t test_tensor_place(const test_tensor *tensor, uint64_t index)
 {
-    uint64_t place = tensor->offset;
+    uint64_t place = tensor->offset, block = oracle_block_values(tensor->dtype);
 
-    for (uint32_t i = tensor->ndim; i-- > 0;) {
-        place += index % tensor->shape[i] * tensor->stride[i];
+    for (uint32_t i = tensor->ndim; i-- > 0; block = 1) {
+        place += index % tensor->shape[i] / block * tensor->stride[i];
         index /= tensor->shape[i];
     }
     return place;
@@ -158,15 +154,39 @@ void test_tensor_bytes(test_tensor *tensor, test_random *random)
     }
 }
 
-/* Where a block keeps its scales, and how large they are for values of about 1. */
+/* Where a block keeps its scales, of which type, and how large they are for values of about 1. Scales of u8 are codes of
+ * a small float. */
 static const struct {
-    mica_dtype dtype;
+    mica_dtype dtype, kind;
     size_t offset;
     double low, high;
 } block_scales[] = {
-    {MICA_DTYPE_Q4_0, 0, 0.05, 0.2},       {MICA_DTYPE_Q8_0, 0, 0.005, 0.02},
-    {MICA_DTYPE_Q4_K, 0, 0.001, 0.005},    {MICA_DTYPE_Q4_K, 2, 0.01, 0.04},
-    {MICA_DTYPE_Q6_K, 208, 0.0002, 0.001},
+    {MICA_DTYPE_Q4_0, MICA_DTYPE_F16, 0, 0.05, 0.2},
+    {MICA_DTYPE_Q4_1, MICA_DTYPE_F16, 0, 0.05, 0.2},
+    {MICA_DTYPE_Q4_1, MICA_DTYPE_F16, 2, -1, 0.2},
+    {MICA_DTYPE_Q5_0, MICA_DTYPE_F16, 0, 0.02, 0.1},
+    {MICA_DTYPE_Q5_1, MICA_DTYPE_F16, 0, 0.02, 0.1},
+    {MICA_DTYPE_Q5_1, MICA_DTYPE_F16, 2, -1, 0.2},
+    {MICA_DTYPE_Q8_0, MICA_DTYPE_F16, 0, 0.005, 0.02},
+    {MICA_DTYPE_Q8_1, MICA_DTYPE_F16, 0, 0.005, 0.02},
+    {MICA_DTYPE_Q2_K, MICA_DTYPE_F16, 80, 0.02, 0.05},
+    {MICA_DTYPE_Q2_K, MICA_DTYPE_F16, 82, 0.02, 0.1},
+    {MICA_DTYPE_Q3_K, MICA_DTYPE_F16, 108, 0.005, 0.02},
+    {MICA_DTYPE_Q4_K, MICA_DTYPE_F16, 0, 0.001, 0.005},
+    {MICA_DTYPE_Q4_K, MICA_DTYPE_F16, 2, 0.01, 0.04},
+    {MICA_DTYPE_Q5_K, MICA_DTYPE_F16, 0, 0.0005, 0.002},
+    {MICA_DTYPE_Q5_K, MICA_DTYPE_F16, 2, 0.01, 0.04},
+    {MICA_DTYPE_Q6_K, MICA_DTYPE_F16, 208, 0.0002, 0.001},
+    {MICA_DTYPE_Q8_K, MICA_DTYPE_F32, 0, 0.005, 0.02},
+    {MICA_DTYPE_IQ4_NL, MICA_DTYPE_F16, 0, 0.005, 0.02},
+    {MICA_DTYPE_IQ4_XS, MICA_DTYPE_F16, 0, 0.0003, 0.001},
+    {MICA_DTYPE_TQ1_0, MICA_DTYPE_F16, 52, 0.5, 2},
+    {MICA_DTYPE_TQ2_0, MICA_DTYPE_F16, 64, 0.5, 2},
+    {MICA_DTYPE_MXFP4, MICA_DTYPE_U8, 0, 120, 128},
+    {MICA_DTYPE_NVFP4, MICA_DTYPE_U8, 0, 0x18, 0x38},
+    {MICA_DTYPE_NVFP4, MICA_DTYPE_U8, 1, 0x18, 0x38},
+    {MICA_DTYPE_NVFP4, MICA_DTYPE_U8, 2, 0x01, 0x38},
+    {MICA_DTYPE_NVFP4, MICA_DTYPE_U8, 3, 0x18, 0x38},
 };
 
 /* Random codes everywhere, then scales that keep the values in bounds. */
@@ -184,26 +204,35 @@ void test_blocks_fill(mica_dtype dtype, uint8_t *data, uint64_t blocks, test_ran
         if (block_scales[s].dtype != dtype)
             continue;
         for (uint64_t b = 0; b < blocks; b++) {
-            double scale = spread * test_random_uniform(random, block_scales[s].low, block_scales[s].high);
+            double scale = test_random_uniform(random, block_scales[s].low, block_scales[s].high);
 
-            oracle_put(MICA_DTYPE_F16, scale, data + b * bytes + block_scales[s].offset);
+            if (block_scales[s].kind != MICA_DTYPE_U8)
+                scale *= spread;
+            oracle_put(block_scales[s].kind, scale, data + b * bytes + block_scales[s].offset);
         }
     }
 }
 
 void test_tensor_blocks(test_tensor *tensor, test_random *random)
 {
-    test_blocks_fill(tensor->dtype, tensor->image + tensor->offset,
-                     tensor->count / oracle_block_values(tensor->dtype), random,
-                     test_random_one_in(random, 2) ? -1 : 1);
+    uint64_t row = tensor->shape[tensor->ndim - 1];
+    double spread = test_random_one_in(random, 2) ? -1 : 1;
+
+    for (uint64_t i = 0; i < tensor->count; i += row)
+        test_blocks_fill(tensor->dtype, tensor->image + test_tensor_place(tensor, i),
+                         row / oracle_block_values(tensor->dtype), random, spread);
 }
 
 double *test_tensor_values(const test_tensor *tensor, bool after)
 {
     const uint8_t *from = after ? tensor->after : tensor->image;
-    double *values = test_alloc(tensor->count, sizeof *values);
+    double *values = test_alloc(tensor->count, sizeof *values), magnitude[256];
+    uint64_t block = oracle_block_values(tensor->dtype);
 
-    for (uint64_t i = 0; i < tensor->count; i++)
+    for (uint64_t i = 0; block > 1 && !oracle_is_affine(tensor->dtype) && i < tensor->count; i += block)
+        oracle_decode_row(tensor->dtype, from + test_tensor_place(tensor, i), block, NULL, values + i,
+                          magnitude);
+    for (uint64_t i = 0; block == 1 && i < tensor->count; i++)
         values[i] = oracle_get(tensor->dtype, from + test_tensor_place(tensor, i));
     return values;
 }
@@ -213,9 +242,8 @@ mica_status test_tensor_upload(test_tensor *tensor, mica_device *device)
     mica_status status = mica_buffer_alloc(device, MICA_DTYPE_U8, 1, &tensor->bytes, &tensor->whole);
 
     if (status == MICA_OK)
-        status = mica_buffer_view(tensor->whole, tensor->dtype, tensor->ndim, tensor->shape,
-                                  oracle_is_block(tensor->dtype) ? NULL : tensor->stride, tensor->offset,
-                                  &tensor->view);
+        status = mica_buffer_view(tensor->whole, tensor->dtype, tensor->ndim, tensor->shape, tensor->stride,
+                                  tensor->offset, &tensor->view);
     return status == MICA_OK ? test_tensor_restore(tensor) : status;
 }
 
@@ -241,9 +269,7 @@ uint64_t test_tensor_stray(const test_tensor *tensor, bool written)
     uint8_t *allowed = test_alloc(tensor->bytes, 1);
     uint64_t stray = UINT64_MAX;
 
-    if (written && oracle_is_block(tensor->dtype))
-        memset(allowed + tensor->offset, 1, oracle_row_bytes(tensor->dtype, tensor->count));
-    for (uint64_t i = 0; written && !oracle_is_block(tensor->dtype) && i < tensor->count; i++)
+    for (uint64_t i = 0; written && i < tensor->count; i += oracle_block_values(tensor->dtype))
         memset(allowed + test_tensor_place(tensor, i), 1, oracle_block_bytes(tensor->dtype));
     for (uint64_t i = 0; i < tensor->bytes && stray == UINT64_MAX; i++) {
         if (!allowed[i] && tensor->after[i] != tensor->image[i])

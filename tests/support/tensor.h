@@ -40,8 +40,9 @@ void test_tensor_init(test_tensor *tensor, test_random *random, const char *name
                       uint32_t ndim, const uint64_t *shape, test_layout layout);
 void test_tensor_free(test_tensor *tensor);
 
-/* Element `index` of the dense order, for plain types. */
+/* Where element `index` of the dense order lies, or the block that it begins. */
 uint64_t test_tensor_place(const test_tensor *tensor, uint64_t index);
+/* Plain types alone. */
 void test_tensor_set(test_tensor *tensor, uint64_t index, double value);
 double test_tensor_get(const test_tensor *tensor, uint64_t index);
 void test_tensor_normal(test_tensor *tensor, test_random *random, double spread);
@@ -54,7 +55,7 @@ void test_tensor_bytes(test_tensor *tensor, test_random *random);
 void test_tensor_blocks(test_tensor *tensor, test_random *random);
 /* The same into plain memory, values of about `spread`. Affine types get codes alone. */
 void test_blocks_fill(mica_dtype dtype, uint8_t *data, uint64_t blocks, test_random *random, double spread);
-/* All elements as double, dense order: of the image, or of what came back. The caller frees. */
+/* All elements as double, dense order: of the image, or of what came back. Not of affine types. The caller frees. */
 double *test_tensor_values(const test_tensor *tensor, bool after);
 
 /* Makes the buffer and the view and sends the image there. */

@@ -10,11 +10,15 @@
 #include "quant/packed.h"
 #include "quant/quant.h"
 #include "support/random.h"
+#include "support/tensor.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static const mica_dtype types[] = {MICA_DTYPE_Q4_0,    MICA_DTYPE_Q8_0,    MICA_DTYPE_Q4_K,   MICA_DTYPE_Q6_K,
-                                   MICA_DTYPE_AFFINE4, MICA_DTYPE_AFFINE6, MICA_DTYPE_AFFINE8};
+static const mica_dtype types[] = {
+    MICA_DTYPE_Q4_0,    MICA_DTYPE_Q4_1,    MICA_DTYPE_Q5_0,    MICA_DTYPE_Q5_1,    MICA_DTYPE_Q8_0,
+    MICA_DTYPE_Q2_K,    MICA_DTYPE_Q3_K,    MICA_DTYPE_Q4_K,    MICA_DTYPE_Q5_K,    MICA_DTYPE_Q6_K,
+    MICA_DTYPE_IQ4_NL,  MICA_DTYPE_IQ4_XS,  MICA_DTYPE_AFFINE2, MICA_DTYPE_AFFINE3, MICA_DTYPE_AFFINE4,
+    MICA_DTYPE_AFFINE5, MICA_DTYPE_AFFINE6, MICA_DTYPE_AFFINE8};
 
 /* A weight [batches, n, k] in both layouts with its exact values. */
 typedef struct weight {
@@ -26,26 +30,17 @@ typedef struct weight {
     double *value, *magnitude; /* [batches * n][k] */
 } weight;
 
-static void put_half(unsigned char *at, double value)
-{
-    const uint16_t half = mica__f32_to_f16((float)value);
-    memcpy(at, &half, 2);
-}
-
 /* Random codes with tame scales. */
 static void fill_row(test_random *random, mica_dtype dtype, unsigned char *row, uint64_t k)
 {
-    const uint64_t elements = mica_dtype_block_elements(dtype), bytes = mica_dtype_block_bytes(dtype);
-    for (uint64_t i = 0; i < k / elements * bytes; i++)
-        row[i] = (unsigned char)test_random_next(random);
-    for (uint64_t b = 0; b < k / elements; b++, row += bytes) {
-        if (dtype == MICA_DTYPE_Q6_K)
-            put_half(row + 208, test_random_uniform(random, -0.001, 0.001));
-        else if (!mica__dtype_is_affine((uint16_t)dtype))
-            put_half(row, test_random_uniform(random, -0.01, 0.01));
-        if (dtype == MICA_DTYPE_Q4_K)
-            put_half(row + 2, test_random_uniform(random, -0.01, 0.01));
+    const uint64_t bytes = oracle_row_bytes(dtype, k);
+    if (!mica__dtype_is_affine((uint16_t)dtype)) {
+        const double spread = test_random_one_in(random, 2) ? 0.1 : -0.1;
+        test_blocks_fill(dtype, row, k / mica_dtype_block_elements(dtype), random, spread);
+        return;
     }
+    for (uint64_t i = 0; i < bytes; i++)
+        row[i] = (unsigned char)test_random_next(random);
 }
 
 static void fill_scales(test_random *random, weight *w, double *scale, double *bias, uint64_t row)
@@ -284,6 +279,17 @@ static void test_matmul(void **state)
     }
 }
 
+/* Bytes of a block that are neither d nor what lies beside it. */
+static void code_bytes(mica_dtype dtype, uint64_t *first, uint64_t *end)
+{
+    const bool d_last = dtype == MICA_DTYPE_Q3_K || dtype == MICA_DTYPE_Q6_K;
+    const bool two = dtype == MICA_DTYPE_Q4_1 || dtype == MICA_DTYPE_Q5_1 || dtype == MICA_DTYPE_Q2_K ||
+                     dtype == MICA_DTYPE_Q4_K || dtype == MICA_DTYPE_Q5_K;
+    const uint64_t scales = mica__dtype_is_affine((uint16_t)dtype) ? 0 : two ? 4 : 2;
+    *first = d_last || dtype == MICA_DTYPE_Q2_K ? 0 : scales;
+    *end = mica_dtype_block_bytes(dtype) - (*first == 0 ? scales : 0);
+}
+
 /* The extremes of every integer bound: all codes and all activations at the ends of their range. */
 static void test_extremes(void **state)
 {
@@ -296,10 +302,10 @@ static void test_extremes(void **state)
         const uint64_t row_bytes = oracle_row_bytes(w.dtype, w.k), block = mica_dtype_block_bytes(w.dtype);
         for (uint64_t r = 0; r < w.n; r++) { /* codes only: scales at either end of a block stay */
             unsigned char *row = w.data + r * row_bytes;
-            const uint64_t skip = w.dtype == MICA_DTYPE_Q4_K ? 4 : w.dtype <= MICA_DTYPE_Q8_0 ? 2 : 0;
-            const uint64_t end = w.dtype == MICA_DTYPE_Q6_K ? 208 : block;
+            uint64_t first, end;
+            code_bytes(w.dtype, &first, &end);
             for (uint64_t b = 0; b < row_bytes; b++)
-                if (b % block >= skip && b % block < end)
+                if (b % block >= first && b % block < end)
                     row[b] = r % 4 == 0 ? 0xff : r % 4 == 1 ? 0x00 : r % 4 == 2 ? 0x80 : 0x7f;
             double scale[8], bias[8];
             const oracle_groups groups = {scale, bias, 64};

@@ -150,7 +150,7 @@ static void test_log(void **state)
     r.table->barrier(encoding);
     add(&r, encoding, kernel_named(&r, "mul"), MICA_OP_MUL, edges, 2);
     r.table->label(encoding, NULL);
-    r.table->fill(encoding, &low, 7);
+    r.table->copy(encoding, &high, &low);
     assert_int_equal(r.table->submit(r.device, NULL, end(&r, encoding), &value), MICA_OK);
     assert_int_equal(r.table->wait(r.device, NULL, value, 0, &completion), MICA_OK);
     assert_int_equal(completion.status, MICA_OK);
@@ -162,7 +162,7 @@ static void test_log(void **state)
         const char *kernel, *label;
         uint32_t group, dependencies;
     } expected[] = {
-        {"add", "", 0, 0}, {"copy_bytes", "pushed", 0, 0}, {"mul", "mine", 1, 2}, {"fill_bytes", "", 1, 0}};
+        {"add", "", 0, 0}, {"copy_bytes", "pushed", 0, 0}, {"mul", "mine", 1, 2}, {"copy_bytes", "", 1, 0}};
     for (uint32_t i = 0; i < 4; i++) {
         assert_string_equal(log.entry[i].kernel, expected[i].kernel);
         assert_string_equal(log.entry[i].label, expected[i].label);
@@ -173,8 +173,7 @@ static void test_log(void **state)
     assert_int_equal(log.dependency[log.entry[2].first_dependency + 1], 1);
     mica__null_get_counts(r.device, &counts);
     assert_int_equal(counts.dispatches, 2);
-    assert_int_equal(counts.copies, 1);
-    assert_int_equal(counts.fills, 1);
+    assert_int_equal(counts.copies, 2);
     assert_int_equal(counts.barriers, 1);
     assert_int_equal(counts.submissions, 1);
     r.table->buffer_destroy(r.device, memory);
@@ -247,12 +246,12 @@ static void test_refusals(void **state)
     assert_int_equal(r.table->encoder_end(encoding, false, &commands), MICA_ERR_INTERNAL);
     assert_null(commands);
     encoding = begin(&r, 0);
-    r.table->fill(encoding, &past, 0);
-    r.table->fill(encoding, &good, 0);
+    r.table->copy(encoding, &past, &good);
+    r.table->copy(encoding, &good, &good);
     assert_int_equal(r.table->encoder_end(encoding, false, &commands), MICA_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(mica_status_message(), "binding 0"));
     encoding = begin(&r, 0);
-    r.table->fill(encoding, &past, 0);
+    r.table->copy(encoding, &past, &good);
     assert_int_equal(r.table->encoder_end(encoding, true, &commands),
                      MICA_OK); /* dropped: nothing to report */
     assert_null(commands);

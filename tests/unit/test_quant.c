@@ -14,11 +14,15 @@
 #include "quant/packed.h"
 #include "quant/quant.h"
 #include "support/random.h"
+#include "support/tensor.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static const mica_dtype block_types[] = {MICA_DTYPE_Q4_0, MICA_DTYPE_Q8_0, MICA_DTYPE_Q4_K, MICA_DTYPE_Q6_K};
-static const mica_dtype affine_types[] = {MICA_DTYPE_AFFINE4, MICA_DTYPE_AFFINE6, MICA_DTYPE_AFFINE8};
+static const mica_dtype block_types[] = {
+    MICA_DTYPE_Q4_0, MICA_DTYPE_Q4_1, MICA_DTYPE_Q5_0, MICA_DTYPE_Q5_1, MICA_DTYPE_Q8_0,   MICA_DTYPE_Q2_K,
+    MICA_DTYPE_Q3_K, MICA_DTYPE_Q4_K, MICA_DTYPE_Q5_K, MICA_DTYPE_Q6_K, MICA_DTYPE_IQ4_NL, MICA_DTYPE_IQ4_XS};
+static const mica_dtype affine_types[] = {MICA_DTYPE_AFFINE2, MICA_DTYPE_AFFINE3, MICA_DTYPE_AFFINE4,
+                                          MICA_DTYPE_AFFINE5, MICA_DTYPE_AFFINE6, MICA_DTYPE_AFFINE8};
 
 static void random_bytes(test_random *random, void *dst, size_t bytes)
 {
@@ -26,26 +30,11 @@ static void random_bytes(test_random *random, void *dst, size_t bytes)
         ((uint8_t *)dst)[i] = (uint8_t)test_random_next(random);
 }
 
-static void put_half(uint8_t *at, float value)
-{
-    const uint16_t half = mica__f32_to_f16(value);
-    memcpy(at, &half, 2);
-}
-
 /* Random codes; scales are tame so that every value is finite. */
 static void random_row(test_random *random, mica_dtype dtype, uint8_t *row, size_t k)
 {
-    random_bytes(random, row, oracle_row_bytes(dtype, k));
-    const size_t elements = mica_dtype_block_elements(dtype), bytes = mica_dtype_block_bytes(dtype);
-    for (size_t b = 0; b < k / elements; b++) {
-        uint8_t *block = row + b * bytes;
-        if (dtype == MICA_DTYPE_Q4_0 || dtype == MICA_DTYPE_Q8_0 || dtype == MICA_DTYPE_Q4_K)
-            put_half(block, (float)test_random_uniform(random, -0.1, 0.1));
-        if (dtype == MICA_DTYPE_Q4_K)
-            put_half(block + 2, (float)test_random_uniform(random, -0.1, 0.1));
-        if (dtype == MICA_DTYPE_Q6_K)
-            put_half(block + 208, (float)test_random_uniform(random, -0.1, 0.1));
-    }
+    test_blocks_fill(dtype, row, k / mica_dtype_block_elements(dtype), random,
+                     test_random_one_in(random, 2) ? 1 : -1);
 }
 
 /* Every value of these types fits f32 but for one rounding at the end, so the double says the bits. */
@@ -167,7 +156,7 @@ static void test_decode_affine(void **state)
     test_random random = test_random_from(3);
     for (size_t t = 0; t < COUNT(affine_types) * COUNT(scale_types) * COUNT(sizes); t++) {
         const mica_dtype scale_dtype = scale_types[t / COUNT(affine_types) % COUNT(scale_types)];
-        const size_t k = 8 * (1 + test_random_below(&random, 40));
+        const size_t k = 16 * (1 + test_random_below(&random, 20));
         affine_case c = affine_make(&random, affine_types[t % COUNT(affine_types)], scale_dtype,
                                     sizes[t / COUNT(affine_types) / COUNT(scale_types)], 1, k);
         float *got = malloc(k * sizeof *got);
@@ -243,7 +232,7 @@ static void test_packed_rows(void **state)
     for (size_t t = 0; t < COUNT(affine_types) * COUNT(sizes); t++) {
         const mica_dtype scale_dtype = t % 2 ? MICA_DTYPE_BF16 : MICA_DTYPE_F16;
         affine_case c = affine_make(&random, affine_types[t % COUNT(affine_types)], scale_dtype,
-                                    sizes[t % COUNT(sizes)], 11, 8 * (1 + test_random_below(&random, 60)));
+                                    sizes[t % COUNT(sizes)], 11, 16 * (1 + test_random_below(&random, 30)));
         const mica__packed_source source = {c.q,
                                             c.scales,
                                             c.biases,

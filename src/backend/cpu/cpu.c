@@ -122,7 +122,6 @@ static const mica__backend_table table = {
     .encoder_begin = mica__cpu_encoder_begin,
     .dispatch = mica__cpu_dispatch_add,
     .copy = mica__cpu_copy,
-    .fill = mica__cpu_fill,
     .barrier = mica__cpu_barrier,
     .label = mica__cpu_label,
     .encoder_end = mica__cpu_encoder_end,

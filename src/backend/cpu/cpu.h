@@ -101,7 +101,6 @@ mica_status mica__cpu_local_reserve(mica__device *device, uint32_t bytes);
 mica_status mica__cpu_encoder_begin(mica__device *device, uint32_t flags, mica__encoding **out);
 void mica__cpu_dispatch_add(mica__encoding *encoding, const mica__dispatch *dispatch);
 void mica__cpu_copy(mica__encoding *encoding, const mica__binding *from, const mica__binding *to);
-void mica__cpu_fill(mica__encoding *encoding, const mica__binding *to, uint32_t pattern);
 void mica__cpu_barrier(mica__encoding *encoding);
 void mica__cpu_label(mica__encoding *encoding, const char *text);
 mica_status mica__cpu_encoder_end(mica__encoding *encoding, bool discard, mica__commands **out);

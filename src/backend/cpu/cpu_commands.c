@@ -11,11 +11,11 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 
-#define COPY_BYTES (256u * 1024u) /* of one unit of a copy or a fill */
+#define COPY_BYTES (256u * 1024u) /* of one unit of a copy */
 #define MAX_SPARES 8u
 #define MAX_SPARE_BLOB (4u << 20)
 
-/* ---- copy and fill as kernels ---- */
+/* ---- copy as a kernel ---- */
 
 static void run_copy(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
@@ -26,21 +26,7 @@ static void run_copy(const mica__cpu_args *args, uint32_t first, uint32_t last)
                (size_t)((end < length ? end : length) - begin));
 }
 
-static void run_fill(const mica__cpu_args *args, uint32_t first, uint32_t last)
-{
-    const uint64_t length = args->view[0].length;
-    const uint64_t begin = (uint64_t)first * COPY_BYTES, end = (uint64_t)last * COPY_BYTES;
-    const uint64_t stop = end < length ? end : length;
-    const uint64_t whole = stop - stop % 4; /* `begin` is a multiple of 4 */
-    uint32_t pattern;
-    memcpy(&pattern, args->params, sizeof pattern);
-    for (uint64_t i = begin; i < whole; i += 4)
-        memcpy(args->view[0].data + i, &pattern, 4);
-    memcpy(args->view[0].data + whole, &pattern, (size_t)(stop - whole));
-}
-
 static const mica__kernel copy_kernel = {"copy_bytes", run_copy, NULL, NULL};
-static const mica__kernel fill_kernel = {"fill_bytes", run_fill, NULL, NULL};
 
 /* ---- the object ---- */
 
@@ -171,12 +157,15 @@ static unsigned char *take_blob(mica__encoding *encoding, uint64_t bytes, uint64
 
 /* ---- one dispatch ---- */
 
-static mica_status check_binding(uint32_t index, const mica__binding *binding)
+static bool binding_fits(const mica__binding *binding)
 {
     uint64_t end;
-    if (binding->memory == NULL ||
-        (mica__add_u64(binding->offset, binding->length, &end) && end <= binding->memory->bytes))
-        return MICA_OK;
+    return binding->memory == NULL ||
+           (mica__add_u64(binding->offset, binding->length, &end) && end <= binding->memory->bytes);
+}
+
+static mica_status refuse_binding(uint32_t index, const mica__binding *binding)
+{
     return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                       "binding %u: %llu bytes at %llu, expected to end within %llu", index,
                       (unsigned long long)binding->length, (unsigned long long)binding->offset,
@@ -189,10 +178,9 @@ static unsigned char *binding_data(const mica__binding *binding)
 }
 
 /* Where the bindings of a dispatch are written: views for built-in kernels, mica_host_binding for a user's. */
-static void set_binding(const mica__kernel *kernel, void *bindings, uint32_t index,
-                        const mica__binding *binding)
+static void set_binding(bool user, void *bindings, uint32_t index, const mica__binding *binding)
 {
-    if (kernel->host != NULL) {
+    if (user) {
         mica_host_binding *host = (mica_host_binding *)bindings + index;
         host->data = binding_data(binding);
         host->bytes = binding->memory == NULL ? 0 : binding->length;
@@ -293,12 +281,12 @@ static bool write_block(mica__encoding *encoding, const mica__dispatch *dispatch
     if (dispatch->params_size != 0)
         memcpy(block + made, dispatch->params, dispatch->params_size);
     for (uint32_t i = 0; i < dispatch->binding_count; i++) {
-        const mica_status status = check_binding(i, &dispatch->bindings[i]);
-        if (status != MICA_OK) {
-            latch(encoding, status);
+        const mica__binding *binding = &dispatch->bindings[i];
+        if (!binding_fits(binding)) {
+            latch(encoding, refuse_binding(i, binding));
             return false;
         }
-        set_binding(kernel, block, i, &dispatch->bindings[i]);
+        set_binding(host, block, i, binding);
     }
     to->bindings_bytes = (uint32_t)bytes;
     return true;
@@ -333,49 +321,30 @@ void mica__cpu_dispatch_add(mica__encoding *encoding, const mica__dispatch *disp
     commands->dispatch_count++;
 }
 
-/* Copies and fills are dispatches of their own kernels over flat views. */
-static void add_bytes(mica__encoding *encoding, const mica__kernel *kernel, uint16_t op,
-                      const mica__binding *bindings, uint32_t count, uint32_t pattern)
-{
-    struct {
-        mica__cpu_view view[2];
-        uint32_t pattern;
-    } block;
-    const uint64_t units = bindings[0].length / COPY_BYTES + (bindings[0].length % COPY_BYTES != 0);
-    mica__dispatch dispatch = {0};
-    memset(&block, 0, sizeof block);
-    for (uint32_t i = 0; i < count; i++)
-        block.view[i].length = bindings[i].length;
-    memcpy(&block.view[count], &pattern, sizeof pattern);
-    dispatch.kernel = (mica__kernel *)kernel;
-    dispatch.groups[0] = units == 0 ? 1 : units > UINT32_MAX ? 0 : (uint32_t)units;
-    dispatch.groups[1] = dispatch.groups[2] = 1;
-    dispatch.grain = 1;
-    dispatch.bindings = bindings;
-    dispatch.binding_count = count;
-    dispatch.params = &block;
-    dispatch.params_size = count * (uint32_t)sizeof block.view[0] + (uint32_t)sizeof pattern;
-    dispatch.op = op;
-    mica__cpu_dispatch_add(encoding, &dispatch);
-}
-
+/* A copy is a dispatch of its own kernel over flat views. */
 void mica__cpu_copy(mica__encoding *encoding, const mica__binding *from, const mica__binding *to)
 {
     const mica__binding bindings[2] = {*from, *to};
-    if (from->memory == NULL || to->memory == NULL || from->length != to->length)
+    const uint64_t units = from->length / COPY_BYTES + (from->length % COPY_BYTES != 0);
+    mica__cpu_view view[2] = {{.length = from->length}, {.length = to->length}};
+    if (from->memory == NULL || to->memory == NULL || from->length != to->length) {
         latch(encoding,
               mica__fail(MICA_ERR_INVALID_ARGUMENT, "copy: from %llu bytes to %llu, expected equal lengths",
                          (unsigned long long)from->length, (unsigned long long)to->length));
-    else
-        add_bytes(encoding, &copy_kernel, MICA_OP_COPY, bindings, 2, 0);
-}
-
-void mica__cpu_fill(mica__encoding *encoding, const mica__binding *to, uint32_t pattern)
-{
-    if (to->memory == NULL)
-        latch(encoding, mica__fail(MICA_ERR_INVALID_ARGUMENT, "fill: no memory, expected a buffer"));
-    else
-        add_bytes(encoding, &fill_kernel, MICA_OP_FILL, to, 1, pattern);
+        return;
+    }
+    const mica__dispatch dispatch = {.kernel = (mica__kernel *)&copy_kernel,
+                                     .groups = {units == 0           ? 1
+                                                : units > UINT32_MAX ? 0
+                                                                     : (uint32_t)units,
+                                                1, 1},
+                                     .grain = 1,
+                                     .bindings = bindings,
+                                     .binding_count = 2,
+                                     .params = view,
+                                     .params_size = sizeof view,
+                                     .op = MICA_OP_COPY};
+    mica__cpu_dispatch_add(encoding, &dispatch);
 }
 
 /* ---- begin, end, and what may change afterwards ---- */
@@ -436,8 +405,8 @@ mica_status mica__cpu_commands_update(mica__commands *commands, uint32_t dispatc
     if (binding >= target->binding_count)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "binding: %u, expected less than %u", binding,
                           target->binding_count);
-    const mica_status status = check_binding(binding, to);
-    if (status == MICA_OK)
-        set_binding(target->kernel, commands->blob + target->block, binding, to);
-    return status;
+    if (!binding_fits(to))
+        return refuse_binding(binding, to);
+    set_binding(target->kernel->host != NULL, commands->blob + target->block, binding, to);
+    return MICA_OK;
 }

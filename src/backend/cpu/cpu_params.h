@@ -39,7 +39,7 @@ typedef struct mica__cpu_row_range {
 
 typedef struct mica__cpu_row_params {
     mica__cpu_row_range range;
-    float value; /* rms_norm: eps; softmax: scale */
+    float value; /* norms: eps; softmax: scale */
 } mica__cpu_row_params;
 
 typedef struct mica__cpu_rope {
@@ -51,6 +51,14 @@ typedef struct mica__cpu_kv_write {
     mica__cpu_row_range range;
     mica_kv_params kv;
 } mica__cpu_kv_write;
+
+typedef struct mica__cpu_route {
+    mica__cpu_row_range range;
+    mica_route_params route;
+} mica__cpu_route;
+
+/* expert_sum: a row is a tile of this many elements of a token. */
+#define MICA__CPU_SUM_TILE 512
 
 /* The rows of units [first, last). */
 static inline uint64_t mica__cpu_rows_begin(const mica__cpu_row_range *range, uint32_t first)

@@ -33,36 +33,41 @@ mica__cpu_view *mica__cpu_plan_views(mica__plan *plan)
     return (mica__cpu_view *)(void *)(plan->params + current(plan)->params_offset);
 }
 
-/* The binding is written field by field where it stays: built on the stack and copied, its small stores would stall
- * the wider loads of the copy, which was a tenth of encoding. */
-static mica__cpu_view *add_view(mica__plan *plan, uint32_t source, uint32_t access, uint64_t offset,
-                                uint64_t length)
+/* Counts `count` more bindings with their views. */
+static void add_views(mica__plan *plan, uint32_t count)
 {
-    mica__plan_dispatch *dispatch = current(plan);
-    mica__cpu_view *view = mica__cpu_plan_views(plan) + dispatch->binding_count;
-    mica__plan_binding *binding = &dispatch->binding[dispatch->binding_count++];
+    const uint32_t bytes = count * (uint32_t)sizeof(mica__cpu_view);
+    current(plan)->binding_count += count;
+    current(plan)->params_size += bytes;
+    plan->params_used += bytes;
+}
+
+/* Bindings and views are written field by field where they stay: built on the stack and copied, their small stores
+ * would stall the wider loads of the copy, which was a tenth of encoding. The view's data is known when it is
+ * encoded. */
+static void set_binding(mica__plan_binding *binding, uint32_t source, uint32_t access, uint64_t offset,
+                        uint64_t length)
+{
     binding->source = (uint16_t)source;
     binding->access = (uint16_t)access;
     binding->offset = offset;
     binding->length = length;
-    dispatch->params_size += (uint32_t)sizeof *view;
-    plan->params_used += (uint32_t)sizeof *view;
-    view->data = NULL; /* known when it is encoded */
-    view->length = length;
-    return view;
 }
 
-void mica__cpu_plan_operand(mica__plan *plan, const mica__record *record, uint32_t slot, uint32_t access)
+static void set_operand(const mica__operand *operand, uint32_t slot, uint32_t access,
+                        mica__plan_binding *binding, mica__cpu_view *view)
 {
-    const mica__operand *operand = &record->operand[slot];
-    if (operand->memory == NULL) {
-        mica__cpu_view *absent = add_view(plan, slot, 0, 0, 0);
-        absent->dtype = MICA_DTYPE_NONE; /* nobody reads the shape of what is not there */
-        absent->ndim = absent->layout = 0;
-        absent->group_size = 0;
+    view->data = NULL;
+    if (operand->memory == NULL) { /* nobody reads the shape of what is not there */
+        set_binding(binding, slot, 0, 0, 0);
+        view->length = 0;
+        view->dtype = MICA_DTYPE_NONE;
+        view->ndim = view->layout = 0;
+        view->group_size = 0;
         return;
     }
-    mica__cpu_view *view = add_view(plan, slot, access != 0 ? access : operand->access, 0, operand->length);
+    set_binding(binding, slot, access != 0 ? access : operand->access, 0, operand->length);
+    view->length = operand->length;
     memcpy(view->shape, operand->shape, sizeof view->shape);
     memcpy(view->stride, operand->stride, sizeof view->stride);
     view->dtype = operand->dtype;
@@ -71,15 +76,38 @@ void mica__cpu_plan_operand(mica__plan *plan, const mica__record *record, uint32
     view->group_size = operand->group_size;
 }
 
+void mica__cpu_plan_operand(mica__plan *plan, const mica__record *record, uint32_t slot, uint32_t access)
+{
+    mica__plan_dispatch *dispatch = current(plan);
+    const uint32_t at = dispatch->binding_count;
+    set_operand(&record->operand[slot], slot, access, &dispatch->binding[at],
+                mica__cpu_plan_views(plan) + at);
+    add_views(plan, 1);
+}
+
+void mica__cpu_plan_operands(mica__plan *plan, const mica__record *record, uint32_t count)
+{
+    mica__plan_dispatch *dispatch = current(plan);
+    mica__plan_binding *binding = &dispatch->binding[dispatch->binding_count];
+    mica__cpu_view *view = mica__cpu_plan_views(plan) + dispatch->binding_count;
+    for (uint32_t slot = 0; slot < count; slot++)
+        set_operand(&record->operand[slot], slot, 0, binding + slot, view + slot);
+    add_views(plan, count);
+}
+
 void mica__cpu_plan_scratch(mica__plan *plan, uint64_t offset, uint64_t bytes, uint32_t access)
 {
-    mica__cpu_view *view = add_view(plan, MICA__SCRATCH, access, offset, bytes);
-    view->shape[0] = bytes;
+    mica__plan_dispatch *dispatch = current(plan);
+    mica__cpu_view *view = mica__cpu_plan_views(plan) + dispatch->binding_count;
+    set_binding(&dispatch->binding[dispatch->binding_count], MICA__SCRATCH, access, offset, bytes);
+    view->data = NULL;
+    view->length = view->shape[0] = bytes;
     view->stride[0] = 1;
     view->dtype = MICA_DTYPE_U8;
     view->ndim = 1;
     view->layout = 0;
     view->group_size = 0;
+    add_views(plan, 1);
     if (plan->scratch_bytes < offset + bytes)
         plan->scratch_bytes = offset + bytes;
 }
@@ -97,8 +125,7 @@ mica__plan_dispatch *mica__cpu_plan_whole(mica__plan *plan, const mica__record *
                                           uint64_t units)
 {
     mica__plan_dispatch *dispatch = mica__cpu_plan_next(plan, kernel, units);
-    for (uint32_t slot = 0; slot < record->operand_count; slot++)
-        mica__cpu_plan_operand(plan, record, slot, 0);
+    mica__cpu_plan_operands(plan, record, record->operand_count);
     mica__cpu_plan_params(plan, record->params, record->params_size);
     return dispatch;
 }

@@ -15,6 +15,8 @@ mica__plan_dispatch *mica__cpu_plan_next(mica__plan *plan, const char *kernel, u
 /* Adds operand `slot` of the record as the next view (absent ones keep their place with data NULL). `access` 0 takes
  * the operand's own mark. */
 void mica__cpu_plan_operand(mica__plan *plan, const mica__record *record, uint32_t slot, uint32_t access);
+/* The first `count` operands of the record, in slot order and with their own marks. */
+void mica__cpu_plan_operands(mica__plan *plan, const mica__record *record, uint32_t count);
 /* Adds [offset, offset+bytes) of the record's scratch as a 1-d u8 view and grows scratch_bytes to hold it. */
 void mica__cpu_plan_scratch(mica__plan *plan, uint64_t offset, uint64_t bytes, uint32_t access);
 /* Ends the dispatch's block with its parameters. Must be called once, after the last view. */
@@ -47,6 +49,7 @@ mica_status mica__cpu_plan_binary(const mica__record *, const mica__device_info 
 mica_status mica__cpu_plan_unary(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_chain(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_rms_norm(const mica__record *, const mica__device_info *, mica__plan *);
+mica_status mica__cpu_plan_layer_norm(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_softmax(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_rope(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_kv_write(const mica__record *, const mica__device_info *, mica__plan *);
@@ -55,6 +58,8 @@ mica_status mica__cpu_plan_argmax(const mica__record *, const mica__device_info 
 mica_status mica__cpu_plan_attention(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_matmul(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_experts(const mica__record *, const mica__device_info *, mica__plan *);
+mica_status mica__cpu_plan_route(const mica__record *, const mica__device_info *, mica__plan *);
+mica_status mica__cpu_plan_expert_sum(const mica__record *, const mica__device_info *, mica__plan *);
 /* matmul and experts where the weights are f32, f16 or bf16. */
 mica_status mica__cpu_plan_matmul_dense(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_experts_dense(const mica__record *, const mica__device_info *, mica__plan *);

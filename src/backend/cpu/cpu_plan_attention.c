@@ -18,17 +18,18 @@
 
 static mica_status check(const mica__record *record)
 {
+    const uint32_t caches = 1u << MICA__ATTENTION_K | 1u << MICA__ATTENTION_V;
     const uint32_t indices = 1u << MICA__ATTENTION_POSITIONS | 1u << MICA__ATTENTION_LENGTHS |
                              1u << MICA__ATTENTION_SEQUENCES | 1u << MICA__ATTENTION_PAGES;
     for (uint32_t slot = 0; slot < MICA__ATTENTION_SLOTS; slot++) {
         const mica__operand *operand = &record->operand[slot];
         const uint16_t type = operand->dtype;
         const bool index = type == MICA_DTYPE_U32 || type == MICA_DTYPE_I32;
-        const bool real = type == MICA_DTYPE_F32 || type == MICA_DTYPE_F16 || type == MICA_DTYPE_BF16;
-        if (operand->memory != NULL && !(indices >> slot & 1 ? index : real))
+        const bool cache = caches >> slot & 1 && type == MICA_DTYPE_Q8_0;
+        if (operand->memory != NULL && !(indices >> slot & 1 ? index : cache || mica__cpu_is_float(type)))
             return mica__fail(MICA_ERR_UNSUPPORTED, "attention on the cpu: operand %u is %s; %s are served",
                               slot, mica_dtype_name((mica_dtype)type),
-                              indices >> slot & 1 ? "u32 and i32" : "f32, f16 and bf16");
+                              indices >> slot & 1 ? "u32 and i32" : "f32, f16, bf16 and, in a cache, q8_0");
     }
     return MICA_OK;
 }

@@ -115,8 +115,7 @@ static mica_status add_dispatch(const mica__record *record, const mica__dense_pa
                           (unsigned long long)units, UINT32_MAX);
     mica__cpu_plan_next(plan, "matmul_dense", units);
     const bool pack = p->mode == MICA__DENSE_PACK;
-    for (uint32_t slot = 0; slot < (pack ? MICA__MATMUL_RESIDUAL : record->operand_count); slot++)
-        mica__cpu_plan_operand(plan, record, slot, 0);
+    mica__cpu_plan_operands(plan, record, pack ? MICA__MATMUL_RESIDUAL : record->operand_count);
     if (scratch != 0)
         mica__cpu_plan_scratch(plan, 0, scratch, pack ? MICA_ACCESS_WRITE : MICA_ACCESS_READ);
     mica__cpu_plan_params(plan, p, sizeof *p);

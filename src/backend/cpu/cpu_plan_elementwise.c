@@ -201,10 +201,8 @@ mica_status mica__cpu_plan_binary(const mica__record *record, const mica__device
     const mica_status status = check_floats(record);
     if (status != MICA_OK)
         return status;
-    const char *kernel = record->op == MICA_OP_ADD ? "add" : record->op == MICA_OP_MUL ? "mul" : "silu_mul";
-    mica__cpu_plan_next(plan, kernel, 0);
-    for (uint32_t slot = 0; slot < MICA__BINARY_SLOTS; slot++)
-        mica__cpu_plan_operand(plan, record, slot, 0);
+    mica__cpu_plan_next(plan, mica_op_name((mica_op)record->op), 0);
+    mica__cpu_plan_operands(plan, record, MICA__BINARY_SLOTS);
     finish(plan, MICA__BINARY_SLOTS, (mica__cpu_elementwise){0}, element_ns(record->op));
     return MICA_OK;
 }
@@ -216,11 +214,11 @@ mica_status mica__cpu_plan_unary(const mica__record *record, const mica__device_
     if (status != MICA_OK)
         return status;
     const mica__scalar_params *scalar = record->params;
-    mica__cpu_plan_next(plan, record->op == MICA_OP_GELU ? "gelu" : "softcap", 0);
+    mica__cpu_plan_next(plan, mica_op_name((mica_op)record->op), 0);
     mica__cpu_plan_operand(plan, record, MICA__UNARY_X, 0);
     mica__cpu_plan_operand(plan, record, MICA__UNARY_Y, 0);
     mica__cpu_elementwise params = {0};
-    params.value = record->op == MICA_OP_GELU ? 0.0f : scalar->value;
+    params.value = scalar->value;
     finish(plan, MICA__UNARY_SLOTS, params, element_ns(record->op));
     return MICA_OK;
 }

@@ -168,8 +168,7 @@ static mica_status plan_units(const mica__record *record, const mica__device_inf
         return mica__fail(MICA_ERR_UNSUPPORTED, "matmul on the cpu: %llu blocks of y; at most %u are served",
                           (unsigned long long)units, UINT32_MAX);
     mica__plan_dispatch *dispatch = mica__cpu_plan_next(plan, "matmul_quant", units);
-    for (uint32_t slot = 0; slot < record->operand_count; slot++)
-        mica__cpu_plan_operand(plan, record, slot, 0);
+    mica__cpu_plan_operands(plan, record, record->operand_count);
     if (!p->prepared)
         mica__cpu_plan_scratch(plan, 0, p->groups * p->rows * row_bytes, MICA_ACCESS_READ);
     mica__cpu_plan_params(plan, p, sizeof *p);

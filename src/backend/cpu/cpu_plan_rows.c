@@ -1,5 +1,6 @@
 /*
- * cpu_plan_rows.c - plans of the ops that work row by row: norms, softmax, rope, cache writes, lookup, argmax.
+ * cpu_plan_rows.c - plans of the ops that work row by row: norms, softmax, rope, cache writes, lookup, argmax, the
+ * routing of experts.
  *
  * A unit is a row (a token where heads share work). Estimates of time are for data in the cache.
  */
@@ -10,9 +11,18 @@
 #include "quant/packed.h"
 #include "quant/quant.h"
 
+#define MOST_LANES 64 /* to which a row of softmax is filled up, at most */
+
+#define CACHE_TYPES "f32, f16, bf16 and q8_0"
+
 static bool is_index(uint16_t dtype)
 {
     return dtype == MICA_DTYPE_I32 || dtype == MICA_DTYPE_U32;
+}
+
+static bool is_cache(uint16_t dtype)
+{
+    return mica__cpu_is_float(dtype) || dtype == MICA_DTYPE_Q8_0;
 }
 
 /* Checks one operand, if it is there, against what the kernels read. */
@@ -66,8 +76,7 @@ static mica__plan_dispatch *begin(const mica__record *record, const char *kernel
 {
     const uint64_t units = (range.rows + range.rows_per_unit - 1) / range.rows_per_unit;
     mica__plan_dispatch *dispatch = mica__cpu_plan_next(plan, kernel, units);
-    for (uint32_t slot = 0; slot < record->operand_count; slot++)
-        mica__cpu_plan_operand(plan, record, slot, 0);
+    mica__cpu_plan_operands(plan, record, record->operand_count);
     return dispatch;
 }
 
@@ -105,6 +114,25 @@ mica_status mica__cpu_plan_rms_norm(const mica__record *record, const mica__devi
     return finish(plan, &params, sizeof params, 3 * n * sizeof(float), 10 + 0.3 * (double)n);
 }
 
+mica_status mica__cpu_plan_layer_norm(const mica__record *record, const mica__device_info *info,
+                                      mica__plan *plan)
+{
+    (void)info;
+    const mica_status status = check_types(record, UINT32_MAX, 0);
+    if (status != MICA_OK)
+        return status;
+    const mica__operand *y = &record->operand[MICA__LAYER_NORM_Y];
+    const mica__norm_params *norm = record->params;
+    mica__cpu_row_params params = {range_of(rows_of(y)), norm->eps};
+    begin(record, "layer_norm", params.range, plan);
+    mica__cpu_view *view = mica__cpu_plan_views(plan);
+    for (uint32_t v = 0; v < MICA__LAYER_NORM_Y; v++)
+        mica__cpu_view_expand(&view[v], &view[MICA__LAYER_NORM_Y]);
+    mica__cpu_view_collapse(view, MICA__LAYER_NORM_SLOTS, 1);
+    const uint64_t n = row_length(y);
+    return finish(plan, &params, sizeof params, 3 * n * sizeof(float), 15 + 0.4 * (double)n);
+}
+
 mica_status mica__cpu_plan_softmax(const mica__record *record, const mica__device_info *info,
                                    mica__plan *plan)
 {
@@ -117,8 +145,8 @@ mica_status mica__cpu_plan_softmax(const mica__record *record, const mica__devic
     mica__cpu_row_params params = {range_of(rows_of(y)), scalar->value};
     begin(record, "softmax", params.range, plan);
     mica__cpu_view_collapse(mica__cpu_plan_views(plan), MICA__UNARY_SLOTS, 1);
-    const uint64_t n = row_length(y), widest = 64; /* lanes to which a row is filled up, at most */
-    return finish(plan, &params, sizeof params, (2 * n + widest) * sizeof(float), 10 + 0.7 * (double)n);
+    const uint64_t n = row_length(y);
+    return finish(plan, &params, sizeof params, (2 * n + MOST_LANES) * sizeof(float), 10 + 0.7 * (double)n);
 }
 
 /* [tokens, dim] is one head of [tokens, heads, dim]. */
@@ -137,7 +165,9 @@ mica_status mica__cpu_plan_rope(const mica__record *record, const mica__device_i
 {
     (void)info;
     const uint32_t indices = 1u << MICA__ROPE_POSITIONS | 1u << MICA__ROPE_SEQUENCES | 1u << MICA__ROPE_PAGES;
-    const mica_status status = check_types(record, ~indices, indices);
+    mica_status status = check_types(record, ~(indices | 1u << MICA__ROPE_CACHE), indices);
+    if (status == MICA_OK)
+        status = check(record, MICA__ROPE_CACHE, is_cache, CACHE_TYPES);
     if (status != MICA_OK)
         return status;
     const mica__operand *x = &record->operand[MICA__ROPE_X];
@@ -158,7 +188,9 @@ mica_status mica__cpu_plan_kv_write(const mica__record *record, const mica__devi
 {
     (void)info;
     const uint32_t indices = 1u << MICA__KV_POSITIONS | 1u << MICA__KV_SEQUENCES | 1u << MICA__KV_PAGES;
-    const mica_status status = check_types(record, ~indices, indices);
+    mica_status status = check_types(record, ~(indices | 1u << MICA__KV_CACHE), indices);
+    if (status == MICA_OK)
+        status = check(record, MICA__KV_CACHE, is_cache, CACHE_TYPES);
     if (status != MICA_OK)
         return status;
     const mica__operand *x = &record->operand[MICA__KV_X];
@@ -205,4 +237,34 @@ mica_status mica__cpu_plan_argmax(const mica__record *record, const mica__device
     mica__cpu_row_params params = {range_of(rows_of(x)), 0.0f};
     begin(record, "argmax", params.range, plan);
     return finish(plan, &params, sizeof params, 0, 20 + 0.1 * (double)row_length(x));
+}
+
+mica_status mica__cpu_plan_route(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    (void)info;
+    const uint32_t floats = 1u << MICA__ROUTE_LOGITS | 1u << MICA__ROUTE_WEIGHTS;
+    const mica_status status = check_types(record, floats, 1u << MICA__ROUTE_IDS);
+    if (status != MICA_OK)
+        return status;
+    const mica__operand *logits = &record->operand[MICA__ROUTE_LOGITS];
+    const mica_route_params *route = record->params;
+    mica__cpu_route params = {range_of(logits->shape[0]), *route};
+    begin(record, "route", params.range, plan);
+    const uint64_t n = row_length(logits), slots = row_length(&record->operand[MICA__ROUTE_IDS]);
+    return finish(plan, &params, sizeof params, (2 * (n + slots) + MOST_LANES) * sizeof(float),
+                  50 + 1.5 * (double)n + 5 * (double)slots);
+}
+
+mica_status mica__cpu_plan_expert_sum(const mica__record *record, const mica__device_info *info,
+                                      mica__plan *plan)
+{
+    (void)info;
+    const mica_status status = check_types(record, UINT32_MAX, 0);
+    if (status != MICA_OK)
+        return status;
+    const mica__operand *x = &record->operand[MICA__EXPERT_SUM_X];
+    const uint64_t tiles = (row_length(x) + MICA__CPU_SUM_TILE - 1) / MICA__CPU_SUM_TILE;
+    mica__cpu_row_range range = range_of(x->shape[0] * tiles);
+    begin(record, "expert_sum", range, plan);
+    return finish(plan, &range, sizeof range, 0, 10 + 0.15 * (double)(x->shape[1] * MICA__CPU_SUM_TILE));
 }

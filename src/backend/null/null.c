@@ -269,7 +269,7 @@ static void close_device(mica__device *device)
         return;
     mica__null_commands_destroy(device, device->last);
     mica__free(device->times);
-    pthread_mutex_destroy(&device->lock);
+    mica__lock_destroy(&device->lock, &device->guard);
     mica__free(device);
 }
 
@@ -291,7 +291,6 @@ static const mica__backend_table table = {
     .encoder_begin = mica__null_encoder_begin,
     .dispatch = mica__null_dispatch,
     .copy = mica__null_copy,
-    .fill = mica__null_fill,
     .barrier = mica__null_barrier,
     .label = mica__null_label,
     .encoder_end = mica__null_encoder_end,
@@ -333,15 +332,16 @@ static mica_status open_device(uint32_t index, const mica_device_options *option
     (void)options;
     *out = NULL;
     *out_table = NULL;
-    const mica_status status = check_index(index);
+    mica_status status = check_index(index);
     if (status != MICA_OK)
         return status;
     mica__device *device = mica__calloc(1, sizeof *device);
     if (device == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "null: no memory to open the device");
-    if (pthread_mutex_init(&device->lock, NULL) != 0) {
+    status = mica__lock_init(&device->lock, &device->guard, true);
+    if (status != MICA_OK) {
         mica__free(device);
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "the system refused a mutex");
+        return status;
     }
     device->index = index;
     for (uint32_t op = MICA_OP_CUSTOM; op < MICA_OP_COUNT; op++)

@@ -1,15 +1,15 @@
 /*
  * null.h - the device that computes nothing: it checks, records, counts, and fails on demand.
  *
- * null:0 asks for barriers, null:1 for dependencies. Memory is host memory and starts zeroed; dispatches, copies and
- * fills are written down and never run. What follows is for tests.
+ * null:0 asks for barriers, null:1 for dependencies. Memory is host memory and starts zeroed; dispatches and
+ * copies are written down and never run. What follows is for tests.
  */
 #ifndef MICA_NULL_H
 #define MICA_NULL_H
 
 #include "backend/backend.h"
 
-typedef enum mica__null_kind { MICA__NULL_DISPATCH = 0, MICA__NULL_COPY, MICA__NULL_FILL } mica__null_kind;
+typedef enum mica__null_kind { MICA__NULL_DISPATCH = 0, MICA__NULL_COPY } mica__null_kind;
 
 /* One thing that was encoded. */
 typedef struct mica__null_entry {
@@ -32,7 +32,7 @@ typedef struct mica__null_log {
 
 /* Calls of each kind that succeeded, since the device was opened. */
 typedef struct mica__null_counts {
-    uint64_t buffers, programs, encodings, dispatches, copies, fills, barriers, submissions, updates;
+    uint64_t buffers, programs, encodings, dispatches, copies, barriers, submissions, updates;
     uint64_t bytes_uploaded, bytes_downloaded;
     uint64_t buffers_live, commands_live;
 } mica__null_counts;

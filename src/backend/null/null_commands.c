@@ -162,13 +162,6 @@ void mica__null_copy(mica__encoding *encoding, const mica__binding *from, const 
     add_entry(encoding, MICA__NULL_COPY, "copy_bytes", &dispatch);
 }
 
-void mica__null_fill(mica__encoding *encoding, const mica__binding *to, uint32_t pattern)
-{
-    const mica__dispatch dispatch = {.bindings = to, .binding_count = 1, .op = MICA_OP_FILL};
-    (void)pattern;
-    add_entry(encoding, MICA__NULL_FILL, "fill_bytes", &dispatch);
-}
-
 void mica__null_barrier(mica__encoding *encoding)
 {
     encoding->commands->barrier_count += encoding->commands->barrier_open;

@@ -6,6 +6,7 @@
 
 #include "backend/null/null.h"
 #include "base/status.h"
+#include "base/thread.h"
 
 #define MICA__NULL_RESULTS 64u /* completions kept per queue */
 
@@ -51,6 +52,7 @@ struct mica__device {
     uint32_t index;
     mica__kernel kernel[MICA_OP_COUNT]; /* by op */
     pthread_mutex_t lock;               /* guards what follows and the queues */
+    mica__fork_guard guard;
     mica_null_faults faults;
     bool lost;
     mica__null_counts counts;
@@ -71,7 +73,6 @@ mica_layout mica__null_weight_layout(const mica__operand *weight, const mica__de
 mica_status mica__null_encoder_begin(mica__device *device, uint32_t flags, mica__encoding **out);
 void mica__null_dispatch(mica__encoding *encoding, const mica__dispatch *dispatch);
 void mica__null_copy(mica__encoding *encoding, const mica__binding *from, const mica__binding *to);
-void mica__null_fill(mica__encoding *encoding, const mica__binding *to, uint32_t pattern);
 void mica__null_barrier(mica__encoding *encoding);
 void mica__null_label(mica__encoding *encoding, const char *text);
 mica_status mica__null_encoder_end(mica__encoding *encoding, bool discard, mica__commands **out);

@@ -37,7 +37,6 @@ static void count_submission(mica__null_counts *counts, const mica__commands *co
     for (uint32_t i = 0; i < commands->entry_count; i++) {
         counts->dispatches += commands->entry[i].kind == MICA__NULL_DISPATCH;
         counts->copies += commands->entry[i].kind == MICA__NULL_COPY;
-        counts->fills += commands->entry[i].kind == MICA__NULL_FILL;
     }
     counts->barriers += commands->barrier_count;
     counts->submissions++;

@@ -164,7 +164,9 @@ static void find_rows(const tile *t, uint32_t slot, uint64_t chunk, key_rows *ou
     for (uint64_t i = out->first; i < out->last; place = 0, entry++) {
         if (pages->data != NULL) {
             const int64_t number = index_at(pages, sequence * pages->stride[0] + entry * pages->stride[1]);
-            page = head + (uint64_t)number * cache->stride[0];
+            /* Between the windows of two tokens a page may be missing: nobody sees it, and any other serves. */
+            const bool exists = number >= 0 && (uint64_t)number < cache->shape[0];
+            page = exists ? head + (uint64_t)number * cache->stride[0] : head;
         }
         const uint64_t run = smaller(out->last - i, slots - place);
         for (uint64_t j = 0; j < run; j++)
@@ -183,13 +185,30 @@ static bool widens(const tile *t)
     return t->kv_heads == 1 && t->rows >= WIDEN_ROWS;
 }
 
+/* Puts a key into a panel as its row `i` of `rows`, as gemm_pack_row does. */
+static void pack_row(const unsigned char *row, uint16_t dtype, uint64_t dim, uint32_t i, uint32_t rows,
+                     float *panel)
+{
+    if (dtype != MICA_DTYPE_Q8_0) {
+        gemm_pack_row(row, dtype, dim, i, rows, panel);
+        return;
+    }
+    for (uint64_t at = 0; at < dim; at += VW)
+        vf_store(panel + at * rows + i * VW, cache_load_q8_0(row, at, cache_scale_q8_0(row, at)));
+}
+
 /* Brings values to f32 and points at the copies. */
 static void widen_values(const tile *t, key_rows *rows)
 {
     const uint64_t stride = mica__attention_row_floats(rows->dim);
     for (uint64_t i = rows->first; i < rows->last; i++) {
         float *to = t->value_widened + i * stride;
-        rows->row[i] = (const unsigned char *)row_f32(rows->row[i], rows->dtype, rows->dim, to);
+        const float *wide = to;
+        if (rows->dtype == MICA_DTYPE_Q8_0)
+            pack_row(rows->row[i], rows->dtype, rows->dim, 0, 1, to);
+        else
+            wide = row_f32(rows->row[i], rows->dtype, rows->dim, to);
+        rows->row[i] = (const unsigned char *)wide;
     }
     rows->dtype = MICA_DTYPE_F32;
 }
@@ -202,7 +221,7 @@ static void pack_keys(const tile *t, const key_rows *keys)
         const uint32_t j = (uint32_t)(i % GEMM_NR);
         float *panel = t->key_packed + (i - j) * steps * VW;
         if (i >= keys->first && i < keys->last)
-            gemm_pack_row(keys->row[i], keys->dtype, keys->dim, j, GEMM_NR, panel);
+            pack_row(keys->row[i], keys->dtype, keys->dim, j, GEMM_NR, panel);
         else
             gemm_pack_zero(steps, j, GEMM_NR, panel);
     }
@@ -417,7 +436,7 @@ static void score_chunk(const tile *t, uint64_t base, uint64_t step, const key_r
 /* Keys of a block: some whole tiles; all of the chunk where the unit has one kv head. */
 static uint64_t block_keys(const tile *t, const key_rows *keys)
 {
-    const uint64_t bytes = t->kv_heads * keys->dim * row_element_bytes(keys->dtype);
+    const uint64_t bytes = t->kv_heads * cache_row_bytes(keys->dtype, keys->dim);
     const uint64_t few = larger(BLOCK_BYTES / bytes / TILE_KEYS * TILE_KEYS, TILE_KEYS);
     return t->kv_heads > 1 ? smaller(few, MICA__ATTENTION_CHUNK) : MICA__ATTENTION_CHUNK;
 }

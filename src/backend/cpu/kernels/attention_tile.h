@@ -10,6 +10,7 @@
 #define MICA_CPU_ATTENTION_TILE_H
 
 #include "backend/cpu/kernels/attention.h"
+#include "backend/cpu/kernels/cache.h"
 #include "backend/cpu/kernels/gemm.h"
 
 #define SCORE_STRIDE MICA__ATTENTION_SCORES /* floats from one row of scores to the next */
@@ -43,9 +44,20 @@ static inline void prefetch_row(const key_rows *rows, uint64_t head, uint64_t pl
     if (place < rows->first || place >= rows->last)
         return;
     const unsigned char *row = rows->row[place] + head * rows->head_stride;
-    const uint64_t bytes = rows->dim * row_element_bytes(rows->dtype);
+    const uint64_t bytes = cache_row_bytes(rows->dtype, rows->dim);
     for (uint64_t i = 0; i < bytes; i += 64)
         __builtin_prefetch(row + i, 0, 2);
+}
+
+/* A row of blocks has a scale for each of them; other rows have none. */
+GEMM_INLINE vf tile_scale(const unsigned char *row, uint16_t dtype, uint64_t at)
+{
+    return dtype == MICA_DTYPE_Q8_0 ? cache_scale_q8_0(row, at) : vf_zero();
+}
+
+GEMM_INLINE vf tile_load(const unsigned char *row, uint16_t dtype, uint64_t at, vf scale)
+{
+    return dtype == MICA_DTYPE_Q8_0 ? cache_load_q8_0(row, at, scale) : gemm_load(row, dtype, at);
 }
 
 /* Scores of TILE_KEYS keys from `key` on for `rows` rows of q: score[i * SCORE_STRIDE + key]. */
@@ -60,15 +72,21 @@ GEMM_INLINE void score_tile(const float *q, uint64_t q_stride, const key_range *
     GEMM_UNROLL
     for (int i = 0; i < rows * TILE_KEYS; i++)
         sum[i] = vf_zero();
+    const uint64_t step = dtype == MICA_DTYPE_Q8_0 ? CACHE_BLOCK : VW;
     uint64_t at = 0;
-    for (; at + VW <= dim; at += VW) {
-        vf a[TILE_ROWS];
-        for (int i = 0; i < rows; i++)
-            a[i] = vf_load(q + (uint64_t)i * q_stride + at);
-        for (int j = 0; j < TILE_KEYS; j++) {
-            const vf b = gemm_load(k[j], dtype, at);
+    for (; at + step <= dim; at += step) {
+        vf scale[TILE_KEYS];
+        for (int j = 0; j < TILE_KEYS; j++)
+            scale[j] = tile_scale(k[j], dtype, at);
+        for (uint64_t to = at + step, from = at; from < to; from += VW) {
+            vf a[TILE_ROWS];
             for (int i = 0; i < rows; i++)
-                sum[i * TILE_KEYS + j] = vf_fma(a[i], b, sum[i * TILE_KEYS + j]);
+                a[i] = vf_load(q + (uint64_t)i * q_stride + from);
+            for (int j = 0; j < TILE_KEYS; j++) {
+                const vf b = tile_load(k[j], dtype, from, scale[j]);
+                for (int i = 0; i < rows; i++)
+                    sum[i * TILE_KEYS + j] = vf_fma(a[i], b, sum[i * TILE_KEYS + j]);
+            }
         }
     }
     if (at < dim)
@@ -98,6 +116,7 @@ GEMM_INLINE void score_rows(const float *q, uint64_t q_stride, const key_range *
     switch (keys->rows->dtype) {
     case MICA_DTYPE_F32: score_type(q, q_stride, keys, MICA_DTYPE_F32, rows, score); return;
     case MICA_DTYPE_F16: score_type(q, q_stride, keys, MICA_DTYPE_F16, rows, score); return;
+    case MICA_DTYPE_Q8_0: score_type(q, q_stride, keys, MICA_DTYPE_Q8_0, rows, score); return;
     default: score_type(q, q_stride, keys, MICA_DTYPE_BF16, rows, score); return;
     }
 }
@@ -130,12 +149,16 @@ GEMM_INLINE void value_tile(const float *weight, const key_range *keys, uint16_t
             o[i * vectors + j] = vf_load(sum + (uint64_t)i * sum_stride + at + (uint64_t)j * VW);
     for (uint64_t key = keys->first; key < keys->last; key++) {
         const unsigned char *row = keys->rows->row[key] + offset;
-        vf v[8];
+        vf v[8], scale = vf_zero();
         if (ahead != NULL)
             prefetch_row(ahead, keys->head, key);
-        for (int j = 0; j < vectors; j++)
+        for (int j = 0; j < vectors; j++) {
+            /* `at` is a multiple of what the vectors hold, so that they begin with a block or lie in one. */
+            if (j * VW % CACHE_BLOCK == 0)
+                scale = tile_scale(row, dtype, at + (uint64_t)j * VW);
             v[j] = lanes < VW ? row_load_n(row + at * row_element_bytes(dtype), dtype, lanes)
-                              : gemm_load(row, dtype, at + (uint64_t)j * VW);
+                              : tile_load(row, dtype, at + (uint64_t)j * VW, scale);
+        }
         for (int i = 0; i < rows; i++) {
             const vf w = vf_set1(weight[(uint64_t)i * SCORE_STRIDE + key]);
             for (int j = 0; j < vectors; j++)
@@ -170,6 +193,7 @@ GEMM_INLINE void value_rows(const float *weight, const key_range *keys, int rows
     switch (keys->rows->dtype) {
     case MICA_DTYPE_F32: value_type(weight, keys, MICA_DTYPE_F32, rows, sum, sum_stride); return;
     case MICA_DTYPE_F16: value_type(weight, keys, MICA_DTYPE_F16, rows, sum, sum_stride); return;
+    case MICA_DTYPE_Q8_0: value_type(weight, keys, MICA_DTYPE_Q8_0, rows, sum, sum_stride); return;
     default: value_type(weight, keys, MICA_DTYPE_BF16, rows, sum, sum_stride); return;
     }
 }

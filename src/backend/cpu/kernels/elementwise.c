@@ -1,6 +1,6 @@
 /*
- * elementwise.c - ops whose elements do not see one another: add mul silu_mul gelu softcap, chains of them, fill,
- * advance.
+ * elementwise.c - ops whose elements do not see one another: add mul silu_mul gelu_mul gelu gelu_erf softcap, chains of
+ * them, fill, advance.
  *
  * The plan has brought the views to one shape, collapsed. The work is cut into tiles that stay in the first
  * cache: inputs are brought to f32 (where they are not), the formula runs on whole vectors, the result is
@@ -30,10 +30,21 @@ static inline vf op_silu_mul(vf gate, vf up)
     return vf_mul(vf_silu(gate), up);
 }
 
+static inline vf op_gelu_mul(vf gate, vf up)
+{
+    return vf_mul(vf_gelu(gate), up);
+}
+
 static inline vf op_gelu(vf x, vf unused)
 {
     (void)unused;
     return vf_gelu(x);
+}
+
+static inline vf op_gelu_erf(vf x, vf unused)
+{
+    (void)unused;
+    return vf_gelu_erf(x);
 }
 
 static inline vf op_softcap(vf x, vf cap)
@@ -125,9 +136,19 @@ static inline void silu_mul_piece(const mica__cpu_args *args, unsigned char *con
     map(op_silu_mul, args, 3, at, n);
 }
 
+static inline void gelu_mul_piece(const mica__cpu_args *args, unsigned char *const *at, uint64_t n)
+{
+    map(op_gelu_mul, args, 3, at, n);
+}
+
 static inline void gelu_piece(const mica__cpu_args *args, unsigned char *const *at, uint64_t n)
 {
     map(op_gelu, args, 2, at, n);
+}
+
+static inline void gelu_erf_piece(const mica__cpu_args *args, unsigned char *const *at, uint64_t n)
+{
+    map(op_gelu_erf, args, 2, at, n);
 }
 
 static inline void softcap_piece(const mica__cpu_args *args, unsigned char *const *at, uint64_t n)
@@ -155,9 +176,19 @@ void MICA__ISA(silu_mul)(const mica__cpu_args *args, uint32_t first, uint32_t la
     pieces(args, elements_of(args), 3, first, last, silu_mul_piece);
 }
 
+void MICA__ISA(gelu_mul)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+{
+    pieces(args, elements_of(args), 3, first, last, gelu_mul_piece);
+}
+
 void MICA__ISA(gelu)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
     pieces(args, elements_of(args), 2, first, last, gelu_piece);
+}
+
+void MICA__ISA(gelu_erf)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+{
+    pieces(args, elements_of(args), 2, first, last, gelu_erf_piece);
 }
 
 void MICA__ISA(softcap)(const mica__cpu_args *args, uint32_t first, uint32_t last)
@@ -174,7 +205,9 @@ static void chain_step(const mica__chain_step *step, const float *v, const float
     case MICA_OP_ADD: map_tile(op_add, a, b, scalar, n, y); break;
     case MICA_OP_MUL: map_tile(op_mul, a, b, scalar, n, y); break;
     case MICA_OP_SILU_MUL: map_tile(op_silu_mul, a, b, scalar, n, y); break;
+    case MICA_OP_GELU_MUL: map_tile(op_gelu_mul, a, b, scalar, n, y); break;
     case MICA_OP_GELU: map_tile(op_gelu, v, NULL, scalar, n, y); break;
+    case MICA_OP_GELU_ERF: map_tile(op_gelu_erf, v, NULL, scalar, n, y); break;
     default: map_tile(op_softcap, v, NULL, scalar, n, y);
     }
 }
@@ -196,7 +229,7 @@ static inline void chain_piece(const mica__cpu_args *args, unsigned char *const 
         for (uint32_t s = 0; s < chain->step_count; s++) {
             const uint16_t op = chain->step[s].op;
             const float *other = NULL;
-            if (op != MICA_OP_GELU && op != MICA_OP_SOFTCAP) {
+            if (op != MICA_OP_GELU && op != MICA_OP_GELU_ERF && op != MICA_OP_SOFTCAP) {
                 const mica__cpu_view *o = &view[next];
                 other = row_f32_strided(at[next++] + i * o->stride[last], o->dtype, o->stride[last], part,
                                         other_tile);

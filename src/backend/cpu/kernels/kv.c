@@ -1,8 +1,8 @@
 /* kv.c - kv_write: rows of new tokens into a cache, at positions known when the work runs. */
 #include "backend/cpu/cpu_params.h"
+#include "backend/cpu/kernels/cache.h"
 #include "backend/cpu/kernels/index.h"
 #include "backend/cpu/kernels/kernels.h"
-#include "backend/cpu/kernels/rows.h"
 
 void MICA__ISA(kv_write)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
@@ -21,7 +21,7 @@ void MICA__ISA(kv_write)(const mica__cpu_args *args, uint32_t first, uint32_t la
         const unsigned char *from = x->data + token * x->stride[0];
         for (uint64_t h = 0; h < heads; h++) {
             const float *values = row_f32(from + h * x->stride[1], x->dtype, n, args->local);
-            row_store(slot + h * head_stride, rows->dtype, values, n);
+            cache_store(slot + h * head_stride, rows->dtype, values, n);
         }
     }
 }

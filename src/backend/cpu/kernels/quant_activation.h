@@ -41,12 +41,12 @@ static inline void quant_run(const float *x, uint64_t n, mica__q8_block *out)
     out->d = m / 127.0f;
     out->s = out->d * (float)sum;
     out->sum8 = -8 * sum;
+    out->sum16 = -16 * sum;
     out->sum128 = -128 * sum;
     for (int h = 0; h < 2; h++) {
         out->half32[h] = -32 * half[h];
         out->half[h] = (int16_t)half[h];
     }
-    out->reserved = 0;
 }
 
 /* Row r of a view whose dimensions above the last are counted as one. */

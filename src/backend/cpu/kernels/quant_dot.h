@@ -4,18 +4,24 @@
  * Weights come packed (quant/packed.h), one panel of eight rows per eight lanes; activations are rows of
  * mica__q8_block. Each output element has one f32 accumulator, its row's lane, and takes the runs of 32 values in
  * order along K. Per run, isum the exact integer dot product, xd and xs the activation's d and s:
- *   q4_0, q8_0  acc = fma(isum, d * xd, acc)                        isum over (code - zero)
- *   q6_k        acc = fma(sa * isum_a + sb * isum_b, d * xd, acc)   halves of 16, an exact integer
- *   q4_k        acc = fma(isum, (d * scale) * xd, acc); acc = fma(-(dmin * min), xs, acc)
- *   affine      acc = fma(isum, scale * xd, acc); acc = fma(bias, xs, acc)
+ *   q4_0 q5_0 q8_0 iq4_nl  acc = fma(isum, d * xd, acc)                        isum over (code - zero) or levels
+ *   q3_k q6_k              acc = fma(sa * isum_a + sb * isum_b, d * xd, acc)   halves of 16, an exact integer
+ *   q2_k                   as q3_k; acc = fma(ma * sum_a + mb * sum_b, -dmin * xd, acc)   sums of activations
+ *   q4_k q5_k              acc = fma(isum, (d * scale) * xd, acc); acc = fma(-(dmin * min), xs, acc)
+ *   iq4_xs                 acc = fma(isum, (d * scale) * xd, acc)
+ *   q4_1 q5_1 affine       acc = fma(isum, scale * xd, acc); acc = fma(bias, xs, acc)
  * so the bits depend on nothing but the instruction set's fma. Integers stay below 2^24 and are exact as f32.
  *
  * Given by each instruction set, over quant_panels p, offsets in bytes into each panel:
- *   quant_f16 quant_bf16 quant_u8     one number per row as f32
- *   quant_dot4 quant_dot6 quant_dot8  sum[c] = isum of the part at `offset` against run `block` of column c; zero
- *                                     is the zero point (dot4: 0 or 8; dot8: 0 or 128)
- *   quant_dot6_halves                 the q6_k sum, i8 scales at `scales` and `scales` + 8, zero point 32
- *   quant_store_i8 quant_vi_sum       for the activations
+ *   quant_f16 quant_bf16 quant_u8  one number per row as f32
+ *   quant_dot         sum[c] = isum of the part of 2 to 6 bits at `offset` against run `block` of column c; zero is the
+ *                     zero point, 0 or half the range of the codes
+ *   quant_dot8        the same of 8 bits: 0 or 128
+ *   quant_dot_levels  the same of 4 bits that stand for signed levels
+ *   quant_dot_halves  sa * isum_a + sb * isum_b of a part of 2 (zero point 0), 3 or 6 bits (half the range): i8 scales at
+ *                     `at` and `at` + 8
+ *   quant_min_halves  ma * sum_a + mb * sum_b: i8 factors like those scales
+ *   quant_store_i8 quant_vi_sum    for the activations
  */
 #ifndef MICA_CPU_QUANT_DOT_H
 #define MICA_CPU_QUANT_DOT_H
@@ -75,63 +81,126 @@ QUANT_INLINE void quant_fold_bias(vf *acc, vf bias, const mica__q8_block *const 
         acc[c] = vf_fma(bias, vf_set1(x[c][run].s), acc[c]);
 }
 
-QUANT_INLINE void quant_runs_q4_0(const quant_tile *t, vf *acc, const int columns)
+/* Blocks of 32 values with a scale, and with a bias where `biased`. */
+QUANT_INLINE void quant_runs_32(const quant_tile *t, vf *acc, const int columns, const int bits,
+                                const int zero, const int biased)
 {
+    const uint64_t scales = biased ? 32 : 16, block_bytes = scales + 32u * (uint64_t)bits;
+    quant_panels p = t->panels;
+    for (uint64_t run = 0; run < t->runs; run++, quant_advance(&p, block_bytes)) {
+        vf sum[QUANT_COLUMNS];
+        quant_prefetch(&p, block_bytes, columns);
+        if (bits == 8)
+            quant_dot8(&p, scales, t->x, run, columns, zero, sum);
+        else
+            quant_dot(&p, scales, t->x, run, columns, bits, zero, sum);
+        quant_fold(acc, sum, quant_f16(&p, 0), t->x, run, columns);
+        if (biased)
+            quant_fold_bias(acc, quant_f16(&p, 16), t->x, run, columns);
+    }
+}
+
+QUANT_INLINE void quant_runs_iq4_nl(const quant_tile *t, vf *acc, const int columns)
+{
+    static const int8_t levels[16] = {MICA__IQ4_LEVELS};
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs; run++, quant_advance(&p, 144)) {
         vf sum[QUANT_COLUMNS];
         quant_prefetch(&p, 144, columns);
-        quant_dot4(&p, 16, t->x, run, columns, 8, sum);
+        quant_dot_levels(&p, 16, t->x, run, columns, levels, sum);
         quant_fold(acc, sum, quant_f16(&p, 0), t->x, run, columns);
     }
 }
 
-QUANT_INLINE void quant_runs_q8_0(const quant_tile *t, vf *acc, const int columns)
+/* Scales of eight rows, unpacked: [count][8] bytes for each panel. */
+#define QUANT_SCALES 32
+typedef struct quant_scales {
+    unsigned char bytes[QUANT_PANELS][8 * QUANT_SCALES];
+    quant_panels panels;
+} quant_scales;
+
+typedef uint32_t quant_u32x8 __attribute__((vector_size(32)));
+
+QUANT_INLINE void quant_unpack_scales(const quant_panels *p, uint64_t offset, quant_scales *out,
+                                      void (*unpack)(const unsigned char *, unsigned char *))
 {
-    quant_panels p = t->panels;
-    for (uint64_t run = 0; run < t->runs; run++, quant_advance(&p, 272)) {
-        vf sum[QUANT_COLUMNS];
-        quant_prefetch(&p, 272, columns);
-        quant_dot8(&p, 16, t->x, run, columns, 128, sum);
-        quant_fold(acc, sum, quant_f16(&p, 0), t->x, run, columns);
+    for (int i = 0; i < QUANT_PANELS; i++) {
+        unpack(p->at[i] + offset, out->bytes[i]);
+        out->panels.at[i] = out->bytes[i];
     }
 }
 
 /* The 6-bit scales and mins of eight blocks, [12][8] bytes, as [16][8] bytes: scales, then mins. */
 QUANT_INLINE void quant_expand_q4_k(const unsigned char *packed, unsigned char *out)
 {
-    typedef uint32_t u32x8 __attribute__((vector_size(32)));
-    u32x8 a, b, c;
+    quant_u32x8 a, b, c;
     memcpy(&a, packed, 32);
     memcpy(&b, packed + 32, 32);
     memcpy(&c, packed + 64, 32);
-    const u32x8 scale_low = a & 0x3f3f3f3f, scale_high = (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030);
-    const u32x8 min_low = b & 0x3f3f3f3f, min_high = (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030);
+    const quant_u32x8 scale_low = a & 0x3f3f3f3f, scale_high = (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030);
+    const quant_u32x8 min_low = b & 0x3f3f3f3f, min_high = (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030);
     memcpy(out, &scale_low, 32);
     memcpy(out + 32, &scale_high, 32);
     memcpy(out + 64, &min_low, 32);
     memcpy(out + 96, &min_high, 32);
 }
 
-QUANT_INLINE void quant_runs_q4_k(const quant_tile *t, vf *acc, const int columns)
+/* The sixteen 6-bit scales of eight blocks, [12][8] bytes, less 32 as [16][8] signed bytes. */
+QUANT_INLINE void quant_expand_q3_k(const unsigned char *packed, unsigned char *out)
 {
+    typedef int8_t i8x32 __attribute__((vector_size(32)));
+    quant_u32x8 low[2], high;
+    memcpy(low, packed, 64);
+    memcpy(&high, packed + 64, 32);
+    for (int j = 0; j < 4; j++) {
+        const quant_u32x8 scale = (low[j % 2] >> j / 2 * 4 & 0x0f0f0f0f) | (high >> 2 * j & 0x03030303) << 4;
+        const i8x32 centred = (i8x32)scale - 32;
+        memcpy(out + 32 * j, &centred, 32);
+    }
+}
+
+/* The sixteen 4-bit scales and mins of eight blocks, [16][8] bytes, as [32][8] bytes: scales, then mins. */
+QUANT_INLINE void quant_expand_q2_k(const unsigned char *packed, unsigned char *out)
+{
+    for (int j = 0; j < 4; j++) {
+        quant_u32x8 both;
+        memcpy(&both, packed + 32 * j, 32);
+        const quant_u32x8 scale = both & 0x0f0f0f0f, min = both >> 4 & 0x0f0f0f0f;
+        memcpy(out + 32 * j, &scale, 32);
+        memcpy(out + 128 + 32 * j, &min, 32);
+    }
+}
+
+/* The eight 6-bit scales of eight blocks, [2][8] and [4][8] bytes, as [8][8] bytes. */
+QUANT_INLINE void quant_expand_iq4_xs(const unsigned char *packed, unsigned char *out)
+{
+    for (int s = 0; s < 8; s++) {
+        uint64_t high, low;
+        memcpy(&high, packed + s / 4 * 8, 8);
+        memcpy(&low, packed + 16 + s / 2 * 8, 8);
+        const uint64_t scale =
+            (low >> s % 2 * 4 & 0x0f0f0f0f0f0f0f0f) | (high >> s % 4 * 2 & 0x0303030303030303) << 4;
+        memcpy(out + 8 * s, &scale, 8);
+    }
+}
+
+/* q4_k, q5_k. */
+QUANT_INLINE void quant_runs_offset_k(const quant_tile *t, vf *acc, const int columns, const int bits)
+{
+    const uint64_t part_bytes = 32u * (uint64_t)bits;
     quant_panels p = t->panels;
-    for (uint64_t run = 0; run < t->runs; run += 8, quant_advance(&p, 1152)) {
-        unsigned char bytes[QUANT_PANELS][128];
-        quant_panels expanded;
-        for (int i = 0; i < QUANT_PANELS; i++) {
-            quant_expand_q4_k(p.at[i] + 32, bytes[i]);
-            expanded.at[i] = bytes[i];
-        }
+    for (uint64_t run = 0; run < t->runs; run += 8, quant_advance(&p, 128 + 8 * part_bytes)) {
+        quant_scales scales;
+        quant_unpack_scales(&p, 32, &scales, quant_expand_q4_k);
         const vf d = quant_f16(&p, 0), dmin = vf_sub(vf_zero(), quant_f16(&p, 16));
         for (uint64_t s = 0; s < 8; s++) {
             vf sum[QUANT_COLUMNS];
             quant_panels part = p;
-            quant_advance(&part, 128 * s);
-            quant_prefetch(&part, 144, columns);
-            quant_dot4(&part, 128, t->x, run + s, columns, 0, sum);
-            quant_fold(acc, sum, vf_mul(d, quant_u8(&expanded, 8 * s)), t->x, run + s, columns);
-            quant_fold_bias(acc, vf_mul(dmin, quant_u8(&expanded, 64 + 8 * s)), t->x, run + s, columns);
+            quant_advance(&part, part_bytes * s);
+            quant_prefetch(&part, part_bytes + 16, columns);
+            quant_dot(&part, 128, t->x, run + s, columns, bits, 0, sum);
+            quant_fold(acc, sum, vf_mul(d, quant_u8(&scales.panels, 8 * s)), t->x, run + s, columns);
+            quant_fold_bias(acc, vf_mul(dmin, quant_u8(&scales.panels, 64 + 8 * s)), t->x, run + s, columns);
         }
     }
 }
@@ -146,8 +215,66 @@ QUANT_INLINE void quant_runs_q6_k(const quant_tile *t, vf *acc, const int column
             quant_panels part = p;
             quant_advance(&part, 192 * s);
             quant_prefetch(&part, 192, columns);
-            quant_dot6_halves(&p, 144 + 192 * s, 16 + 16 * s, t->x, run + s, columns, sum);
+            quant_dot_halves(&p, 144 + 192 * s, &p, 16 + 16 * s, t->x, run + s, columns, 6, sum);
             quant_fold(acc, sum, d, t->x, run + s, columns);
+        }
+    }
+}
+
+QUANT_INLINE void quant_runs_q3_k(const quant_tile *t, vf *acc, const int columns)
+{
+    quant_panels p = t->panels;
+    for (uint64_t run = 0; run < t->runs; run += 8, quant_advance(&p, 880)) {
+        quant_scales scales;
+        quant_unpack_scales(&p, 16, &scales, quant_expand_q3_k);
+        const vf d = quant_f16(&p, 0);
+        for (uint64_t s = 0; s < 8; s++) {
+            vf sum[QUANT_COLUMNS];
+            quant_panels part = p;
+            quant_advance(&part, 96 * s);
+            quant_prefetch(&part, 128, columns);
+            quant_dot_halves(&part, 112, &scales.panels, 16 * s, t->x, run + s, columns, 3, sum);
+            quant_fold(acc, sum, d, t->x, run + s, columns);
+        }
+    }
+}
+
+QUANT_INLINE void quant_runs_q2_k(const quant_tile *t, vf *acc, const int columns)
+{
+    quant_panels p = t->panels;
+    for (uint64_t run = 0; run < t->runs; run += 8, quant_advance(&p, 672)) {
+        quant_scales scales;
+        quant_unpack_scales(&p, 32, &scales, quant_expand_q2_k);
+        const vf d = quant_f16(&p, 0), dmin = vf_sub(vf_zero(), quant_f16(&p, 16));
+        for (uint64_t s = 0; s < 8; s++) {
+            vf sum[QUANT_COLUMNS], low[QUANT_COLUMNS];
+            quant_panels part = p;
+            quant_advance(&part, 64 * s);
+            quant_prefetch(&part, 84, columns);
+            quant_dot_halves(&part, 160, &scales.panels, 16 * s, t->x, run + s, columns, 2, sum);
+            quant_min_halves(&scales.panels, 128 + 16 * s, t->x, run + s, columns, low);
+            quant_fold(acc, sum, d, t->x, run + s, columns);
+            quant_fold(acc, low, dmin, t->x, run + s, columns);
+        }
+    }
+}
+
+QUANT_INLINE void quant_runs_iq4_xs(const quant_tile *t, vf *acc, const int columns)
+{
+    static const int8_t levels[16] = {MICA__IQ4_LEVELS};
+    quant_panels p = t->panels;
+    for (uint64_t run = 0; run < t->runs; run += 8, quant_advance(&p, 1088)) {
+        quant_scales scales;
+        quant_unpack_scales(&p, 16, &scales, quant_expand_iq4_xs);
+        const vf d = quant_f16(&p, 0);
+        for (uint64_t s = 0; s < 8; s++) {
+            vf sum[QUANT_COLUMNS];
+            quant_panels part = p;
+            quant_advance(&part, 128 * s);
+            quant_prefetch(&part, 136, columns);
+            quant_dot_levels(&part, 64, t->x, run + s, columns, levels, sum);
+            const vf scale = vf_sub(quant_u8(&scales.panels, 8 * s), vf_set1(32));
+            quant_fold(acc, sum, vf_mul(d, scale), t->x, run + s, columns);
         }
     }
 }
@@ -165,15 +292,37 @@ QUANT_INLINE void quant_runs_affine(const quant_tile *t, vf *acc, const int colu
         for (; run < end; run++, quant_advance(&p, part_bytes)) {
             vf sum[QUANT_COLUMNS];
             quant_prefetch(&p, part_bytes, columns);
-            if (bits == 4)
-                quant_dot4(&p, 0, t->x, run, columns, 0, sum);
-            else if (bits == 6)
-                quant_dot6(&p, 0, t->x, run, columns, sum);
-            else
+            if (bits == 8)
                 quant_dot8(&p, 0, t->x, run, columns, 0, sum);
+            else
+                quant_dot(&p, 0, t->x, run, columns, bits, 0, sum);
             quant_fold(acc, sum, scale, t->x, run, columns);
             quant_fold_bias(acc, bias, t->x, run, columns);
         }
+    }
+}
+
+QUANT_INLINE void quant_runs(const quant_tile *t, vf *acc, const uint16_t dtype, const int columns)
+{
+    switch (dtype) {
+    case MICA_DTYPE_Q4_0: quant_runs_32(t, acc, columns, 4, 8, 0); break;
+    case MICA_DTYPE_Q4_1: quant_runs_32(t, acc, columns, 4, 0, 1); break;
+    case MICA_DTYPE_Q5_0: quant_runs_32(t, acc, columns, 5, 16, 0); break;
+    case MICA_DTYPE_Q5_1: quant_runs_32(t, acc, columns, 5, 0, 1); break;
+    case MICA_DTYPE_Q8_0: quant_runs_32(t, acc, columns, 8, 128, 0); break;
+    case MICA_DTYPE_Q2_K: quant_runs_q2_k(t, acc, columns); break;
+    case MICA_DTYPE_Q3_K: quant_runs_q3_k(t, acc, columns); break;
+    case MICA_DTYPE_Q4_K: quant_runs_offset_k(t, acc, columns, 4); break;
+    case MICA_DTYPE_Q5_K: quant_runs_offset_k(t, acc, columns, 5); break;
+    case MICA_DTYPE_Q6_K: quant_runs_q6_k(t, acc, columns); break;
+    case MICA_DTYPE_IQ4_NL: quant_runs_iq4_nl(t, acc, columns); break;
+    case MICA_DTYPE_IQ4_XS: quant_runs_iq4_xs(t, acc, columns); break;
+    case MICA_DTYPE_AFFINE2: quant_runs_affine(t, acc, columns, 2); break;
+    case MICA_DTYPE_AFFINE3: quant_runs_affine(t, acc, columns, 3); break;
+    case MICA_DTYPE_AFFINE4: quant_runs_affine(t, acc, columns, 4); break;
+    case MICA_DTYPE_AFFINE5: quant_runs_affine(t, acc, columns, 5); break;
+    case MICA_DTYPE_AFFINE6: quant_runs_affine(t, acc, columns, 6); break;
+    default: quant_runs_affine(t, acc, columns, 8); break;
     }
 }
 
@@ -182,19 +331,7 @@ QUANT_INLINE void quant_tile_run(const quant_tile *t, const uint16_t dtype, cons
     vf acc[QUANT_COLUMNS];
     for (int c = 0; c < columns; c++)
         acc[c] = t->fresh ? vf_zero() : vf_load(t->acc + c * MICA__QUANT_ROWS);
-    if (dtype == MICA_DTYPE_Q4_0)
-        quant_runs_q4_0(t, acc, columns);
-    else if (dtype == MICA_DTYPE_Q8_0)
-        quant_runs_q8_0(t, acc, columns);
-    else if (dtype == MICA_DTYPE_Q4_K)
-        quant_runs_q4_k(t, acc, columns);
-    else if (dtype == MICA_DTYPE_Q6_K)
-        quant_runs_q6_k(t, acc, columns);
-    else
-        quant_runs_affine(t, acc, columns,
-                          dtype == MICA_DTYPE_AFFINE4   ? 4
-                          : dtype == MICA_DTYPE_AFFINE6 ? 6
-                                                        : 8);
+    quant_runs(t, acc, dtype, columns);
     for (int c = 0; c < columns; c++)
         vf_store(t->acc + c * MICA__QUANT_ROWS, acc[c]);
 }

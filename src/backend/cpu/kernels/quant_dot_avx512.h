@@ -54,89 +54,137 @@ static inline __m512i quant_x(const mica__q8_block *x, int chunk)
     return _mm512_set1_epi32(four);
 }
 
-/* With few columns the upper nibbles stay where they are, and their sum is sixteen times what it means: one operation
- * less for each load, and two short chains of sums. More columns have chains enough and need the registers. */
-static inline __attribute__((always_inline)) void quant_dot4(const quant_panels *p, uint64_t offset,
-                                                             const mica__q8_block *const *x, uint64_t block,
-                                                             const int columns, const int zero, vf *sum)
+/* Bits of each byte moved up by `shift`, down where it is negative; what crosses into other bytes is the caller's to
+ * mask. */
+static inline __m512i quant_shift(__m512i v, const int shift)
 {
-    const int in_place = columns <= 2;
-    const __m512i nibble = _mm512_set1_epi8(15);
-    __m512i acc[QUANT_COLUMNS], sixteenfold[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
-    for (int c = 0; c < columns; c++)
-        acc[c] = zero == 8 ? _mm512_set1_epi32(x[c][block].sum8) : _mm512_setzero_si512();
-    for (int v = 0; v < 4; v++) {
+    return shift == 0  ? v
+           : shift > 0 ? _mm512_slli_epi16(v, (unsigned)shift)
+                       : _mm512_srli_epi16(v, (unsigned)-shift);
+}
+
+/* `bits` where the mask is set, joined with `code`: 0xea is (first and second) or third. */
+static inline __m512i quant_join(__m512i bits, __m512i mask, __m512i code)
+{
+    return _mm512_ternarylogic_epi32(bits, mask, code, 0xea);
+}
+
+/* Chunks v and v + 4 of a part of 2 to 6 bits, codes as bytes. */
+static inline __attribute__((always_inline)) void
+quant_chunks(const quant_panels *p, uint64_t offset, const int v, const int bits, __m512i *low, __m512i *high)
+{
+    const __m512i nibble = _mm512_set1_epi8(15), pair = _mm512_set1_epi8(3);
+    const uint64_t upper = offset + (bits < 4 ? 64 : 128);
+    const int at = bits < 4 ? 2 : 4; /* where the second plane begins in a code */
+    if (bits < 4) {
+        const __m512i raw = quant_load(p, offset + 32 * (uint64_t)(v % 2));
+        *low = _mm512_and_si512(quant_shift(raw, -(v / 2 * 2)), pair);
+        *high = _mm512_and_si512(quant_shift(raw, -(v / 2 * 2 + 4)), pair);
+    } else {
         const __m512i raw = quant_load(p, offset + 32 * (uint64_t)v);
-        const __m512i low = _mm512_and_si512(raw, nibble);
-        const __m512i high =
-            in_place ? _mm512_andnot_si512(nibble, raw) : _mm512_and_si512(_mm512_srli_epi16(raw, 4), nibble);
-        for (int c = 0; c < columns; c++) {
-            __m512i *upper = in_place ? &sixteenfold[c] : &acc[c];
-            acc[c] = _mm512_dpbusd_epi32(acc[c], low, quant_x(&x[c][block], v));
-            *upper = _mm512_dpbusd_epi32(*upper, high, quant_x(&x[c][block], v + 4));
-        }
+        *low = _mm512_and_si512(raw, nibble);
+        *high = _mm512_and_si512(_mm512_srli_epi16(raw, 4), nibble);
     }
-    for (int c = 0; c < columns; c++)
-        sum[c] = _mm512_cvtepi32_ps(in_place ? _mm512_add_epi32(acc[c], _mm512_srai_epi32(sixteenfold[c], 4))
-                                             : acc[c]);
+    if (bits == 3 || bits == 5) {
+        const __m512i raw = quant_load(p, upper), mask = _mm512_set1_epi8(1 << at);
+        *low = quant_join(quant_shift(raw, at - v), mask, *low);
+        *high = quant_join(quant_shift(raw, at - v - 4), mask, *high);
+    } else if (bits == 6) {
+        const __m512i raw = quant_load(p, upper + 32 * (uint64_t)(v % 2)), mask = _mm512_set1_epi8(0x30);
+        *low = quant_join(quant_shift(raw, 4 - v / 2 * 2), mask, *low);
+        *high = quant_join(quant_shift(raw, -(v / 2 * 2)), mask, *high);
+    }
 }
 
-/* Chunks v and v + 4 of a 6-bit part. */
-static inline void quant_load6(const quant_panels *p, uint64_t offset, int v, __m512i *low, __m512i *high)
+static inline __m512i quant_zero(const mica__q8_block *x, const int zero)
 {
-    const __m512i nibble = _mm512_set1_epi8(15), upper = _mm512_set1_epi8(0x30);
-    const __m512i raw = quant_load(p, offset + 32 * (uint64_t)v);
-    const __m512i bits = quant_load(p, offset + 128 + 32 * (uint64_t)(v % 2));
-    const __m512i a = v < 2 ? _mm512_slli_epi16(bits, 4) : _mm512_slli_epi16(bits, 2);
-    const __m512i b = v < 2 ? bits : _mm512_srli_epi16(bits, 2);
-    /* 0xea: (first and second) or third; here the nibble joined with the masked upper bits */
-    *low = _mm512_ternarylogic_epi32(a, upper, _mm512_and_si512(raw, nibble), 0xea);
-    *high = _mm512_ternarylogic_epi32(b, upper, _mm512_and_si512(_mm512_srli_epi16(raw, 4), nibble), 0xea);
+    return zero == 8     ? _mm512_set1_epi32(x->sum8)
+           : zero == 16  ? _mm512_set1_epi32(x->sum16)
+           : zero == 128 ? _mm512_set1_epi32(x->sum128)
+                         : _mm512_setzero_si512();
 }
 
-static inline __attribute__((always_inline)) void quant_dot6(const quant_panels *p, uint64_t offset,
-                                                             const mica__q8_block *const *x, uint64_t block,
-                                                             const int columns, vf *sum)
+/* Adds chunks v and v + 4 to their sums. With `in_place` the upper nibbles stay where they are, and their sum is sixteen
+ * times what it means: one operation less for each load. */
+static inline __attribute__((always_inline)) void quant_dot_step(const quant_panels *p, uint64_t offset,
+                                                                 const mica__q8_block *const *x,
+                                                                 uint64_t block, const int columns,
+                                                                 const int bits, const int in_place,
+                                                                 const int v, __m512i *first, __m512i *second)
 {
-    __m512i acc[QUANT_COLUMNS];
-    for (int c = 0; c < columns; c++)
-        acc[c] = _mm512_setzero_si512();
-    for (int v = 0; v < 4; v++) {
-        __m512i low, high;
-        quant_load6(p, offset, v, &low, &high);
-        for (int c = 0; c < columns; c++) {
-            acc[c] = _mm512_dpbusd_epi32(acc[c], low, quant_x(&x[c][block], v));
-            acc[c] = _mm512_dpbusd_epi32(acc[c], high, quant_x(&x[c][block], v + 4));
-        }
+    __m512i low, high;
+    if (in_place) {
+        const __m512i raw = quant_load(p, offset + 32 * (uint64_t)v), nibble = _mm512_set1_epi8(15);
+        low = _mm512_and_si512(raw, nibble);
+        high = _mm512_andnot_si512(nibble, raw);
+    } else {
+        quant_chunks(p, offset, v, bits, &low, &high);
     }
-    for (int c = 0; c < columns; c++)
+    for (int c = 0; c < columns; c++) {
+        first[c] = _mm512_dpbusd_epi32(first[c], low, quant_x(&x[c][block], v));
+        second[c] = _mm512_dpbusd_epi32(second[c], high, quant_x(&x[c][block], v + 4));
+    }
+}
+
+/* Few columns have two short chains of sums each; more have chains enough and need the registers. */
+static inline __attribute__((always_inline)) void quant_dot(const quant_panels *p, uint64_t offset,
+                                                            const mica__q8_block *const *x, uint64_t block,
+                                                            const int columns, const int bits, const int zero,
+                                                            vf *sum)
+{
+    const int split = columns <= 2, in_place = split && bits == 4;
+    __m512i acc[QUANT_COLUMNS], other[QUANT_COLUMNS], *second = split ? other : acc;
+    for (int c = 0; c < columns; c++) {
+        acc[c] = quant_zero(&x[c][block], zero);
+        other[c] = _mm512_setzero_si512();
+    }
+    quant_dot_step(p, offset, x, block, columns, bits, in_place, 0, acc, second);
+    quant_dot_step(p, offset, x, block, columns, bits, in_place, 1, acc, second);
+    quant_dot_step(p, offset, x, block, columns, bits, in_place, 2, acc, second);
+    quant_dot_step(p, offset, x, block, columns, bits, in_place, 3, acc, second);
+    for (int c = 0; c < columns; c++) {
+        if (split)
+            acc[c] = _mm512_add_epi32(acc[c], in_place ? _mm512_srai_epi32(other[c], 4) : other[c]);
         sum[c] = _mm512_cvtepi32_ps(acc[c]);
+    }
+}
+
+static inline vf quant_i8(const quant_panels *p, uint64_t offset)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(quant_load8(p, offset)));
 }
 
 /* Each half's sum is at most 16 * 32 * 127 and a scale 128, so the products and their sum stay below 2^24 and are
- * exact in f32. The low chunks of a part are its first half, the high ones its second. */
+ * exact in f32. The low chunks of a part are its first half, the high ones its second. The zero point is half the
+ * range of the codes (none with 2 bits): sums of -32 times the activations, shifted. */
 static inline __attribute__((always_inline)) void
-quant_dot6_halves(const quant_panels *p, uint64_t offset, uint64_t scales, const mica__q8_block *const *x,
-                  uint64_t block, const int columns, vf *sum)
+quant_dot_halves(const quant_panels *p, uint64_t offset, const quant_panels *scales, uint64_t at,
+                 const mica__q8_block *const *x, uint64_t block, const int columns, const int bits, vf *sum)
 {
-    const vf first = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(quant_load8(p, scales)));
-    const vf second = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(quant_load8(p, scales + 8)));
+    const vf first = quant_i8(scales, at), second = quant_i8(scales, at + 8);
     __m512i a[QUANT_COLUMNS], b[QUANT_COLUMNS];
     for (int c = 0; c < columns; c++) {
-        a[c] = _mm512_set1_epi32(x[c][block].half32[0]);
-        b[c] = _mm512_set1_epi32(x[c][block].half32[1]);
+        const mica__q8_block *xb = &x[c][block];
+        a[c] = bits == 2 ? _mm512_setzero_si512() : _mm512_set1_epi32(xb->half32[0] >> (6 - bits));
+        b[c] = bits == 2 ? _mm512_setzero_si512() : _mm512_set1_epi32(xb->half32[1] >> (6 - bits));
     }
-    for (int v = 0; v < 4; v++) {
-        __m512i low, high;
-        quant_load6(p, offset, v, &low, &high);
-        for (int c = 0; c < columns; c++) {
-            a[c] = _mm512_dpbusd_epi32(a[c], low, quant_x(&x[c][block], v));
-            b[c] = _mm512_dpbusd_epi32(b[c], high, quant_x(&x[c][block], v + 4));
-        }
-    }
+    quant_dot_step(p, offset, x, block, columns, bits, 0, 0, a, b);
+    quant_dot_step(p, offset, x, block, columns, bits, 0, 1, a, b);
+    quant_dot_step(p, offset, x, block, columns, bits, 0, 2, a, b);
+    quant_dot_step(p, offset, x, block, columns, bits, 0, 3, a, b);
     for (int c = 0; c < columns; c++)
         sum[c] =
             _mm512_fmadd_ps(_mm512_cvtepi32_ps(b[c]), second, _mm512_mul_ps(_mm512_cvtepi32_ps(a[c]), first));
+}
+
+static inline __attribute__((always_inline)) void quant_min_halves(const quant_panels *mins, uint64_t at,
+                                                                   const mica__q8_block *const *x,
+                                                                   uint64_t block, const int columns, vf *sum)
+{
+    const vf first = quant_i8(mins, at), second = quant_i8(mins, at + 8);
+    for (int c = 0; c < columns; c++)
+        sum[c] = _mm512_fmadd_ps(second, _mm512_set1_ps(x[c][block].half[1]),
+                                 _mm512_mul_ps(first, _mm512_set1_ps(x[c][block].half[0])));
 }
 
 static inline __attribute__((always_inline)) void quant_dot8(const quant_panels *p, uint64_t offset,
@@ -145,11 +193,36 @@ static inline __attribute__((always_inline)) void quant_dot8(const quant_panels 
 {
     __m512i acc[QUANT_COLUMNS];
     for (int c = 0; c < columns; c++)
-        acc[c] = zero == 128 ? _mm512_set1_epi32(x[c][block].sum128) : _mm512_setzero_si512();
+        acc[c] = quant_zero(&x[c][block], zero);
     for (int v = 0; v < 8; v++) {
         const __m512i w = quant_load(p, offset + 32 * (uint64_t)v);
         for (int c = 0; c < columns; c++)
             acc[c] = _mm512_dpbusd_epi32(acc[c], w, quant_x(&x[c][block], v));
+    }
+    for (int c = 0; c < columns; c++)
+        sum[c] = _mm512_cvtepi32_ps(acc[c]);
+}
+
+/* Levels are looked up with 128 added, which the zero point takes off. */
+static inline __attribute__((always_inline)) void quant_dot_levels(const quant_panels *p, uint64_t offset,
+                                                                   const mica__q8_block *const *x,
+                                                                   uint64_t block, const int columns,
+                                                                   const int8_t levels[16], vf *sum)
+{
+    const __m512i table = _mm512_xor_si512(_mm512_broadcast_i32x4(_mm_loadu_si128((const void *)levels)),
+                                           _mm512_set1_epi8(-128));
+    __m512i acc[QUANT_COLUMNS];
+    for (int c = 0; c < columns; c++)
+        acc[c] = quant_zero(&x[c][block], 128);
+    for (int v = 0; v < 4; v++) {
+        __m512i low, high;
+        quant_chunks(p, offset, v, 4, &low, &high);
+        low = _mm512_shuffle_epi8(table, low);
+        high = _mm512_shuffle_epi8(table, high);
+        for (int c = 0; c < columns; c++) {
+            acc[c] = _mm512_dpbusd_epi32(acc[c], low, quant_x(&x[c][block], v));
+            acc[c] = _mm512_dpbusd_epi32(acc[c], high, quant_x(&x[c][block], v + 4));
+        }
     }
     for (int c = 0; c < columns; c++)
         sum[c] = _mm512_cvtepi32_ps(acc[c]);

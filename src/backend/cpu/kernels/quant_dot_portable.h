@@ -59,29 +59,21 @@ static inline quant_sums quant_start(int32_t value)
     return (quant_sums){{v, v}};
 }
 
-static inline void quant_codes4(const unsigned char *part, quant_codes *out)
+/* Codes of a part of 2 to 6 bits. */
+static inline __attribute__((always_inline)) void quant_unpack(const unsigned char *part, const int bits,
+                                                               quant_codes *out)
 {
-    uint8_t *low = (uint8_t *)out, *high = low + 128;
-    for (int i = 0; i < 128; i++) {
-        low[i] = part[i] & 15;
-        high[i] = part[i] >> 4;
-    }
-}
-
-static inline void quant_codes6(const unsigned char *part, quant_codes *out)
-{
-    quant_codes4(part, out);
+    const unsigned char *upper = part + (bits < 4 ? 64 : 128);
     for (int c = 0; c < 8; c++) {
         uint8_t *code = (uint8_t *)out + 32 * c;
-        const unsigned char *bits = part + 128 + 32 * (c % 2);
+        const unsigned char *pairs = (bits == 6 ? upper : part) + 32 * (c % 2);
         for (int i = 0; i < 32; i++)
-            code[i] |= (uint8_t)((bits[i] >> c / 2 * 2 & 3) << 4);
+            code[i] = bits < 4 ? pairs[i] >> c / 2 * 2 & 3 : part[32 * (c % 4) + i] >> c / 4 * 4 & 15;
+        for (int i = 0; i < 32 && (bits == 3 || bits == 5); i++)
+            code[i] |= (uint8_t)((upper[i] >> c & 1) << (bits - 1));
+        for (int i = 0; i < 32 && bits == 6; i++)
+            code[i] |= (uint8_t)((pairs[i] >> c / 2 * 2 & 3) << 4);
     }
-}
-
-static inline void quant_codes8(const unsigned char *part, quant_codes *out)
-{
-    memcpy(out, part, sizeof *out);
 }
 
 /* The activations of a run as 16-bit pairs, one pair per chunk: its values 0 and 2, its values 1 and 3. */
@@ -134,7 +126,10 @@ static inline __attribute__((always_inline)) void quant_dot_codes(const quant_co
 {
     for (int c = 0; c < columns; c++) {
         const mica__q8_block *xb = &x[c][block];
-        quant_sums sums = quant_start(zero == 8 ? xb->sum8 : zero == 128 ? xb->sum128 : 0);
+        quant_sums sums = quant_start(zero == 8     ? xb->sum8
+                                      : zero == 16  ? xb->sum16
+                                      : zero == 128 ? xb->sum128
+                                                    : 0);
         quant_pairs pairs;
         quant_split(xb, &pairs);
         quant_add(codes, &pairs, 0, wide, &sums);
@@ -148,49 +143,68 @@ static inline mica__i4 quant_i8(const unsigned char *bytes)
     return (mica__i4){(int8_t)bytes[0], (int8_t)bytes[1], (int8_t)bytes[2], (int8_t)bytes[3]};
 }
 
-static inline void quant_dot4(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x,
-                              uint64_t block, const int columns, const int zero, vf *sum)
+static inline void quant_dot(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x,
+                             uint64_t block, const int columns, const int bits, const int zero, vf *sum)
 {
     quant_codes codes;
-    quant_codes4(p->at[0] + offset, &codes);
+    quant_unpack(p->at[0] + offset, bits, &codes);
     quant_dot_codes(&codes, x, block, columns, zero, 0, sum);
 }
 
-static inline void quant_dot6(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x,
-                              uint64_t block, const int columns, vf *sum)
+/* a * first + b * second, eight rows. */
+static inline vf quant_scale_halves(quant_sums a, quant_sums b, const unsigned char *scales)
 {
-    quant_codes codes;
-    quant_codes6(p->at[0] + offset, &codes);
-    quant_dot_codes(&codes, x, block, columns, 0, 0, sum);
+    for (int part = 0; part < 2; part++) {
+        const unsigned char *scale = scales + 4 * part;
+        a.part[part] = a.part[part] * quant_i8(scale) + b.part[part] * quant_i8(scale + 8);
+    }
+    return quant_to_float(a);
 }
 
-static inline void quant_dot6_halves(const quant_panels *p, uint64_t offset, uint64_t scales,
-                                     const mica__q8_block *const *x, uint64_t block, const int columns,
-                                     vf *out)
+static inline void quant_dot_halves(const quant_panels *p, uint64_t offset, const quant_panels *scales,
+                                    uint64_t at, const mica__q8_block *const *x, uint64_t block,
+                                    const int columns, const int bits, vf *out)
 {
+    const int zero = bits == 2 ? 0 : 1 << (bits - 1);
     quant_codes codes;
-    quant_codes6(p->at[0] + offset, &codes);
+    quant_unpack(p->at[0] + offset, bits, &codes);
     for (int c = 0; c < columns; c++) {
         const mica__q8_block *xb = &x[c][block];
-        quant_sums a = quant_start(xb->half32[0]), b = quant_start(xb->half32[1]);
+        quant_sums a = quant_start(-zero * xb->half[0]), b = quant_start(-zero * xb->half[1]);
         quant_pairs pairs;
         quant_split(xb, &pairs);
         quant_add(&codes, &pairs, 0, 0, &a);
         quant_add(&codes, &pairs, 4, 0, &b);
-        for (int part = 0; part < 2; part++) {
-            const unsigned char *scale = p->at[0] + scales + 4 * part;
-            a.part[part] = a.part[part] * quant_i8(scale) + b.part[part] * quant_i8(scale + 8);
-        }
-        out[c] = quant_to_float(a);
+        out[c] = quant_scale_halves(a, b, scales->at[0] + at);
     }
+}
+
+static inline void quant_min_halves(const quant_panels *mins, uint64_t at, const mica__q8_block *const *x,
+                                    uint64_t block, const int columns, vf *out)
+{
+    for (int c = 0; c < columns; c++)
+        out[c] = quant_scale_halves(quant_start(x[c][block].half[0]), quant_start(x[c][block].half[1]),
+                                    mins->at[0] + at);
 }
 
 static inline void quant_dot8(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x,
                               uint64_t block, const int columns, const int zero, vf *sum)
 {
     quant_codes codes;
-    quant_codes8(p->at[0] + offset, &codes);
+    memcpy(&codes, p->at[0] + offset, sizeof codes);
     quant_dot_codes(&codes, x, block, columns, zero, 1, sum);
+}
+
+/* Levels with 128 added, which the zero point takes off. */
+static inline void quant_dot_levels(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x,
+                                    uint64_t block, const int columns, const int8_t levels[16], vf *sum)
+{
+    quant_codes codes;
+    uint8_t *code = (uint8_t *)&codes;
+    quant_unpack(p->at[0] + offset, 4, &codes);
+    for (int i = 0; i < 256; i++)
+        code[i] = (uint8_t)(levels[code[i]] + 128);
+    quant_dot_codes(&codes, x, block, columns, 128, 1, sum);
 }
 
 /* The lanes, whole numbers from -128 to 127, as bytes. */

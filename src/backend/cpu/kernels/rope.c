@@ -6,6 +6,7 @@
  */
 #include "backend/cpu/cpu_params.h"
 #include "backend/cpu/kernels/angles.h"
+#include "backend/cpu/kernels/cache.h"
 #include "backend/cpu/kernels/index.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kernels/rows.h"
@@ -130,7 +131,7 @@ void MICA__ISA(rope)(const mica__cpu_args *args, uint32_t first, uint32_t last)
             if (y->data != NULL)
                 row_store(y->data + token * y->stride[0] + h * y->stride[1], y->dtype, rows.row, rows.dim);
             if (slot != NULL)
-                row_store(slot + h * kept->stride[kept->ndim - 2], kept->dtype, rows.row, rows.dim);
+                cache_store(slot + h * kept->stride[kept->ndim - 2], kept->dtype, rows.row, rows.dim);
         }
     }
 }

@@ -128,6 +128,58 @@ static inline void row_mul(const float *a, const float *b, uint64_t n, float *y)
         vf_store_n(y + i, vf_mul(vf_load_n(a + i, n - i), vf_load_n(b + i, n - i)), n - i);
 }
 
+/* Scales the row into z, fills its last vector up with -inf and gives the greatest element (NaN is passed over). */
+static inline float row_softmax_scale(const float *x, float scale, uint64_t n, float *z)
+{
+    const vf factor = vf_set1(scale), lowest = vf_set1(-INFINITY);
+    vf greatest = lowest;
+    for (uint64_t i = 0; i < n; i += VW) {
+        vf v = n - i < VW ? vf_load_n(x + i, n - i) : vf_load(x + i);
+        v = vf_mul(v, factor);
+        v = n - i < VW ? vf_merge_n(v, lowest, n - i) : v;
+        greatest = vf_max(v, greatest);
+        vf_store(z + i, v);
+    }
+    return vf_hmax(greatest);
+}
+
+/* z = exp(z - greatest); gives the sum. */
+static inline float row_softmax_exp(float *z, float greatest, uint64_t n)
+{
+    const vf top = vf_set1(greatest);
+    vf sum = vf_zero();
+    for (uint64_t i = 0; i < n; i += VW) {
+        const vf e = vf_exp(vf_sub(vf_load(z + i), top));
+        vf_store(z + i, e);
+        sum = vf_add(sum, e);
+    }
+    return vf_sum(sum);
+}
+
+/* The greatest was -inf: all zeros, unless a NaN hides among the rest. */
+static inline float row_softmax_blank(const float *z, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (z[i] != z[i])
+            return z[i];
+    return 0.0f;
+}
+
+/* z = softmax(x * scale); z has room for whole vectors. */
+static inline void row_softmax(const float *x, float scale, uint64_t n, float *z)
+{
+    const float greatest = row_softmax_scale(x, scale, n, z);
+    if (greatest == -INFINITY) {
+        const float value = row_softmax_blank(z, n);
+        for (uint64_t i = 0; i < n; i++)
+            z[i] = value;
+        return;
+    }
+    const vf factor = vf_set1(1.0f / row_softmax_exp(z, greatest, n));
+    for (uint64_t i = 0; i < n; i += VW)
+        vf_store(z + i, vf_mul(vf_load(z + i), factor));
+}
+
 static inline float row_element(const unsigned char *src, uint16_t dtype)
 {
     uint16_t half;

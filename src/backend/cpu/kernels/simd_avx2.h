@@ -182,6 +182,18 @@ static inline void vf_store_f16(void *dst, vf v)
     _mm_storeu_si128((__m128i *)dst, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
 
+static inline vf vf_load_i8(const void *src)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)src)));
+}
+
+static inline vf vf_set1_f16(const void *src)
+{
+    int16_t half;
+    memcpy(&half, src, sizeof half);
+    return _mm256_cvtph_ps(_mm_set1_epi16(half));
+}
+
 static inline vf vf_load_bf16(const void *src)
 {
     const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)src));

@@ -191,6 +191,18 @@ static inline __m256i mica__bf16_narrow(vf v)
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(pick, 16));
 }
 
+static inline vf vf_load_i8(const void *src)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)src)));
+}
+
+static inline vf vf_set1_f16(const void *src)
+{
+    int16_t half;
+    memcpy(&half, src, sizeof half);
+    return _mm512_cvtph_ps(_mm256_set1_epi16(half));
+}
+
 static inline vf vf_load_bf16(const void *src)
 {
     return mica__bf16_widen(_mm256_loadu_si256(src));

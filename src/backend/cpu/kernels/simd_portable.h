@@ -242,6 +242,20 @@ static inline vf vf_load_f16(const void *src)
                 mica__f16_widen((mica__u4){h[4], h[5], h[6], h[7]})};
 }
 
+static inline vf vf_load_i8(const void *src)
+{
+    int8_t b[VW];
+    memcpy(b, src, sizeof b);
+    return (vf){{b[0], b[1], b[2], b[3]}, {b[4], b[5], b[6], b[7]}};
+}
+
+static inline vf vf_set1_f16(const void *src)
+{
+    uint16_t half;
+    memcpy(&half, src, sizeof half);
+    return vf_set1(mica__f16_to_f32(half));
+}
+
 static inline vf vf_load_bf16(const void *src)
 {
     uint16_t h[VW];

@@ -1,0 +1,37 @@
+/*
+ * plan_cache.h - plans of records like those seen before.
+ *
+ * A plan follows from the device, the op, its parameters and what kind of operands it has: types, shapes, strides,
+ * layouts, which are absent. It never follows from where they lie, so a decode pass, whose layers and steps repeat the
+ * same few records, is planned once. One thread at a time.
+ */
+#ifndef MICA_DEVICE_PLAN_CACHE_H
+#define MICA_DEVICE_PLAN_CACHE_H
+
+#include "device/registry.h"
+
+#define MICA__PLAN_CACHE_SLOTS 256 /* power of two */
+
+typedef struct mica__cached_plan mica__cached_plan;
+
+typedef struct mica__plan_cache {
+    mica__cached_plan *slot[MICA__PLAN_CACHE_SLOTS];
+    mica__plan fresh; /* one that is not kept */
+} mica__plan_cache;
+
+/* A plan in the cache, valid until the next one is asked for. */
+typedef struct mica__planned {
+    uint32_t dispatch_count;
+    uint64_t scratch_bytes;
+    const mica__plan_dispatch *dispatch;
+    const unsigned char *params;
+} mica__planned;
+
+/* Empty; `fresh` is left as it is. */
+void mica__plan_cache_init(mica__plan_cache *cache);
+void mica__plan_cache_free(mica__plan_cache *cache);
+/* The record's plan, from the cache or from the registry. Having no memory to keep one is no failure. */
+mica_status mica__plan_cache_get(mica__plan_cache *cache, mica_device *device, const mica__record *record,
+                                 mica__planned *out);
+
+#endif

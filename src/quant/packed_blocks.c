@@ -1,0 +1,166 @@
+/*
+ * packed_blocks.c - canonical blocks into the packed layout, one row at a time. Both layouts are in block.h and
+ * packed.h; this is where they meet.
+ */
+#include "quant/packed_blocks.h"
+
+#include <stddef.h>
+
+#include "mica/types.h"
+#include "quant/packed_words.h"
+
+/* Bodies that a type's own constants make short. */
+#define INLINE static inline __attribute__((always_inline))
+
+/* Bit j of four bytes as byte j, 0 or 1. */
+static void spread_bits(const unsigned char *bits, uint8_t flags[32])
+{
+    for (int h = 0; h < 4; h++) {
+        const uint64_t each = bits[h] * (uint64_t)0x0101010101010101 & 0x8040201008040201;
+        const uint64_t eight = (each + 0x7f7f7f7f7f7f7f7f) >> 7 & 0x0101010101010101;
+        memcpy(flags + 8 * h, &eight, sizeof eight);
+    }
+}
+
+/* 32 values: `scales` numbers of two bytes, the fifth bits if there are any, nibbles that lie as in the plane. */
+INLINE void write_32(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst,
+                     const uint32_t scales, const uint32_t fifth)
+{
+    const uint32_t bits = 2 * scales, nibbles = bits + 4 * fifth;
+    for (; blocks > 0; blocks--, src += nibbles + 16, dst += 16 * scales + 128 + 32 * fifth) {
+        unsigned char *part = dst + 16 * scales + 4 * r;
+        for (uint32_t s = 0; s < scales; s++)
+            memcpy(dst + 16 * s + 2 * r, src + 2 * s, 2);
+        for (int v = 0; v < 4; v++)
+            memcpy(part + 32 * v, src + nibbles + 4 * v, 4);
+        if (fifth) {
+            uint8_t flags[32];
+            spread_bits(src + bits, flags);
+            mica__put_bits(flags, 0, part + 128);
+        }
+    }
+}
+
+static void write_q4_0(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    write_32(src, r, blocks, dst, 1, 0);
+}
+
+static void write_q4_1(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    write_32(src, r, blocks, dst, 2, 0);
+}
+
+static void write_q5_0(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    write_32(src, r, blocks, dst, 1, 1);
+}
+
+static void write_q5_1(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    write_32(src, r, blocks, dst, 2, 1);
+}
+
+static void write_q8_0(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    for (; blocks > 0; blocks--, src += 34, dst += 272) {
+        memcpy(dst + 2 * r, src, 2);
+        for (int c = 0; c < 8; c++)
+            mica__store32(dst + 16 + 32 * c + 4 * r, mica__load32(src + 2 + 4 * c) ^ 0x80808080);
+    }
+}
+
+/* Byte j of `count` into table j of eight rows. */
+static void put_bytes(const unsigned char *src, int count, uint32_t r, unsigned char *dst)
+{
+    for (int j = 0; j < count; j++)
+        dst[8 * j + (int)r] = src[j];
+}
+
+/* q4_k, and q5_k with its fifth bits. */
+INLINE void write_offset_k(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst,
+                           const uint32_t fifth)
+{
+    const uint32_t part_bytes = 128 + 32 * fifth, nibbles = 16 + 32 * fifth;
+    for (; blocks > 0; blocks--, src += nibbles + 128, dst += 128 + 8 * part_bytes) {
+        memcpy(dst + 2 * r, src, 2);
+        memcpy(dst + 16 + 2 * r, src + 2, 2);
+        put_bytes(src + 4, 12, r, dst + 32);
+        for (uint32_t s = 0; s < 8; s++) {
+            const unsigned char *qs = src + nibbles + s / 2 * 32;
+            unsigned char *part = dst + 128 + part_bytes * s + 4 * r;
+            mica__put_nibbles(qs, qs + 16, (int)(s % 2 * 4), part);
+            if (fifth)
+                mica__put_bits(src + 16, (int)s, part + 128);
+        }
+    }
+}
+
+static void write_q4_k(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    write_offset_k(src, r, blocks, dst, 0);
+}
+
+static void write_q5_k(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    write_offset_k(src, r, blocks, dst, 1);
+}
+
+static void write_q2_k(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    for (; blocks > 0; blocks--, src += 84, dst += 672) {
+        memcpy(dst + 2 * r, src + 80, 2);
+        memcpy(dst + 16 + 2 * r, src + 82, 2);
+        put_bytes(src, 16, r, dst + 32);
+        for (uint32_t s = 0; s < 8; s++)
+            mica__put_pairs(src + 16 + s / 4 * 32, (int)(s % 4 * 2), dst + 160 + 64 * s + 4 * r);
+    }
+}
+
+static void write_q3_k(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    for (; blocks > 0; blocks--, src += 110, dst += 880) {
+        memcpy(dst + 2 * r, src + 108, 2);
+        put_bytes(src + 96, 12, r, dst + 16);
+        for (uint32_t s = 0; s < 8; s++) {
+            unsigned char *part = dst + 112 + 96 * s + 4 * r;
+            mica__put_pairs(src + 32 + s / 4 * 32, (int)(s % 4 * 2), part);
+            mica__put_bits(src, (int)s, part + 64);
+        }
+    }
+}
+
+static void write_q6_k(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    for (; blocks > 0; blocks--, src += 210, dst += 1680) {
+        memcpy(dst + 2 * r, src + 208, 2);
+        put_bytes(src + 192, 16, r, dst + 16);
+        for (uint32_t s = 0; s < 8; s++) {
+            const unsigned char *low = src + s / 4 * 64 + s % 2 * 32;
+            unsigned char *part = dst + 144 + 192 * s + 4 * r;
+            mica__put_nibbles(low, low + 16, (int)(s % 4 / 2 * 4), part);
+            mica__put_pairs(src + 128 + s / 4 * 32, (int)(s % 4 * 2), part + 128);
+        }
+    }
+}
+
+static void write_iq4_xs(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    for (; blocks > 0; blocks--, src += 136, dst += 1088) {
+        memcpy(dst + 2 * r, src, 2);
+        put_bytes(src + 2, 6, r, dst + 16);
+        for (int w = 0; w < 32; w++) /* the nibbles lie as in the parts */
+            memcpy(dst + 64 + 32 * w + 4 * r, src + 8 + 4 * w, 4);
+    }
+}
+
+mica__packed_row_writer mica__packed_writer_of(uint16_t dtype)
+{
+    static const mica__packed_row_writer writers[MICA_DTYPE_COUNT] = {
+        [MICA_DTYPE_Q4_0] = write_q4_0, [MICA_DTYPE_Q4_1] = write_q4_1,   [MICA_DTYPE_Q5_0] = write_q5_0,
+        [MICA_DTYPE_Q5_1] = write_q5_1, [MICA_DTYPE_Q8_0] = write_q8_0,   [MICA_DTYPE_Q2_K] = write_q2_k,
+        [MICA_DTYPE_Q3_K] = write_q3_k, [MICA_DTYPE_Q4_K] = write_q4_k,   [MICA_DTYPE_Q5_K] = write_q5_k,
+        [MICA_DTYPE_Q6_K] = write_q6_k, [MICA_DTYPE_IQ4_NL] = write_q4_0, [MICA_DTYPE_IQ4_XS] = write_iq4_xs,
+    };
+    return dtype < MICA_DTYPE_COUNT ? writers[dtype] : NULL;
+}

@@ -1,0 +1,282 @@
+/* tokenizer_normalize.c: the steps that rewrite a text before it is cut. Each reads valid UTF-8 and writes valid UTF-8. */
+#include <string.h>
+
+#include <utf8proc.h>
+
+#include "base/utf8.h"
+#include "model/tokenizer.h"
+#include "model/tokenizer_unicode.h"
+
+static mica_status no_memory(void)
+{
+    return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to normalise a text");
+}
+
+/* ---- the four forms ------------------------------------------------------------------------------------------ */
+
+static const utf8proc_option_t forms[] = {
+    [MICA__STEP_NFC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE,
+    [MICA__STEP_NFD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE,
+    [MICA__STEP_NFKC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+    [MICA__STEP_NFKD] = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT,
+};
+
+static bool reserve_codes(mica__encoder *encoder, size_t count)
+{
+    if (count <= encoder->code_room)
+        return true;
+    int32_t *codes = mica__realloc(encoder->codes, (count + count / 2) * sizeof *codes);
+    if (codes == NULL)
+        return false;
+    encoder->codes = codes;
+    encoder->code_room = count + count / 2;
+    return true;
+}
+
+static mica_status normalize_part(mica__encoder *encoder, utf8proc_option_t form, const char *text,
+                                  size_t length, mica__bytes *out)
+{
+    if (!reserve_codes(encoder, length + 16))
+        return no_memory();
+    utf8proc_ssize_t count = 0;
+    for (;;) { /* twice at most: compatibility forms can be longer than the text */
+        count = utf8proc_decompose((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)length, encoder->codes,
+                                   (utf8proc_ssize_t)encoder->code_room, form);
+        /* Its end needs one word more, for the NUL that the encoder writes. */
+        if (count < 0 || (size_t)count < encoder->code_room)
+            break;
+        if (!reserve_codes(encoder, (size_t)count + 1))
+            return no_memory();
+    }
+    if (count >= 0)
+        count = utf8proc_reencode(encoder->codes, count, form);
+    if (count < 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "a text cannot be normalised: %s",
+                          utf8proc_errmsg(count));
+    mica__bytes_add(out, (const char *)encoder->codes, (size_t)count);
+    return MICA_OK;
+}
+
+/* ASCII is the same in all forms, and what stands before an ASCII character never changes with it: only the runs of other
+ * characters, each with the one before, are worked on. */
+static mica_status normalize_form(mica__encoder *encoder, const mica__step *step, const char *text,
+                                  size_t length, mica__bytes *out)
+{
+    size_t at = 0;
+    mica_status status = MICA_OK;
+    while (at < length && status == MICA_OK) {
+        size_t plain = at;
+        while (plain < length && (unsigned char)text[plain] < 0x80)
+            plain++;
+        const size_t start = plain > at && plain < length ? plain - 1 : plain;
+        mica__bytes_add(out, text + at, start - at);
+        size_t end = plain;
+        while (end < length && (unsigned char)text[end] >= 0x80)
+            end++;
+        if (end > start)
+            status = normalize_part(encoder, forms[step->kind], text + start, end - start, out);
+        at = end;
+    }
+    return status;
+}
+
+/* ---- character by character --------------------------------------------------------------------------------- */
+
+static void put_lower(mica__bytes *out, uint32_t code)
+{
+    char *end = mica__bytes_grow(out, 8);
+    if (end != NULL)
+        out->size += mica__char_lower(code, end);
+}
+
+static void lowercase(const char *text, size_t length, mica__bytes *out)
+{
+    for (size_t i = 0, bytes; i < length; i += bytes)
+        put_lower(out, mica__char_at(text + i, &bytes));
+}
+
+static void strip_marks(const char *text, size_t length, bool all, mica__bytes *out)
+{
+    for (size_t i = 0, bytes; i < length; i += bytes)
+        if (!mica__char_is_mark(mica__char_at(text + i, &bytes), all))
+            mica__bytes_add(out, text + i, bytes);
+}
+
+static void strip_blanks(const mica__step *step, const char *text, size_t length, mica__bytes *out)
+{
+    size_t start = 0, bytes = 0;
+    while ((step->flags & MICA__STEP_LEFT) != 0 && start < length &&
+           mica__char_is_space(mica__char_at(text + start, &bytes)))
+        start += bytes;
+    while ((step->flags & MICA__STEP_RIGHT) != 0 && length > start) {
+        const size_t before = mica__char_before(text, length);
+        if (!mica__char_is_space(mica__char_at(text + before, &bytes)))
+            break;
+        length = before;
+    }
+    mica__bytes_add(out, text + start, length - start);
+}
+
+static void squeeze(const char *text, size_t length, mica__bytes *out)
+{
+    bool blank = false;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] == ' ') {
+            blank = out->size != 0;
+            continue;
+        }
+        if (blank)
+            mica__bytes_add(out, " ", 1);
+        blank = false;
+        mica__bytes_add(out, text + i, 1);
+    }
+}
+
+/* What sentencepiece's rule "nmt" drops, and what it makes a blank. */
+static void nmt(const char *text, size_t length, mica__bytes *out)
+{
+    for (size_t i = 0, bytes; i < length; i += bytes) {
+        const uint32_t code = mica__char_at(text + i, &bytes);
+        if ((code >= 1 && code <= 8) || code == 0xb || (code >= 0xe && code <= 0x1f) || code == 0x7f ||
+            code == 0x8f || code == 0x9f)
+            continue;
+        const bool blank = code == 9 || code == 0xa || code == 0xc || code == 0xd || code == 0x1680 ||
+                           (code >= 0x200b && code <= 0x200f) || code == 0x2028 || code == 0x2029 ||
+                           code == 0x2581 || code == 0xfeff || code == 0xfffd;
+        mica__bytes_add(out, blank ? " " : text + i, blank ? 1 : bytes);
+    }
+}
+
+static mica_status replace(mica__encoder *encoder, const mica__step *step, const char *text, size_t length,
+                           mica__bytes *out)
+{
+    size_t at = 0, from = 0;
+    while (at <= length) {
+        size_t start = 0, end = 0;
+        bool found = false;
+        if (step->regex != NULL) {
+            const mica_status status =
+                mica__regex_find(step->regex, &encoder->scratch, text, length, from, &found, &start, &end);
+            if (status != MICA_OK)
+                return status;
+        } else if (step->text.length != 0) {
+            const char *place = mica__text_find(text, length, from, step->text);
+            found = place != NULL;
+            start = found ? (size_t)(place - text) : 0;
+            end = start + (size_t)step->text.length;
+        }
+        if (!found || out->failed)
+            break;
+        mica__bytes_add(out, text + at, start - at);
+        mica__bytes_add(out, step->with.data, (size_t)step->with.length);
+        at = end;
+        from = end;
+        if (start == end) { /* an empty match: one character on */
+            if (from == length)
+                break;
+            size_t bytes = 0;
+            mica__char_at(text + from, &bytes);
+            from += bytes;
+        }
+    }
+    mica__bytes_add(out, text + at, length - at);
+    return MICA_OK;
+}
+
+/* ---- BERT -------------------------------------------------------------------------------------------------------- */
+
+static void clean(const mica__step *step, const char *text, size_t length, mica__bytes *out)
+{
+    const bool wash = (step->flags & MICA__STEP_CLEAN) != 0,
+               chinese = (step->flags & MICA__STEP_CHINESE) != 0;
+    for (size_t i = 0, bytes; i < length; i += bytes) {
+        const uint32_t code = mica__char_at(text + i, &bytes);
+        const bool control = mica__char_is_other(code) && code != '\t' && code != '\n' && code != '\r';
+        if (wash && (code == 0 || code == 0xfffd || control))
+            continue;
+        if (wash && mica__char_is_space(code)) {
+            mica__bytes_add(out, " ", 1);
+        } else if (chinese && mica__char_is_cjk(code)) {
+            mica__bytes_add(out, " ", 1);
+            mica__bytes_add(out, text + i, bytes);
+            mica__bytes_add(out, " ", 1);
+        } else {
+            mica__bytes_add(out, text + i, bytes);
+        }
+    }
+}
+
+/* Cleaned, decomposed and without accents, in lower case: whichever of them the step has. */
+static mica_status normalize_bert(mica__encoder *encoder, const mica__step *step, const char *text,
+                                  size_t length, mica__bytes *out)
+{
+    mica__bytes part[2] = {{0}};
+    mica_status status = MICA_OK;
+    clean(step, text, length, &part[0]);
+    const mica__bytes *last = &part[0];
+    if ((step->flags & MICA__STEP_ACCENTS) != 0 && !part[0].failed) {
+        status = normalize_form(encoder, &(mica__step){.kind = MICA__STEP_NFD}, part[0].data, part[0].size,
+                                &part[1]);
+        part[0].size = 0;
+        if (status == MICA_OK && !part[1].failed)
+            strip_marks(part[1].data, part[1].size, false, &part[0]);
+    }
+    if (status == MICA_OK && !last->failed) {
+        if ((step->flags & MICA__STEP_LOWER) != 0)
+            lowercase(last->data, last->size, out);
+        else
+            mica__bytes_add(out, last->data, last->size);
+    }
+    if (status == MICA_OK && (part[0].failed || part[1].failed))
+        status = no_memory();
+    mica__free(part[0].data);
+    mica__free(part[1].data);
+    return status;
+}
+
+/* ---- all of them -------------------------------------------------------------------------------------------------- */
+
+static mica_status run_step(mica__encoder *encoder, const mica__step *step, const char *text, size_t length,
+                            mica__place place, mica__bytes *out)
+{
+    switch (step->kind) {
+    case MICA__STEP_NFC:
+    case MICA__STEP_NFD:
+    case MICA__STEP_NFKC:
+    case MICA__STEP_NFKD: return normalize_form(encoder, step, text, length, out);
+    case MICA__STEP_LOWERCASE: lowercase(text, length, out); break;
+    case MICA__STEP_STRIP_ACCENTS: strip_marks(text, length, true, out); break;
+    case MICA__STEP_STRIP: strip_blanks(step, text, length, out); break;
+    case MICA__STEP_REPLACE: return replace(encoder, step, text, length, out);
+    case MICA__STEP_PREPEND:
+        if (length != 0 && place.fresh)
+            mica__bytes_add(out, step->text.data, (size_t)step->text.length);
+        mica__bytes_add(out, text, length);
+        break;
+    case MICA__STEP_BERT: return normalize_bert(encoder, step, text, length, out);
+    case MICA__STEP_NMT: nmt(text, length, out); break;
+    case MICA__STEP_CHARSMAP: return mica__normalize_charsmap(step, text, length, out);
+    case MICA__STEP_SQUEEZE: squeeze(text, length, out); break;
+    default: mica__bytes_add(out, text, length); break;
+    }
+    return MICA_OK;
+}
+
+mica_status mica__normalize(mica__encoder *encoder, const char *text, size_t length, mica__place place,
+                            const char **out_text, size_t *out_length)
+{
+    const mica__steps *steps = &encoder->tokenizer->normalizer;
+    const size_t original = length;
+    for (uint32_t i = 0; i < steps->count; i++) {
+        mica__bytes *out = &encoder->normal[i % 2];
+        mica__bytes_restart(out, original);
+        const mica_status status = run_step(encoder, &steps->step[i], text, length, place, out);
+        if (status != MICA_OK || out->failed)
+            return status != MICA_OK ? status : mica__bytes_fail(out);
+        text = out->data != NULL ? out->data : "";
+        length = out->size;
+    }
+    *out_text = text;
+    *out_length = length;
+    return MICA_OK;
+}

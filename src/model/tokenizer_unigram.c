@@ -1,0 +1,70 @@
+/* tokenizer_unigram.c: the tokens whose scores have the largest sum: for each place in a piece the best way to get there. */
+#include <string.h>
+
+#include "model/tokenizer.h"
+#include "model/tokenizer_unicode.h"
+
+static void offer(mica__path *path, double score, uint32_t start, uint32_t id)
+{
+    if (path->start == MICA__NO_WORD || score > path->score)
+        *path = (mica__path){score, start, id};
+}
+
+/* The tokens that begin at `at`, each offered to the place where it ends; an unknown one if none is this character. */
+static void extend(const mica_tokenizer *t, mica__path *paths, const char *text, size_t length, size_t at)
+{
+    const double score = at == 0 ? 0 : paths[at].score;
+    size_t bytes = 0;
+    bool has_char = false;
+    mica__char_at(text + at, &bytes);
+    mica__walk walk = {0};
+    for (size_t i = at; i < length && mica__walk_step(&t->pieces, &walk, (unsigned char)text[i]); i++) {
+        const mica__word *word = mica__walk_word(&t->pieces, &walk);
+        if (word == NULL)
+            continue;
+        offer(&paths[i + 1], score + t->score[word->id], (uint32_t)at, word->id);
+        has_char = has_char || i + 1 == at + bytes;
+    }
+    if (!has_char)
+        offer(&paths[at + bytes], score + t->unknown_score, (uint32_t)at, MICA__NO_WORD);
+}
+
+mica_status mica__encode_unigram(mica__encoder *e, const char *text, size_t length)
+{
+    if (length + 1 > e->path_room) {
+        mica__path *paths = mica__realloc(e->paths, (length + length / 2 + 64) * sizeof *paths);
+        if (paths == NULL)
+            return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to encode a text");
+        e->paths = paths;
+        e->path_room = length + length / 2 + 64;
+    }
+    for (size_t i = 0; i <= length; i++)
+        e->paths[i] = (mica__path){0, MICA__NO_WORD, MICA__NO_WORD};
+    for (size_t at = 0, bytes; at < length; at += bytes) {
+        mica__char_at(text + at, &bytes);
+        extend(e->tokenizer, e->paths, text, length, at);
+    }
+    /* Back from the end, turning the links around: paths[start] tells then where its token ends. */
+    mica__path path = e->paths[length];
+    for (uint32_t end = (uint32_t)length; end != 0;) {
+        const uint32_t start = path.start, id = path.id;
+        path = e->paths[start];
+        e->paths[start].start = end;
+        e->paths[start].id = id;
+        end = start;
+    }
+    uint32_t unknown = 0;
+    for (uint32_t at = 0; at < length;) {
+        path = e->paths[at];
+        if (path.id != MICA__NO_WORD) {
+            mica__encode_unknown(e, text + at - unknown, unknown);
+            mica__encoder_put(e, path.id);
+            unknown = 0;
+        } else {
+            unknown += path.start - at;
+        }
+        at = path.start;
+    }
+    mica__encode_unknown(e, text + length - unknown, unknown);
+    return MICA_OK;
+}

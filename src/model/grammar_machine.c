@@ -1,0 +1,487 @@
+/* grammar_machine.c: making the sets and nodes of a grammar at work. */
+#include "model/grammar_machine.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/status.h"
+
+#define MOST_SETS 60000u        /* 512 bytes of table each */
+#define MOST_NODES (1u << 18)   /* 36 bytes each */
+#define MOST_THREADS (1u << 21) /* 8 bytes each */
+
+static mica_status no_memory(void)
+{
+    return mica__fail(MICA_ERR_OUT_OF_MEMORY, "grammar: no memory to follow the text");
+}
+
+static mica_status too_many(const char *what, uint32_t most)
+{
+    return mica__fail(MICA_ERR_BUDGET,
+                      "grammar: more than %u %s to follow the text; it can be read in too many ways", most,
+                      what);
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------------------- */
+
+static uint64_t hash_node(const void *context, uint32_t index)
+{
+    const mica__machine *machine = context;
+    const mica__machine_node *node = &machine->nodes[index];
+    const uint32_t key[3] = {node->position, node->parent, node->turns};
+    return mica__hash_bytes(key, sizeof key, machine->seed);
+}
+
+/* The node with this content, an old one if there is one. */
+static mica_status intern_node(mica__machine *machine, uint32_t position, uint32_t parent, uint32_t turns,
+                               uint32_t *out_node)
+{
+    const uint32_t key[3] = {position, parent, turns};
+    mica__machine_node *nodes;
+    uint32_t slot;
+    if (!mica__table_grow(&machine->node_table, &machine->node_slots, machine->node_count, hash_node,
+                          machine))
+        return no_memory();
+    slot = (uint32_t)mica__hash_bytes(key, sizeof key, machine->seed) & (machine->node_slots - 1);
+    for (; machine->node_table[slot] != 0; slot = (slot + 1) & (machine->node_slots - 1)) {
+        const mica__machine_node *node = &machine->nodes[machine->node_table[slot] - 1];
+        if (node->position == position && node->parent == parent && node->turns == turns) {
+            *out_node = machine->node_table[slot] - 1;
+            return MICA_OK;
+        }
+    }
+    if (machine->node_count == MOST_NODES)
+        return too_many("places", MOST_NODES);
+    nodes = mica__grown(machine->nodes, &machine->node_capacity, machine->node_count + 1, sizeof *nodes);
+    if (nodes == NULL)
+        return no_memory();
+    machine->nodes = nodes;
+    memset(&nodes[machine->node_count], 0, sizeof *nodes);
+    nodes[machine->node_count].position = position;
+    nodes[machine->node_count].parent = parent;
+    nodes[machine->node_count].turns = turns;
+    nodes[machine->node_count].first = MICA__GRAMMAR_NONE;
+    *out_node = machine->node_count++;
+    machine->node_table[slot] = *out_node + 1;
+    return MICA_OK;
+}
+
+/* The node that goes on at `position` inside `parent`; at the end of an alternative that is the parent itself, so that
+ * a call in last place leaves nothing on the stack. */
+static mica_status continue_at(mica__machine *machine, uint32_t position, uint32_t parent, uint32_t *out_node)
+{
+    *out_node = parent;
+    if (machine->grammar->elements[position].kind == MICA__GRAMMAR_END)
+        return MICA_OK;
+    return intern_node(machine, position, parent, 0, out_node);
+}
+
+/* ---- threads that begin at a node ----------------------------------------------------------------------- */
+
+static mica_status add_thread(mica__machine *machine, uint32_t state, uint32_t node)
+{
+    uint64_t *threads;
+    if (machine->thread_count == MOST_THREADS)
+        return too_many("threads", MOST_THREADS);
+    threads =
+        mica__grown(machine->threads, &machine->thread_capacity, machine->thread_count + 1, sizeof *threads);
+    if (threads == NULL)
+        return no_memory();
+    machine->threads = threads;
+    threads[machine->thread_count++] = (uint64_t)state << 32 | node;
+    return MICA_OK;
+}
+
+/* Puts a node on the list of the running search, once. */
+static mica_status search_node(mica__machine *machine, uint32_t node)
+{
+    uint32_t *work;
+    if (machine->nodes[node].met == machine->search)
+        return MICA_OK;
+    machine->nodes[node].met = machine->search;
+    work = mica__grown(machine->work, &machine->work_capacity, machine->work_count + 1, sizeof *work);
+    if (work == NULL)
+        return no_memory();
+    machine->work = work;
+    work[machine->work_count++] = node;
+    return MICA_OK;
+}
+
+/* Searches what the alternatives of a rule begin with, to go on at `after`. */
+static mica_status search_rule(mica__machine *machine, uint32_t rule, uint32_t after)
+{
+    const mica_grammar *grammar = machine->grammar;
+    const mica__grammar_rule *it = &grammar->rules[rule];
+    for (uint32_t a = it->first; a < it->first + it->count; a++) {
+        uint32_t node;
+        mica_status status = continue_at(machine, grammar->alternatives[a], after, &node);
+        if (status == MICA_OK)
+            status = search_node(machine, node);
+        if (status != MICA_OK)
+            return status;
+    }
+    return MICA_OK;
+}
+
+static mica_status search_repeat(mica__machine *machine, const mica__grammar_element *element,
+                                 mica__machine_node at)
+{
+    uint32_t node, turns = at.turns + 1;
+    mica_status status = MICA_OK;
+    if (at.turns >= element->min) {
+        status = continue_at(machine, at.position + 1, at.parent, &node);
+        if (status == MICA_OK)
+            status = search_node(machine, node);
+    }
+    if (status != MICA_OK || at.turns >= element->max)
+        return status;
+    if (element->max == MICA__GRAMMAR_MANY && turns > element->min)
+        turns = element->min; /* from here on turns need no counting */
+    status = intern_node(machine, at.position, at.parent, turns, &node);
+    return status != MICA_OK ? status : search_rule(machine, element->value, node);
+}
+
+static mica_status search_step(mica__machine *machine, uint32_t node, bool *ends)
+{
+    const mica_grammar *grammar = machine->grammar;
+    const mica__machine_node at = machine->nodes[node]; /* a copy: the array may move */
+    const mica__grammar_element *element = &grammar->elements[at.position];
+    uint32_t after;
+    mica_status status;
+    if (node == 0) {
+        *ends = true;
+        return MICA_OK;
+    }
+    if (element->kind == MICA__GRAMMAR_REPEAT)
+        return search_repeat(machine, element, at);
+    status = continue_at(machine, at.position + 1, at.parent, &after);
+    if (status != MICA_OK)
+        return status;
+    if (element->kind == MICA__GRAMMAR_RULE)
+        return search_rule(machine, element->value, after);
+    return add_thread(machine, grammar->classes[element->value].state, after);
+}
+
+/* Makes sure that the threads which begin at a node are known. */
+static mica_status open_node(mica__machine *machine, uint32_t node)
+{
+    const uint32_t first = machine->thread_count;
+    bool ends = false;
+    mica_status status;
+    if (machine->nodes[node].first != MICA__GRAMMAR_NONE)
+        return MICA_OK;
+    machine->search++;
+    machine->work_count = 0;
+    status = search_node(machine, node);
+    for (uint32_t i = 0; status == MICA_OK && i < machine->work_count; i++)
+        status = search_step(machine, machine->work[i], &ends);
+    if (status != MICA_OK) {
+        machine->thread_count = first;
+        return status;
+    }
+    machine->nodes[node].first = first;
+    machine->nodes[node].size = machine->thread_count - first;
+    machine->nodes[node].ends = ends;
+    return MICA_OK;
+}
+
+/* ---- sets ----------------------------------------------------------------------------------------------- */
+
+static void sift(uint64_t *items, uint32_t root, uint32_t count)
+{
+    const uint64_t item = items[root];
+    for (uint32_t child = 2 * root + 1; child < count; child = 2 * root + 1) {
+        if (child + 1 < count && items[child + 1] > items[child])
+            child++;
+        if (items[child] <= item)
+            break;
+        items[root] = items[child];
+        root = child;
+    }
+    items[root] = item;
+}
+
+/* Sorts and drops doubles; returns how many are left. */
+static uint32_t sort_threads(uint64_t *items, uint32_t count)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = count / 2; i > 0; i--)
+        sift(items, i - 1, count);
+    for (uint32_t left = count; left > 1; left--) {
+        const uint64_t top = items[0];
+        items[0] = items[left - 1];
+        items[left - 1] = top;
+        sift(items, 0, left - 1);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (i == 0 || items[i] != items[kept - 1])
+            items[kept++] = items[i];
+    return kept;
+}
+
+static uint64_t hash_threads(const mica__machine *machine, const mica__machine_set *set)
+{
+    return mica__hash_bytes(machine->threads + set->first, set->size * sizeof *machine->threads,
+                            machine->seed + set->may_end);
+}
+
+static uint64_t hash_set(const void *context, uint32_t index)
+{
+    const mica__machine *machine = context;
+    return index < MICA__SET_FIRST ? index : hash_threads(machine, &machine->sets[index]);
+}
+
+static mica_status new_set(mica__machine *machine, mica__machine_set set, uint32_t slot, uint32_t *out_set)
+{
+    mica__machine_set *sets;
+    uint16_t *next;
+    if (machine->set_count == MOST_SETS)
+        return too_many("states", MOST_SETS);
+    sets = mica__grown(machine->sets, &machine->set_capacity, machine->set_count + 1, sizeof *sets);
+    if (sets != NULL)
+        machine->sets = sets;
+    next = mica__grown(machine->next, &machine->next_capacity, machine->set_count + 1, 256 * sizeof *next);
+    if (next != NULL)
+        machine->next = next;
+    if (sets == NULL || next == NULL)
+        return no_memory();
+    memset(next + (size_t)machine->set_count * 256, 0, 256 * sizeof *next);
+    sets[machine->set_count] = set;
+    *out_set = machine->set_count++;
+    machine->set_table[slot] = *out_set + 1;
+    return MICA_OK;
+}
+
+/* The set of the threads from `first` to the end of the pool, which leave the pool if the set is an old one. */
+static mica_status intern_set(mica__machine *machine, uint32_t first, bool may_end, uint32_t *out_set)
+{
+    mica__machine_set set = {first, 0, may_end};
+    uint32_t slot;
+    if (machine->thread_count == first && !may_end) {
+        *out_set = MICA__SET_DEAD;
+        return MICA_OK;
+    }
+    set.size = sort_threads(machine->threads + first, machine->thread_count - first);
+    machine->thread_count = first + set.size;
+    if (!mica__table_grow(&machine->set_table, &machine->set_slots, machine->set_count, hash_set, machine))
+        return no_memory();
+    slot = (uint32_t)hash_threads(machine, &set) & (machine->set_slots - 1);
+    for (; machine->set_table[slot] != 0; slot = (slot + 1) & (machine->set_slots - 1)) {
+        const uint32_t index = machine->set_table[slot] - 1;
+        const mica__machine_set *old = &machine->sets[index];
+        if (index >= MICA__SET_FIRST && old->size == set.size && old->may_end == may_end &&
+            memcmp(machine->threads + old->first, machine->threads + first,
+                   set.size * sizeof *machine->threads) == 0) {
+            machine->thread_count = first;
+            *out_set = index;
+            return MICA_OK;
+        }
+    }
+    return new_set(machine, set, slot, out_set);
+}
+
+/* Appends the threads that begin at a node. */
+static mica_status append_node(mica__machine *machine, uint32_t node)
+{
+    const mica__machine_node at = machine->nodes[node];
+    for (uint32_t i = 0; i < at.size; i++) {
+        const uint64_t thread = machine->threads[at.first + i];
+        const mica_status status = add_thread(machine, (uint32_t)(thread >> 32), (uint32_t)thread);
+        if (status != MICA_OK)
+            return status;
+    }
+    return MICA_OK;
+}
+
+/* Opens every node that a byte leads to, so that the threads appended later lie side by side. */
+static mica_status open_after(mica__machine *machine, mica__machine_set from, uint8_t byte)
+{
+    for (uint32_t i = 0; i < from.size; i++) {
+        const uint64_t thread = machine->threads[from.first + i];
+        if (machine->grammar->states[thread >> 32].next[byte] == MICA__GRAMMAR_ACCEPT) {
+            const mica_status status = open_node(machine, (uint32_t)thread);
+            if (status != MICA_OK)
+                return status;
+        }
+    }
+    return MICA_OK;
+}
+
+static mica_status append_after(mica__machine *machine, mica__machine_set from, uint8_t byte, bool *ends)
+{
+    for (uint32_t i = 0; i < from.size; i++) {
+        const uint64_t thread = machine->threads[from.first + i];
+        const uint32_t node = (uint32_t)thread;
+        const uint32_t state = machine->grammar->states[thread >> 32].next[byte];
+        mica_status status = MICA_OK;
+        if (state == MICA__GRAMMAR_ACCEPT) {
+            *ends |= machine->nodes[node].ends;
+            status = append_node(machine, node);
+        } else if (state != MICA__GRAMMAR_DEAD) {
+            status = add_thread(machine, state, node);
+        }
+        if (status != MICA_OK)
+            return status;
+    }
+    return MICA_OK;
+}
+
+mica_status mica__machine_step(mica__machine *machine, uint32_t set, uint8_t byte, uint32_t *out_set)
+{
+    const mica__machine_set from = machine->sets[set];
+    bool ends = false;
+    uint32_t first;
+    mica_status status;
+    *out_set = machine->next[(size_t)set * 256 + byte];
+    if (*out_set != MICA__SET_UNKNOWN)
+        return MICA_OK;
+    status = open_after(machine, from, byte);
+    first = machine->thread_count;
+    if (status == MICA_OK)
+        status = append_after(machine, from, byte, &ends);
+    if (status == MICA_OK)
+        status = intern_set(machine, first, ends, out_set);
+    if (status != MICA_OK) {
+        machine->thread_count = first;
+        return status;
+    }
+    machine->next[(size_t)set * 256 + byte] = (uint16_t)*out_set;
+    return MICA_OK;
+}
+
+mica_status mica__machine_start(mica__machine *machine)
+{
+    const mica__grammar_rule *root = &machine->grammar->rules[machine->grammar->root];
+    bool ends = false;
+    mica_status status = MICA_OK;
+    uint32_t first = 0, set;
+    for (uint32_t pass = 0; pass < 2;
+         pass++) { /* all nodes are opened before their threads are put side by side */
+        first = machine->thread_count;
+        for (uint32_t a = 0; a < root->count && status == MICA_OK; a++) {
+            uint32_t node;
+            status = continue_at(machine, machine->grammar->alternatives[root->first + a], 0, &node);
+            if (status == MICA_OK && pass == 0)
+                status = open_node(machine, node);
+            else if (status == MICA_OK)
+                status = append_node(machine, node);
+            if (status == MICA_OK)
+                ends |= machine->nodes[node].ends;
+        }
+    }
+    if (status == MICA_OK)
+        status = intern_set(machine, first, ends, &set);
+    return status;
+}
+
+/* ---- life ----------------------------------------------------------------------------------------------- */
+
+/* Node 0 and the two numbers that are no sets. */
+static mica_status begin(mica__machine *machine)
+{
+    const mica__machine_set none = {0, 0, false};
+    uint32_t number = 0;
+    mica_status status;
+    machine->threads = mica__grown(NULL, &machine->thread_capacity, 1, sizeof *machine->threads);
+    if (machine->threads == NULL ||
+        !mica__table_grow(&machine->set_table, &machine->set_slots, 0, hash_set, machine))
+        return no_memory();
+    status = intern_node(machine, 0, MICA__GRAMMAR_NONE, 0, &number);
+    for (uint32_t i = 0; status == MICA_OK && i < MICA__SET_FIRST; i++)
+        status = new_set(machine, none, i, &number);
+    return status;
+}
+
+mica_status mica__machine_init(mica__machine *machine, const mica_grammar *grammar)
+{
+    memset(machine, 0, sizeof *machine);
+    machine->grammar = grammar;
+    machine->seed = mica__hash_seed();
+    return begin(machine);
+}
+
+void mica__machine_free(mica__machine *machine)
+{
+    mica__free(machine->nodes);
+    mica__free(machine->sets);
+    mica__free(machine->next);
+    mica__free(machine->threads);
+    mica__free(machine->work);
+    mica__free(machine->node_table);
+    mica__free(machine->set_table);
+    memset(machine, 0, sizeof *machine);
+}
+
+/* Moves the nodes that the first `count` threads need together. A parent is older than its children, so one pass in
+ * order is enough. */
+static void keep_nodes(mica__machine *machine, uint32_t count)
+{
+    mica__machine_node *nodes = machine->nodes;
+    uint32_t kept = 0;
+    nodes[0].met = ++machine->search;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t n = (uint32_t)machine->threads[i]; nodes[n].met != machine->search; n = nodes[n].parent)
+            nodes[n].met = machine->search;
+    for (uint32_t n = 0; n < machine->node_count; n++) {
+        mica__machine_node node = nodes[n];
+        if (node.met != machine->search)
+            continue;
+        nodes[n].moved = kept;
+        if (n != 0)
+            node.parent = nodes[node.parent].moved;
+        node.first = MICA__GRAMMAR_NONE;
+        node.moved = nodes[kept].moved;
+        nodes[kept++] = node;
+    }
+    machine->node_count = kept;
+}
+
+/* Fills the table of nodes anew, which is large enough. */
+static void index_nodes(mica__machine *machine)
+{
+    memset(machine->node_table, 0, machine->node_slots * sizeof *machine->node_table);
+    for (uint32_t n = 0; n < machine->node_count; n++) {
+        uint32_t slot = (uint32_t)hash_node(machine, n) & (machine->node_slots - 1);
+        while (machine->node_table[slot] != 0)
+            slot = (slot + 1) & (machine->node_slots - 1);
+        machine->node_table[slot] = n + 1;
+    }
+}
+
+/* Makes the `size` threads from thread_count on, with the old numbers of their nodes, a set. */
+static void keep_set(mica__machine *machine, uint32_t size, bool may_end)
+{
+    const mica__machine_set set = {machine->thread_count, size, may_end};
+    uint64_t *threads = machine->threads + set.first;
+    uint32_t slot;
+    for (uint32_t i = 0; i < size; i++)
+        threads[i] = (threads[i] >> 32 << 32) | machine->nodes[(uint32_t)threads[i]].moved;
+    machine->thread_count += sort_threads(threads, size);
+    slot = (uint32_t)hash_threads(machine, &set) & (machine->set_slots - 1);
+    while (machine->set_table[slot] != 0)
+        slot = (slot + 1) & (machine->set_slots - 1);
+    memset(machine->next + (size_t)machine->set_count * 256, 0, 256 * sizeof *machine->next);
+    machine->sets[machine->set_count++] = set;
+    machine->set_table[slot] = machine->set_count;
+}
+
+uint32_t mica__machine_forget(mica__machine *machine, uint32_t set)
+{
+    const mica__machine_set start = machine->sets[MICA__SET_FIRST], here = machine->sets[set];
+    const bool both = set != MICA__SET_FIRST;
+    if (start.size != 0) /* the older one lies before the other, so neither overwrites the other */
+        memmove(machine->threads, machine->threads + start.first, start.size * sizeof *machine->threads);
+    if (both && here.size != 0)
+        memmove(machine->threads + start.size, machine->threads + here.first,
+                here.size * sizeof *machine->threads);
+    keep_nodes(machine, start.size + (both ? here.size : 0));
+    index_nodes(machine);
+    memset(machine->set_table, 0, machine->set_slots * sizeof *machine->set_table);
+    machine->set_count = MICA__SET_FIRST;
+    machine->thread_count = 0;
+    keep_set(machine, start.size, start.may_end);
+    if (both)
+        keep_set(machine, here.size, here.may_end);
+    return machine->set_count - 1;
+}

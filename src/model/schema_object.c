@@ -1,0 +1,311 @@
+/* schema_object.c: objects of a schema as grammar: properties in their order, each there or left out, then others.
+ *
+ *   v5   ::= "{" ws (FIRST ws)? "}"      FIRST: any property that may be the first one written, and v5-rI after it
+ *   v5-rI ::= ("," ws PROPERTY_I)? v5-rJ         J = I + 1; without ( )? where it is required
+ *   v5-a ::= "\"" v5-k0 "\":" ws VALUE           another property; v5-kN are the names that are none of the others' */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/sort.h"
+#include "base/utf8.h"
+#include "model/grammar.h"
+#include "model/schema.h"
+
+typedef struct property {
+    const char *name;
+    size_t length;
+    uint32_t view; /* what its value must hold */
+    bool required;
+} property;
+
+typedef struct object {
+    mica__schema *schema;
+    mica__schema_view view;
+    uint32_t number;
+    property *properties;
+    uint32_t count, capacity;
+    bool open; /* other properties may follow */
+    uint32_t other_view;
+} object;
+
+static mica_status no_memory(void)
+{
+    return mica__fail(MICA_ERR_OUT_OF_MEMORY, "schema: no memory for an object");
+}
+
+/* ---- what the items say --------------------------------------------------------------------------------- */
+
+/* What all items say of a property: its own schema where they have one, else that of others. A NULL name: of a
+ * property that none of them names. */
+static mica_status view_of_property(object *o, const char *name, uint32_t *out_view)
+{
+    mica__schema_list list = {0};
+    mica_status status = MICA_OK;
+    for (uint32_t i = 0; i < o->view.count && status == MICA_OK; i++) {
+        const mica__json_node *properties = mica__schema_member(o->schema, o->view, i, "properties");
+        const mica__json_node *says = name != NULL ? mica__json_get(o->schema->json, properties, name) : NULL;
+        if (says == NULL)
+            says = mica__schema_member(o->schema, o->view, i, "additionalProperties");
+        if (says != NULL)
+            status = mica__schema_add(o->schema, &list, says);
+    }
+    if (status == MICA_OK)
+        status = mica__schema_view_of(o->schema, &list, out_view);
+    mica__free(list.items);
+    return status;
+}
+
+static property *find(object *o, const char *name)
+{
+    for (uint32_t i = 0; i < o->count; i++)
+        if (strcmp(o->properties[i].name, name) == 0)
+            return &o->properties[i];
+    return NULL;
+}
+
+/* Adds a property if it is not there yet. */
+static mica_status add(object *o, const char *name, size_t length, bool required)
+{
+    property *properties = find(o, name);
+    mica_status status;
+    if (strlen(name) != length)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "schema: a property whose name has a NUL is not supported");
+    if (properties != NULL) {
+        properties->required |= required;
+        return MICA_OK;
+    }
+    properties = mica__grown(o->properties, &o->capacity, o->count + 1, sizeof *properties);
+    if (properties == NULL)
+        return no_memory();
+    o->properties = properties;
+    properties += o->count;
+    properties->name = name;
+    properties->length = length;
+    properties->required = required;
+    status = view_of_property(o, name, &properties->view);
+    if (status == MICA_OK)
+        o->count++;
+    return status;
+}
+
+static mica_status read_properties(object *o, uint32_t item)
+{
+    const mica__json_node *properties = mica__schema_member(o->schema, o->view, item, "properties");
+    mica_status status = MICA_OK;
+    if (properties == NULL)
+        return MICA_OK;
+    if (properties->type != MICA__JSON_OBJECT)
+        return mica__schema_refuse(o->schema, properties, MICA_ERR_INVALID_ARGUMENT, "properties",
+                                   "is no object");
+    for (const mica__json_node *p = mica__json_first(properties); p != NULL && status == MICA_OK;
+         p = mica__json_next(o->schema->json, p))
+        status = add(o, p->key, p->key_length, false);
+    return status;
+}
+
+static mica_status read_required(object *o, uint32_t item)
+{
+    const mica__json_node *names = mica__schema_member(o->schema, o->view, item, "required");
+    mica_status status = MICA_OK;
+    if (names == NULL)
+        return MICA_OK;
+    if (names->type != MICA__JSON_ARRAY)
+        return mica__schema_refuse(o->schema, names, MICA_ERR_INVALID_ARGUMENT, "required", "is no array");
+    for (const mica__json_node *name = mica__json_first(names); name != NULL && status == MICA_OK;
+         name = mica__json_next(o->schema->json, name)) {
+        if (name->type != MICA__JSON_STRING)
+            return mica__schema_refuse(o->schema, name, MICA_ERR_INVALID_ARGUMENT, "required",
+                                       "holds what is no string");
+        status = add(o, name->string.data, name->string.length, true);
+    }
+    return status;
+}
+
+static mica_status read_items(object *o)
+{
+    bool named = false, others = false;
+    mica_status status = MICA_OK;
+    for (uint32_t i = 0; i < o->view.count && status == MICA_OK; i++) {
+        named |= mica__schema_member(o->schema, o->view, i, "properties") != NULL;
+        others |= mica__schema_member(o->schema, o->view, i, "additionalProperties") != NULL;
+        status = read_properties(o, i);
+    }
+    for (uint32_t i = 0; i < o->view.count && status == MICA_OK; i++)
+        status = read_required(o, i);
+    o->open = others || !named;
+    if (status == MICA_OK && o->open)
+        status = view_of_property(o, NULL, &o->other_view);
+    return status;
+}
+
+/* ---- names that are taken by nobody --------------------------------------------------------------------- */
+
+/* Names from `first` up to `end` begin alike, `depth` bytes long. */
+typedef struct branch {
+    uint32_t first, end, number;
+    size_t depth;
+} branch;
+
+typedef struct branches {
+    branch *list;
+    uint32_t count, capacity;
+} branches;
+
+static mica_status add_branch(branches *work, uint32_t first, uint32_t end, size_t depth)
+{
+    branch *list = mica__grown(work->list, &work->capacity, work->count + 1, sizeof *list);
+    const branch item = {first, end, work->count, depth};
+    if (list == NULL)
+        return no_memory();
+    work->list = list;
+    list[work->count++] = item;
+    return MICA_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const property *)a)->name, ((const property *)b)->name);
+}
+
+static bool is_plain(char c)
+{
+    return c != '"' && c != '\\' && (unsigned char)c >= 0x20;
+}
+
+/* One place in the trie of the names: end here if no name does, go another way, or go on with some name. */
+static mica_status put_branch(object *o, const property *names, branches *work, branch at)
+{
+    mica__schema_text *text = &o->schema->text;
+    mica_status status = MICA_OK;
+    uint32_t first = at.first;
+    mica__schema_put(text, "v%u-k%u ::= ", o->number, at.number);
+    if (names[first].length == at.depth)
+        first++;
+    else
+        mica__schema_put(text, "\"\" | ");
+    mica__schema_put(text, "[^\"\\\\\\x00-\\x1F");
+    for (uint32_t pass = 0; pass < 2 && status == MICA_OK; pass++) {
+        for (uint32_t i = first; i < at.end && status == MICA_OK;) {
+            const char *next = names[i].name + at.depth;
+            const size_t size = mica__utf8_length(next, names[i].length - at.depth);
+            uint32_t end = i + 1;
+            while (end < at.end && strncmp(names[end].name + at.depth, next, size) == 0)
+                end++;
+            if (is_plain(*next) && pass == 0 && (unsigned char)*next < 0x80) {
+                mica__schema_put_code(text, (unsigned char)*next);
+            } else if (is_plain(*next) && pass == 0) {
+                mica__schema_put(text, "%.*s", (int)size, next);
+            } else if (is_plain(*next)) {
+                mica__schema_put(text, " | ");
+                mica__schema_put_literal(text, next, size);
+                mica__schema_put(text, " v%u-k%u", o->number, work->count);
+                status = add_branch(work, i, end, at.depth + size);
+            }
+            i = end;
+        }
+        if (pass == 0)
+            mica__schema_put(text, "] plain*");
+    }
+    mica__schema_put(text, "\n");
+    return status;
+}
+
+/* The rule of a property that is none of the named ones; names that JSON must escape are never written by it. */
+static mica_status put_other(object *o)
+{
+    mica__schema_text *text = &o->schema->text;
+    property *names;
+    branches work = {0};
+    mica_status status;
+    if (o->count == 0) {
+        mica__schema_put(text, "v%u-a ::= string \":\" ws v%u\n", o->number, o->other_view);
+        return MICA_OK;
+    }
+    mica__schema_put(text, "v%u-a ::= \"\\\"\" v%u-k0 \"\\\":\" ws v%u\n", o->number, o->number,
+                     o->other_view);
+    names = mica__alloc(o->count * sizeof *names);
+    if (names == NULL)
+        return no_memory();
+    memcpy(names, o->properties, o->count * sizeof *names);
+    status = mica__sort(names, o->count, sizeof *names, compare_names);
+    if (status == MICA_OK)
+        status = add_branch(&work, 0, o->count, 0);
+    for (uint32_t i = 0; i < work.count && status == MICA_OK; i++)
+        status = put_branch(o, names, &work, work.list[i]);
+    mica__free(names);
+    mica__free(work.list);
+    return status;
+}
+
+/* ---- rules ---------------------------------------------------------------------------------------------- */
+
+/* "name": value */
+static mica_status put_property(object *o, const property *p)
+{
+    mica__json_writer writer;
+    char *name = NULL;
+    size_t length;
+    mica_status status;
+    mica__json_writer_init(&writer);
+    mica__json_string_n(&writer, p->name, p->length);
+    status = mica__json_writer_finish(&writer, &name, &length);
+    if (status != MICA_OK)
+        return status;
+    mica__schema_put_literal(&o->schema->text, name, length);
+    mica__schema_put(&o->schema->text, " \":\" ws v%u", p->view);
+    mica__free(name);
+    return MICA_OK;
+}
+
+/* What may come first: each optional property up to the first required one, that one, or others. */
+static mica_status put_first(object *o)
+{
+    mica__schema_text *text = &o->schema->text;
+    mica_status status = MICA_OK;
+    bool optional = true;
+    mica__schema_put(text, "\"{\" ws (([]");
+    for (uint32_t i = 0; i < o->count && optional && status == MICA_OK; i++) {
+        mica__schema_put(text, " | ");
+        status = put_property(o, &o->properties[i]);
+        mica__schema_put(text, " v%u-r%u", o->number, i + 1);
+        optional = !o->properties[i].required;
+    }
+    if (optional && o->open)
+        mica__schema_put(text, " | v%u-a v%u-r%u", o->number, o->number, o->count);
+    mica__schema_put(text, ") ws)%s \"}\"", optional ? "?" : "");
+    return status;
+}
+
+static mica_status put_rest(object *o)
+{
+    mica__schema_text *text = &o->schema->text;
+    mica_status status = MICA_OK;
+    for (uint32_t i = 1; i < o->count && status == MICA_OK; i++) {
+        mica__schema_put(text, "v%u-r%u ::= (\",\" ws ", o->number, i);
+        status = put_property(o, &o->properties[i]);
+        mica__schema_put(text, ")%s v%u-r%u\n", o->properties[i].required ? "" : "?", o->number, i + 1);
+    }
+    mica__schema_put(text, "v%u-r%u ::= ", o->number, o->count);
+    if (o->open)
+        mica__schema_put(text, "(\",\" ws v%u-a)*\n", o->number);
+    else
+        mica__schema_put(text, "\"\"\n");
+    return status;
+}
+
+mica_status mica__schema_put_object(mica__schema *schema, mica__schema_view view, uint32_t number)
+{
+    object o = {.schema = schema, .view = view, .number = number};
+    mica_status status = read_items(&o);
+    if (status == MICA_OK) {
+        mica__schema_put(&schema->text, "v%u-object ::= ", number);
+        status = put_first(&o);
+        mica__schema_put(&schema->text, "\n");
+    }
+    if (status == MICA_OK)
+        status = put_rest(&o);
+    if (status == MICA_OK && o.open)
+        status = put_other(&o);
+    mica__free(o.properties);
+    return status;
+}

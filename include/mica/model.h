@@ -1,0 +1,166 @@
+/*
+ * model.h - models that talk: a model file in, logits, text or embeddings out; of the library libmica-model.
+ *
+ * A model is its weights on a device, immutable and shared. A context is the memory of one conversation or of many: it
+ * holds sequences, each a list of tokens with what the model keeps about them, in pages of a cache that sequences of
+ * equal beginning share. Feeding tokens runs the model; a decode step is recorded once and replayed.
+ *
+ * The logits of a token depend on the tokens before it in its sequence alone: not on threads, on how its prompt was cut
+ * into calls, or on what other sequences are fed in the same call; on the cpu bit for bit.
+ *
+ * Ownership and failure as in device.h. Threads: a model, any thread; a context, one thread at a time, except for
+ * mica_context_cancel, which any thread may call at any time.
+ */
+#ifndef MICA_MODEL_H
+#define MICA_MODEL_H
+
+#include "mica/sample.h"
+#include "mica/text.h"
+#include "mica/weights.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- models --------------------------------------------------------------------------------------------- */
+
+typedef struct mica_model mica_model;
+
+typedef struct mica_model_options {
+    uint64_t size;  /* sizeof(mica_model_options); 0 = this version's */
+    uint32_t flags; /* MICA_WEIGHTS_*, for files that are opened by path */
+    uint32_t
+        keep_layout; /* 1: weights stay in the file's layout, mapped where the device can, instead of being packed for
+                             * speed: less memory that is this process's own, slower */
+    mica_progress progress; /* over the bytes of the weights; may be NULL */
+    void *context;
+} mica_model_options;
+
+typedef struct mica_model_info {
+    char family[32]; /* "llama", "qwen3moe", .. as GGUF's general.architecture */
+    char name[128];  /* the model's own name, "" if it has none */
+    char type[32];   /* the type of most of its weights: "q4_k" */
+    uint64_t parameters, weight_bytes;
+    uint32_t layers, width, heads, kv_heads, head_size;
+    uint32_t vocabulary;     /* length of a row of logits; 0 for encoders */
+    uint32_t context_length; /* that it was trained for */
+    uint32_t experts, experts_used;
+    uint32_t window;  /* of its sliding layers; 0: it has none */
+    uint32_t encoder; /* 1: gives embeddings, no logits */
+} mica_model_info;
+
+/* Opens a GGUF file, an HF folder or an MLX folder and loads it. `options` may be NULL. UNSUPPORTED: a family that is not
+ * known (the sentence lists those that are); MALFORMED_FILE names the first tensor that is missing or of the wrong
+ * shape, or the key; BUDGET, OUT_OF_MEMORY, CANCELLED. The caller releases *out_model. */
+MICA_API mica_status mica_model_open(const char *path, mica_device *device, const mica_model_options *options,
+                                     mica_model **out_model);
+/* The same from weights that are open already (MICA_WEIGHTS_AS_GGUF), which need not live on. */
+MICA_API mica_status mica_model_create(mica_weights *weights, mica_device *device,
+                                       const mica_model_options *options, mica_model **out_model);
+/* NULL is fine. Contexts keep the model. */
+MICA_API void mica_model_release(mica_model *model);
+/* INVALID_ARGUMENT for NULL. */
+MICA_API mica_status mica_model_get_info(const mica_model *model, mica_model_info *out);
+/* The tokenizer of the model file, borrowed; NULL where it has none (mica_status_message says why). */
+MICA_API const mica_tokenizer *mica_model_tokenizer(const mica_model *model);
+/* The chat template of the model file, NUL after it, borrowed; NULL where it has none. */
+MICA_API const char *mica_model_template(const mica_model *model, uint64_t *out_length);
+/* The names of the families, for messages: NULL after the last one. Lives for ever. */
+MICA_API const char *const *mica_model_families(void);
+
+/* ---- contexts ------------------------------------------------------------------------------------------- */
+
+typedef struct mica_context mica_context;
+
+typedef struct mica_context_options {
+    uint64_t size; /* sizeof(mica_context_options); 0 = this version's */
+    uint32_t
+        capacity; /* tokens that all sequences together can hold; 0 = 4096, or what the model was trained for if less */
+    uint32_t sequences;          /* that can live at once; 0 = 1 */
+    uint32_t batch;              /* most tokens in one pass over the weights; 0 = 512 */
+    mica_dtype cache_k, cache_v; /* f32 f16 bf16 q8_0; NONE = f16 */
+    uint32_t
+        shift; /* 0: a sequence that has no room ends with BUDGET. 1: its first `keep` tokens and the newer half of
+                             * the others are kept and fed again, the rest is forgotten */
+    uint32_t keep; /* tokens at the beginning that shifting never forgets */
+} mica_context_options;
+
+typedef struct mica_context_info {
+    uint32_t capacity, sequences, sequences_used;
+    uint32_t page_tokens;                     /* tokens a page holds */
+    uint32_t pages, pages_used;               /* of the layers that see everything */
+    uint32_t window_pages, window_pages_used; /* of the layers with a sliding window */
+    uint64_t cache_bytes;                     /* of all pages */
+    uint64_t passes, tokens;                  /* since it was created */
+    uint64_t recordings;                      /* decode steps that are kept */
+} mica_context_info;
+
+/* `options` may be NULL. BUDGET, OUT_OF_MEMORY; UNSUPPORTED for cache types that the device has no kernel for. */
+MICA_API mica_status mica_context_create(mica_model *model, const mica_context_options *options,
+                                         mica_context **out_context);
+/* NULL is fine. */
+MICA_API void mica_context_release(mica_context *context);
+/* INVALID_ARGUMENT for NULL. */
+MICA_API mica_status mica_context_get_info(const mica_context *context, mica_context_info *out);
+/* Stops the feed that is running, within 100 ms, with CANCELLED, or the next one if none is. Its tokens that were not
+ * done are not in the sequence. Any thread. */
+MICA_API mica_status mica_context_cancel(mica_context *context);
+
+/* A new, empty sequence. BUDGET if all are in use. */
+MICA_API mica_status mica_sequence_create(mica_context *context, uint32_t *out_sequence);
+/* Its number and pages are free again. */
+MICA_API mica_status mica_sequence_remove(mica_context *context, uint32_t sequence);
+/* A new sequence with the first `length` tokens of another, whose pages it shares until one of them writes there.
+ * INVALID_ARGUMENT if it is longer than that, BUDGET; UNSUPPORTED where a sliding window has forgotten what is needed. */
+MICA_API mica_status mica_sequence_fork(mica_context *context, uint32_t sequence, uint32_t length,
+                                        uint32_t *out_sequence);
+/* Forgets everything after the first `length` tokens. As fork. */
+MICA_API mica_status mica_sequence_trim(mica_context *context, uint32_t sequence, uint32_t length);
+/* How many tokens it has; `ids` (may be NULL) gets the first `capacity` of them. */
+MICA_API mica_status mica_sequence_tokens(const mica_context *context, uint32_t sequence, uint32_t *ids,
+                                          uint32_t capacity, uint32_t *out_count);
+
+/* Which tokens of a feed give logits (encoders: embeddings). */
+typedef enum mica_want { MICA_WANT_LAST = 0, MICA_WANT_NONE, MICA_WANT_ALL } mica_want;
+
+typedef struct mica_feed {
+    uint32_t sequence;
+    const uint32_t *tokens;
+    uint32_t count; /* at least 1 */
+    mica_want want;
+} mica_feed;
+
+/* Appends tokens to sequences, each sequence at most once, and runs the model over them in passes of at most `batch` tokens.
+ * INVALID_ARGUMENT: no such sequence, an id out of range, a prompt longer than the context. BUDGET: no room (then nothing
+ * was fed). CANCELLED. After a failure of the device a sequence has the tokens of the passes that were done. */
+MICA_API mica_status mica_context_feed(mica_context *context, const mica_feed *feeds, uint32_t count);
+/* The logits that the last feed wanted of this sequence: [out_rows, vocabulary], borrowed until the next feed. STATE if
+ * it wanted none. */
+MICA_API mica_status mica_context_logits(mica_context *context, uint32_t sequence, const float **out_logits,
+                                         uint32_t *out_rows);
+
+/* The token that follows, by the last row of those logits: mica_sampler_pick. It is neither accepted nor fed. */
+MICA_API mica_status mica_context_sample(mica_context *context, uint32_t sequence, mica_sampler *sampler,
+                                         uint32_t *out_id);
+
+/* How the vectors of a text become one. */
+typedef enum mica_pooling {
+    MICA_POOLING_DEFAULT = 0, /* what the model file says; else mean for encoders, last for others */
+    MICA_POOLING_MEAN,
+    MICA_POOLING_CLS, /* the first token's */
+    MICA_POOLING_LAST
+} mica_pooling;
+/* The embedding of a text: [width] floats. Encoders and others alike; sequences are not touched. `normalise` 1: to length
+ * one. INVALID_ARGUMENT for a text longer than the context. */
+MICA_API mica_status mica_context_embed(mica_context *context, const uint32_t *tokens, uint32_t count,
+                                        mica_pooling pooling, int normalise, float *out_vector);
+
+/* Writes a sequence and its part of the cache to a file, whole or not at all (safetensors). */
+MICA_API mica_status mica_sequence_save(mica_context *context, uint32_t sequence, const char *path);
+/* A new sequence from such a file. MALFORMED_FILE; INVALID_ARGUMENT if it is of another model or another cache type. */
+MICA_API mica_status mica_sequence_load(mica_context *context, const char *path, uint32_t *out_sequence);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

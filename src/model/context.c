@@ -1,0 +1,392 @@
+/* context.c - making a context, and its sequences: new, removed, forked, trimmed. */
+#include "model/context.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+#define DEFAULT_CAPACITY 4096u
+#define DEFAULT_BATCH 512u
+#define MOST_CAPACITY (1u << 24)
+#define MOST_SEQUENCES 4096u
+#define MOST_BATCH 8192u
+#define MOST_LOGIT_BYTES ((uint64_t)64 << 20) /* of one pass */
+
+/* ---- making ------------------------------------------------------------------------------------------------ */
+
+static mica_status check_type(const char *field, mica_dtype given, mica_dtype *out)
+{
+    static const mica_dtype known[] = {MICA_DTYPE_F32, MICA_DTYPE_F16, MICA_DTYPE_BF16, MICA_DTYPE_Q8_0};
+    *out = given == MICA_DTYPE_NONE ? MICA_DTYPE_F16 : given;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (*out == known[i])
+            return MICA_OK;
+    return mica__fail(MICA_ERR_UNSUPPORTED,
+                      "context_create: options.%s is %s, expected f32, f16, bf16 or q8_0", field,
+                      mica_dtype_name(given));
+}
+
+static mica_status check_number(const char *field, uint32_t given, uint32_t otherwise, uint32_t most,
+                                uint32_t *out)
+{
+    *out = given == 0 ? otherwise : given;
+    if (*out <= most)
+        return MICA_OK;
+    return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_create: options.%s is %u, at most %u is possible",
+                      field, given, most);
+}
+
+static mica_status take_options(mica_context *context, const mica_context_options *options)
+{
+    mica_context_options o = {0};
+    const mica__hparams *h = &context->model->h;
+    if (options != NULL)
+        memcpy(&o, options,
+               options->size == 0 || options->size > sizeof o ? sizeof o : (size_t)options->size);
+    const uint32_t usual = h->context_length < DEFAULT_CAPACITY ? h->context_length : DEFAULT_CAPACITY;
+    MICA__TRY(check_number("capacity", o.capacity, usual, MOST_CAPACITY, &context->capacity));
+    MICA__TRY(check_number("sequences", o.sequences, 1, MOST_SEQUENCES, &context->sequences));
+    MICA__TRY(check_number("batch", o.batch, DEFAULT_BATCH, MOST_BATCH, &context->batch));
+    MICA__TRY(check_type("cache_k", o.cache_k, &context->cache_k));
+    MICA__TRY(check_type("cache_v", o.cache_v, &context->cache_v));
+    context->shift = o.shift != 0;
+    context->keep = o.keep;
+    if (context->shift && o.keep >= context->capacity / 2)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "context_create: options.keep is %u, it must be under half of the capacity of %u",
+                          o.keep, context->capacity);
+    const uint64_t row = (uint64_t)h->vocabulary * sizeof(float);
+    context->most_outputs =
+        MOST_LOGIT_BYTES / row < context->batch ? (uint32_t)(MOST_LOGIT_BYTES / row) : context->batch;
+    if (context->most_outputs < context->sequences)
+        context->most_outputs = context->sequences;
+    return MICA_OK;
+}
+
+static bool has_kind(const mica_model *model, uint32_t kind)
+{
+    for (uint32_t i = 0; i < model->h.layers; i++)
+        if (model->layer[i].slides == (kind == 1))
+            return true;
+    return false;
+}
+
+static uint32_t count_pages(const mica_context *context, uint32_t kind)
+{
+    const uint32_t all =
+        (context->capacity + MICA__PAGE_TOKENS - 1) / MICA__PAGE_TOKENS + context->sequences - 1;
+    if (kind == 0)
+        return all;
+    const uint64_t each =
+        ((uint64_t)context->model->h.window + context->batch + MICA__PAGE_TOKENS - 1) / MICA__PAGE_TOKENS + 2;
+    return each * context->sequences < all ? (uint32_t)(each * context->sequences) : all;
+}
+
+static mica_status make_cache(mica_context *context, uint32_t layer)
+{
+    const mica_model *model = context->model;
+    const uint32_t kind = model->layer[layer].slides;
+    const uint64_t k[4] = {context->pages[kind].count, MICA__PAGE_TOKENS, model->h.kv_heads, model->h.head_k};
+    const uint64_t v[4] = {k[0], k[1], k[2], model->h.head_v};
+    mica_buffer_info info;
+    MICA__TRY(mica_buffer_alloc(model->device, context->cache_k, 4, k, &context->k[layer]));
+    MICA__TRY(mica_buffer_alloc(model->device, context->cache_v, 4, v, &context->v[layer]));
+    MICA__TRY(mica_buffer_get_info(context->k[layer], &info));
+    context->cache_bytes += info.storage_bytes;
+    MICA__TRY(mica_buffer_get_info(context->v[layer], &info));
+    context->cache_bytes += info.storage_bytes;
+    return MICA_OK;
+}
+
+static mica_status make_tables(mica_context *context)
+{
+    const mica_model *model = context->model;
+    for (uint32_t kind = 0; kind < MICA__KINDS; kind++) {
+        mica__pages *pages = &context->pages[kind];
+        if (kind == 1 && !has_kind(model, 1))
+            continue;
+        MICA__TRY(mica__pages_create(pages, MICA__PAGE_TOKENS, count_pages(context, kind), context->sequences,
+                                     context->capacity, kind == 1 ? model->h.window : 0));
+        const uint64_t shape[2] = {context->sequences, pages->row};
+        MICA__TRY(mica_buffer_alloc(model->device, MICA_DTYPE_U32, 2, shape, &context->table[kind]));
+    }
+    return MICA_OK;
+}
+
+static mica_status make_sequences(mica_context *context)
+{
+    for (uint32_t i = 0; i < context->sequences; i++) {
+        context->sequence[i].tokens = mica__alloc((size_t)context->capacity * sizeof(uint32_t));
+        if (context->sequence[i].tokens == NULL)
+            return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a sequence of %u tokens",
+                              context->capacity);
+    }
+    return MICA_OK;
+}
+
+static mica_status fill(mica_context *context, const mica_context_options *options)
+{
+    const mica_model *model = context->model;
+    MICA__TRY(take_options(context, options));
+    context->k = mica__calloc(model->h.layers, sizeof(mica_buffer *));
+    context->v = mica__calloc(model->h.layers, sizeof(mica_buffer *));
+    context->sequence = mica__calloc(context->sequences, sizeof *context->sequence);
+    const uint64_t words = 3 * (uint64_t)context->batch + context->most_outputs + context->sequences;
+    context->input = mica__calloc((size_t)words, sizeof *context->input);
+    if (context->k == NULL || context->v == NULL || context->sequence == NULL || context->input == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a context");
+    MICA__TRY(mica_buffer_alloc(model->device, MICA_DTYPE_U32, 1, &words, &context->inputs));
+    if (model->family->encoder)
+        return MICA_OK;
+    MICA__TRY(make_sequences(context));
+    MICA__TRY(make_tables(context));
+    for (uint32_t i = 0; i < model->h.layers; i++)
+        MICA__TRY(make_cache(context, i));
+    return MICA_OK;
+}
+
+void mica_context_release(mica_context *context)
+{
+    if (context == NULL)
+        return;
+    mica__pass_forget(context);
+    for (uint32_t i = 0; context->k != NULL && context->v != NULL && i < context->model->h.layers; i++) {
+        mica_buffer_release(context->k[i]);
+        mica_buffer_release(context->v[i]);
+    }
+    for (uint32_t i = 0; context->sequence != NULL && i < context->sequences; i++)
+        mica__free(context->sequence[i].tokens);
+    for (uint32_t kind = 0; kind < MICA__KINDS; kind++) {
+        mica__pages_free(&context->pages[kind]);
+        mica_buffer_release(context->table[kind]);
+    }
+    mica_buffer_release(context->inputs);
+    mica__free(context->k);
+    mica__free(context->v);
+    mica__free(context->sequence);
+    mica__free(context->input);
+    mica__free(context->logits);
+    pthread_mutex_destroy(&context->lock);
+    mica_model_release(context->model);
+    mica__free(context);
+}
+
+mica_status mica_context_create(mica_model *model, const mica_context_options *options,
+                                mica_context **out_context)
+{
+    if (out_context == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_create: out_context is NULL");
+    *out_context = NULL;
+    if (model == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_create: model is NULL");
+    mica_context *context = mica__calloc(1, sizeof *context);
+    if (context == NULL || pthread_mutex_init(&context->lock, NULL) != 0) {
+        mica__free(context);
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a context");
+    }
+    context->model = mica__model_retain(model);
+    const mica_status status = fill(context, options);
+    if (status == MICA_OK)
+        *out_context = context;
+    else
+        mica_context_release(context);
+    return status;
+}
+
+mica_status mica_context_get_info(const mica_context *context, mica_context_info *out)
+{
+    if (context == NULL || out == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_get_info: %s is NULL",
+                          context == NULL ? "context" : "out");
+    const mica__pages *all = &context->pages[0], *sliding = &context->pages[1];
+    *out = (mica_context_info){.capacity = context->capacity,
+                               .sequences = context->sequences,
+                               .page_tokens = MICA__PAGE_TOKENS,
+                               .pages = all->count,
+                               .pages_used = all->count - all->free_count,
+                               .window_pages = sliding->count,
+                               .window_pages_used = sliding->count - sliding->free_count,
+                               .cache_bytes = context->cache_bytes,
+                               .passes = context->passes,
+                               .tokens = context->tokens};
+    for (uint32_t i = 0; i < context->sequences; i++)
+        out->sequences_used += context->sequence[i].used;
+    for (uint32_t i = 0; i < MICA__RECORDED; i++)
+        out->recordings += context->recorded[i].recording != NULL;
+    return MICA_OK;
+}
+
+mica_status mica_context_cancel(mica_context *context)
+{
+    mica_status status = MICA_OK;
+    if (context == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_cancel: context is NULL");
+    pthread_mutex_lock(&context->lock);
+    context->cancelled = true;
+    if (context->running != NULL)
+        status = mica_fence_cancel(context->running);
+    pthread_mutex_unlock(&context->lock);
+    return status;
+}
+
+/* ---- pages --------------------------------------------------------------------------------------------------- */
+
+/* One page of a cache as a buffer. */
+static mica_status page_view(mica_buffer *cache, uint32_t page, mica_buffer **out)
+{
+    return mica_buffer_slice(cache, 0, page, 1, out);
+}
+
+static mica_status copy_one(mica_encoder *encoder, mica_buffer *cache, const mica__page_copy *copy)
+{
+    mica_buffer *from = NULL, *to = NULL;
+    mica_status status = page_view(cache, copy->from, &from);
+    if (status == MICA_OK)
+        status = page_view(cache, copy->to, &to);
+    if (status == MICA_OK)
+        status = mica_copy(encoder, from, to);
+    mica_buffer_release(from);
+    mica_buffer_release(to);
+    return status;
+}
+
+mica_status mica__context_copy_page(mica_context *context, uint32_t kind, const mica__page_copy *copy)
+{
+    const mica_model *model = context->model;
+    mica_encoder *encoder = NULL;
+    mica_status status = mica_encoder_begin(model->device, NULL, &encoder);
+    for (uint32_t i = 0; i < model->h.layers && status == MICA_OK; i++) {
+        if (model->layer[i].slides != (kind == 1))
+            continue;
+        status = copy_one(encoder, context->k[i], copy);
+        if (status == MICA_OK)
+            status = copy_one(encoder, context->v[i], copy);
+    }
+    if (status == MICA_OK)
+        status = mica_encoder_commit_and_wait(encoder);
+    mica_encoder_release(encoder);
+    return status;
+}
+
+mica_status mica__context_extend(mica_context *context, uint32_t sequence, uint32_t from, uint32_t to)
+{
+    for (uint32_t kind = 0; kind < MICA__KINDS; kind++) {
+        const mica__pages *pages = &context->pages[kind];
+        if (pages->count != 0 && mica__pages_wanted(pages, sequence, from, to) > pages->free_count)
+            return mica__fail(
+                MICA_ERR_BUDGET,
+                "the context is full: sequence %u wants %u pages for %u tokens, %u of %u are free", sequence,
+                mica__pages_wanted(pages, sequence, from, to), to - from, pages->free_count, pages->count);
+    }
+    for (uint32_t kind = 0; kind < MICA__KINDS; kind++) {
+        mica__page_copy copy;
+        if (context->pages[kind].count == 0)
+            continue;
+        mica__pages_extend(&context->pages[kind], sequence, from, to, &copy);
+        if (copy.from != copy.to)
+            MICA__TRY(mica__context_copy_page(context, kind, &copy));
+    }
+    return MICA_OK;
+}
+
+/* ---- sequences ------------------------------------------------------------------------------------------------- */
+
+mica_status mica__sequence_check(const char *call, const mica_context *context, uint32_t sequence)
+{
+    if (context == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: context is NULL", call);
+    if (sequence >= context->sequences || !context->sequence[sequence].used)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: there is no sequence %u", call, sequence);
+    return MICA_OK;
+}
+
+mica_status mica_sequence_create(mica_context *context, uint32_t *out_sequence)
+{
+    if (context == NULL || out_sequence == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sequence_create: %s is NULL",
+                          context == NULL ? "context" : "out_sequence");
+    if (context->model->family->encoder)
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "sequence_create: a %s model gives embeddings and keeps no sequences",
+                          context->model->family->name);
+    for (uint32_t i = 0; i < context->sequences; i++) {
+        mica__sequence *sequence = &context->sequence[i];
+        if (sequence->used)
+            continue;
+        sequence->used = true;
+        sequence->length = sequence->row_count = 0;
+        *out_sequence = i;
+        return MICA_OK;
+    }
+    return mica__fail(MICA_ERR_BUDGET, "sequence_create: all %u sequences of the context are in use",
+                      context->sequences);
+}
+
+static void trim(mica_context *context, uint32_t sequence, uint32_t length)
+{
+    for (uint32_t kind = 0; kind < MICA__KINDS; kind++)
+        if (context->pages[kind].count != 0)
+            mica__pages_trim(&context->pages[kind], sequence, length);
+    context->sequence[sequence].length = length;
+    context->sequence[sequence].row_count = 0;
+}
+
+mica_status mica_sequence_remove(mica_context *context, uint32_t sequence)
+{
+    MICA__TRY(mica__sequence_check("sequence_remove", context, sequence));
+    trim(context, sequence, 0);
+    context->sequence[sequence].used = false;
+    return MICA_OK;
+}
+
+/* Whether the sequence can go on from its first `length` tokens. */
+static mica_status check_length(const char *call, const mica_context *context, uint32_t sequence,
+                                uint32_t length)
+{
+    MICA__TRY(mica__sequence_check(call, context, sequence));
+    if (length > context->sequence[sequence].length)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: length is %u, sequence %u has %u tokens", call,
+                          length, sequence, context->sequence[sequence].length);
+    for (uint32_t kind = 0; kind < MICA__KINDS; kind++)
+        if (context->pages[kind].count != 0 && !mica__pages_hold(&context->pages[kind], sequence, length))
+            return mica__fail(
+                MICA_ERR_UNSUPPORTED,
+                "%s: what the window of %u tokens saw before token %u is forgotten; feed the sequence anew",
+                call, context->model->h.window, length);
+    return MICA_OK;
+}
+
+mica_status mica_sequence_fork(mica_context *context, uint32_t sequence, uint32_t length,
+                               uint32_t *out_sequence)
+{
+    MICA__TRY(check_length("sequence_fork", context, sequence, length));
+    MICA__TRY(mica_sequence_create(context, out_sequence));
+    for (uint32_t kind = 0; kind < MICA__KINDS; kind++)
+        if (context->pages[kind].count != 0)
+            mica__pages_share(&context->pages[kind], sequence, *out_sequence, length);
+    mica__sequence *to = &context->sequence[*out_sequence];
+    memcpy(to->tokens, context->sequence[sequence].tokens, length * sizeof *to->tokens);
+    to->length = length;
+    return MICA_OK;
+}
+
+mica_status mica_sequence_trim(mica_context *context, uint32_t sequence, uint32_t length)
+{
+    MICA__TRY(check_length("sequence_trim", context, sequence, length));
+    trim(context, sequence, length);
+    return MICA_OK;
+}
+
+mica_status mica_sequence_tokens(const mica_context *context, uint32_t sequence, uint32_t *ids,
+                                 uint32_t capacity, uint32_t *out_count)
+{
+    if (out_count == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sequence_tokens: out_count is NULL");
+    *out_count = 0;
+    MICA__TRY(mica__sequence_check("sequence_tokens", context, sequence));
+    const mica__sequence *s = &context->sequence[sequence];
+    if (ids != NULL)
+        memcpy(ids, s->tokens, (capacity < s->length ? capacity : s->length) * sizeof *ids);
+    *out_count = s->length;
+    return MICA_OK;
+}

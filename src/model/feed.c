@@ -1,0 +1,275 @@
+/* feed.c - tokens into sequences: checked, cut into passes, run, and the logits of those that were wanted. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "model/context.h"
+
+/* How far a feed has come. */
+typedef struct progress {
+    const mica_feed *feeds;
+    uint32_t count;
+    uint32_t feed, token; /* the next token to run */
+} progress;
+
+/* ---- checking ------------------------------------------------------------------------------------------- */
+
+static mica_status check_feed(const mica_context *context, const mica_feed *feeds, uint32_t index)
+{
+    const mica_feed *feed = &feeds[index];
+    MICA__TRY(mica__sequence_check("context_feed", context, feed->sequence));
+    if (feed->tokens == NULL || feed->count == 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_feed: feed %u has no tokens", index);
+    for (uint32_t i = 0; i < index; i++)
+        if (feeds[i].sequence == feed->sequence)
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_feed: sequence %u is fed twice",
+                              feed->sequence);
+    for (uint32_t i = 0; i < feed->count; i++)
+        if (feed->tokens[i] >= context->model->h.vocabulary)
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                              "context_feed: token %u of feed %u is %u, the vocabulary has %u", i, index,
+                              feed->tokens[i], context->model->h.vocabulary);
+    if (feed->count > context->capacity)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "context_feed: feed %u has %u tokens, the context holds %u", index, feed->count,
+                          context->capacity);
+    return MICA_OK;
+}
+
+/* Whether all feeds find room; only the pages that keep everything can run out. */
+static mica_status check_room(const mica_context *context, const mica_feed *feeds, uint32_t count)
+{
+    const mica__pages *pages = &context->pages[0];
+    uint64_t wanted = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t from = context->sequence[feeds[i].sequence].length;
+        if (feeds[i].count > context->capacity - from)
+            return mica__fail(MICA_ERR_BUDGET,
+                              "the context is full: sequence %u has %u tokens and gets %u more, it holds %u",
+                              feeds[i].sequence, from, feeds[i].count, context->capacity);
+        wanted += mica__pages_wanted(pages, feeds[i].sequence, from, from + feeds[i].count);
+    }
+    if (wanted > pages->free_count)
+        return mica__fail(MICA_ERR_BUDGET,
+                          "the context is full: %llu pages of %u tokens are wanted, %u of %u are free",
+                          (unsigned long long)wanted, pages->tokens, pages->free_count, pages->count);
+    return MICA_OK;
+}
+
+/* ---- logits --------------------------------------------------------------------------------------------- */
+
+static mica_status reserve_logits(mica_context *context, const mica_feed *feeds, uint32_t count)
+{
+    uint64_t rows = 0;
+    for (uint32_t i = 0; i < context->sequences; i++)
+        context->sequence[i].row_count = 0;
+    context->logit_rows = 0;
+    for (uint32_t i = 0; i < count; i++)
+        rows += feeds[i].want == MICA_WANT_ALL ? feeds[i].count : feeds[i].want == MICA_WANT_LAST ? 1 : 0;
+    if (rows <= context->logit_capacity)
+        return MICA_OK;
+    const uint64_t bytes = rows * context->model->h.vocabulary * sizeof(float);
+    float *logits = bytes < SIZE_MAX ? mica__alloc((size_t)bytes) : NULL;
+    if (logits == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "context_feed: no memory for %llu rows of logits",
+                          (unsigned long long)rows);
+    mica__free(context->logits);
+    context->logits = logits;
+    context->logit_capacity = (uint32_t)rows;
+    return MICA_OK;
+}
+
+static mica_status take_logits(mica_context *context, mica_buffer *result, uint32_t rows)
+{
+    const uint64_t row = (uint64_t)context->model->h.vocabulary * sizeof(float);
+    if (rows == 0)
+        return MICA_OK;
+    return mica_buffer_read(
+        result, 0, context->logits + (size_t)context->logit_rows * context->model->h.vocabulary, rows * row);
+}
+
+mica_status mica_context_logits(mica_context *context, uint32_t sequence, const float **out_logits,
+                                uint32_t *out_rows)
+{
+    if (out_logits == NULL || out_rows == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_logits: %s is NULL",
+                          out_logits == NULL ? "out_logits" : "out_rows");
+    *out_logits = NULL;
+    *out_rows = 0;
+    MICA__TRY(mica__sequence_check("context_logits", context, sequence));
+    const mica__sequence *s = &context->sequence[sequence];
+    if (s->row_count == 0)
+        return mica__fail(MICA_ERR_STATE, "context_logits: the last feed wanted no logits of sequence %u",
+                          sequence);
+    *out_logits = context->logits + (size_t)s->first_row * context->model->h.vocabulary;
+    *out_rows = s->row_count;
+    return MICA_OK;
+}
+
+mica_status mica_context_sample(mica_context *context, uint32_t sequence, mica_sampler *sampler,
+                                uint32_t *out_id)
+{
+    const float *logits;
+    uint32_t rows;
+    MICA__TRY(mica_context_logits(context, sequence, &logits, &rows));
+    return mica_sampler_pick(sampler, logits + (size_t)(rows - 1) * context->model->h.vocabulary, out_id);
+}
+
+/* ---- passes --------------------------------------------------------------------------------------------- */
+
+static bool is_wanted(const mica_feed *feed, uint32_t token)
+{
+    return feed->want == MICA_WANT_ALL || (feed->want == MICA_WANT_LAST && token + 1 == feed->count);
+}
+
+/* The shape of the next pass, and where it ends. */
+static mica__pass_shape measure(const mica_context *context, const progress *from, progress *out_end)
+{
+    mica__pass_shape shape = {.gives = MICA__GIVES_LOGITS};
+    progress p = *from;
+    while (p.feed < p.count && shape.rows < context->batch) {
+        const mica_feed *feed = &p.feeds[p.feed];
+        const bool wanted = is_wanted(feed, p.token);
+        if (wanted && shape.outputs == context->most_outputs)
+            break;
+        shape.outputs += wanted;
+        shape.rows++;
+        if (++p.token == feed->count) {
+            p.token = 0;
+            p.feed++;
+        }
+    }
+    *out_end = p;
+    return shape;
+}
+
+/* Writes the tokens of the pass into its input and makes room for them. */
+static mica_status place_tokens(mica_context *context, const mica__pass_shape *shape, const progress *from)
+{
+    const mica__pass_input input = mica__pass_place(context, shape);
+    progress p = *from;
+    uint32_t row = 0, outputs = 0;
+    for (uint32_t i = 0; i < context->sequences; i++)
+        input.lengths[i] = context->sequence[i].used ? context->sequence[i].length : 0;
+    while (row < shape->rows) {
+        const mica_feed *feed = &p.feeds[p.feed];
+        mica__sequence *sequence = &context->sequence[feed->sequence];
+        const uint32_t left = feed->count - p.token, room = shape->rows - row,
+                       take = left < room ? left : room;
+        MICA__TRY(mica__context_extend(context, feed->sequence, sequence->length, sequence->length + take));
+        for (uint32_t i = 0; i < take; i++, row++) {
+            input.tokens[row] = sequence->tokens[sequence->length + i] = feed->tokens[p.token + i];
+            input.positions[row] = sequence->length + i;
+            input.sequences[row] = feed->sequence;
+            if (is_wanted(feed, p.token + i))
+                input.wanted[outputs++] = row;
+        }
+        input.lengths[feed->sequence] = sequence->length + take;
+        p.feed++;
+        p.token = 0;
+    }
+    return MICA_OK;
+}
+
+/* The pass is done: its tokens are part of their sequences. */
+static void keep_tokens(mica_context *context, const progress *from, const progress *end)
+{
+    for (progress p = *from; p.feed < end->feed || (p.feed == end->feed && p.token < end->token);
+         p.feed++, p.token = 0) {
+        const mica_feed *feed = &p.feeds[p.feed];
+        mica__sequence *sequence = &context->sequence[feed->sequence];
+        const uint32_t last = p.feed == end->feed ? end->token : feed->count;
+        for (uint32_t i = p.token; i < last; i++)
+            if (is_wanted(feed, i) && sequence->row_count++ == 0)
+                sequence->first_row = context->logit_rows;
+        sequence->length += last - p.token;
+        for (uint32_t i = p.token; i < last; i++)
+            context->logit_rows += is_wanted(feed, i);
+        if (context->pages[1].count != 0)
+            mica__pages_forget(&context->pages[1], feed->sequence, sequence->length);
+    }
+}
+
+static bool take_cancel(mica_context *context)
+{
+    pthread_mutex_lock(&context->lock);
+    const bool cancelled = context->cancelled;
+    context->cancelled = false;
+    pthread_mutex_unlock(&context->lock);
+    return cancelled;
+}
+
+static mica_status run_passes(mica_context *context, const mica_feed *feeds, uint32_t count)
+{
+    progress at = {.feeds = feeds, .count = count}, end;
+    while (at.feed < count) {
+        mica_buffer *result;
+        const mica__pass_shape shape = measure(context, &at, &end);
+        MICA__TRY(place_tokens(context, &shape, &at));
+        const mica_status status = mica__pass_run(context, &shape, &result);
+        if (take_cancel(context))
+            return mica__fail(MICA_ERR_CANCELLED, "context_feed: cancelled");
+        MICA__TRY(status);
+        MICA__TRY(take_logits(context, result, shape.outputs));
+        keep_tokens(context, &at, &end);
+        at = end;
+    }
+    return MICA_OK;
+}
+
+/* ---- shifting ------------------------------------------------------------------------------------------- */
+
+/* A sequence that would be too long is made anew of its first tokens and the newer half of the others: what was
+ * computed for those saw tokens that are gone, and stood at other positions, so they are fed again. */
+static mica_status shift(mica_context *context, const mica_feed *feed)
+{
+    mica__sequence *sequence = &context->sequence[feed->sequence];
+    const uint32_t others = sequence->length - context->keep;
+    uint32_t newer = others / 2;
+    if (sequence->length <= context->keep || feed->count > context->capacity - context->keep)
+        return mica__fail(MICA_ERR_BUDGET,
+                          "the context is full: %u tokens do not fit beside the %u that it keeps",
+                          feed->count, context->keep);
+    if (context->keep + newer + feed->count > context->capacity)
+        newer = context->capacity - context->keep - feed->count;
+    uint32_t *again = mica__alloc(((size_t)newer + 1) * sizeof *again);
+    if (again == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to shift a sequence");
+    memcpy(again, sequence->tokens + sequence->length - newer, newer * sizeof *again);
+    /* A window may have forgotten what the first tokens need: then those are fed again too. */
+    mica_status status = mica_sequence_trim(context, feed->sequence, context->keep);
+    if (status == MICA_ERR_UNSUPPORTED) {
+        uint32_t *all = mica__alloc(((size_t)context->keep + newer + 1) * sizeof *all);
+        if (all != NULL) {
+            memcpy(all, sequence->tokens, context->keep * sizeof *all);
+            memcpy(all + context->keep, again, newer * sizeof *all);
+            newer += context->keep;
+        }
+        mica__free(again);
+        again = all;
+        status = all == NULL ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to shift a sequence")
+                             : mica_sequence_trim(context, feed->sequence, 0);
+    }
+    const mica_feed part = {
+        .sequence = feed->sequence, .tokens = again, .count = newer, .want = MICA_WANT_NONE};
+    if (status == MICA_OK && newer != 0)
+        status = run_passes(context, &part, 1);
+    mica__free(again);
+    return status;
+}
+
+mica_status mica_context_feed(mica_context *context, const mica_feed *feeds, uint32_t count)
+{
+    if (context == NULL || (feeds == NULL && count != 0))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_feed: %s is NULL",
+                          context == NULL ? "context" : "feeds");
+    for (uint32_t i = 0; i < count; i++)
+        MICA__TRY(check_feed(context, feeds, i));
+    if (take_cancel(context))
+        return mica__fail(MICA_ERR_CANCELLED, "context_feed: cancelled");
+    MICA__TRY(reserve_logits(context, feeds, count));
+    for (uint32_t i = 0; context->shift && i < count; i++)
+        if (feeds[i].count > context->capacity - context->sequence[feeds[i].sequence].length)
+            MICA__TRY(shift(context, &feeds[i]));
+    MICA__TRY(check_room(context, feeds, count));
+    return run_passes(context, feeds, count);
+}

@@ -1,0 +1,194 @@
+/* model.c - opening a model: its family, its numbers, its tensors on a device, its tokenizer and template. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "model/parts.h"
+
+mica_model *mica__model_retain(mica_model *model)
+{
+    atomic_fetch_add_explicit(&model->references, 1, memory_order_relaxed);
+    return model;
+}
+
+void mica_model_release(mica_model *model)
+{
+    if (model == NULL || atomic_fetch_sub_explicit(&model->references, 1, memory_order_acq_rel) != 1)
+        return;
+    for (uint32_t i = 0; i < MICA__T_WHOLE_COUNT; i++)
+        mica_buffer_release(model->tensor[i]);
+    for (uint32_t l = 0; model->layer != NULL && l < model->h.layers; l++)
+        for (uint32_t i = 0; i < MICA__T_COUNT - MICA__T_WHOLE_COUNT; i++)
+            mica_buffer_release(model->layer[l].tensor[i]);
+    mica_buffer_release(model->rope[0].factors);
+    mica_buffer_release(model->rope[1].factors);
+    mica_buffer_release(model->embedding_scale);
+    mica_tokenizer_release(model->tokenizer);
+    mica_device_release(model->device);
+    mica__free(model->layer);
+    mica__free(model->tokenizer_trouble);
+    mica__free(model->chat_template);
+    mica__free(model);
+}
+
+/* ---- what the file says --------------------------------------------------------------------------------- */
+
+/* The type that most bytes of matrices have. */
+static void find_type(const mica_weights *weights, mica_model_info *info)
+{
+    uint64_t bytes[MICA_DTYPE_COUNT] = {0};
+    mica_weights_info all;
+    mica_tensor_info tensor;
+    mica_dtype most = MICA_DTYPE_NONE;
+    if (mica_weights_get_info(weights, &all) != MICA_OK)
+        return;
+    for (uint64_t i = 0; i < all.tensor_count; i++)
+        if (mica_weights_tensor(weights, i, &tensor) == MICA_OK && tensor.ndim > 1)
+            bytes[tensor.dtype] += tensor.bytes;
+    for (int t = 0; t < MICA_DTYPE_COUNT; t++)
+        if (bytes[t] > bytes[most])
+            most = (mica_dtype)t;
+    snprintf(info->type, sizeof info->type, "%s", mica_dtype_name(most));
+}
+
+static void describe(mica_model *model, const mica_weights *weights)
+{
+    const mica__hparams *h = &model->h;
+    mica_model_info *info = &model->info;
+    mica_string name = {"", 0};
+    snprintf(info->family, sizeof info->family, "%s", model->family->name);
+    (void)mica__key_text(weights, "", "general.name", &name);
+    snprintf(info->name, sizeof info->name, "%.*s", (int)(name.length < 127 ? name.length : 127), name.data);
+    find_type(weights, info);
+    info->layers = h->layers;
+    info->width = h->width;
+    info->heads = h->heads;
+    info->kv_heads = h->kv_heads;
+    info->head_size = h->head_k;
+    info->vocabulary = model->family->encoder ? 0 : h->vocabulary;
+    info->context_length = h->context_length;
+    info->experts = h->experts;
+    info->experts_used = h->experts_used;
+    info->window = h->window;
+    info->encoder = model->family->encoder;
+}
+
+/* A model without a tokenizer, or with one that mica does not know, still runs: who asks for it is told why. */
+static mica_status take_texts(mica_model *model, const mica_weights *weights)
+{
+    mica_string text;
+    mica_status status = mica_tokenizer_create(weights, &model->tokenizer);
+    if (status == MICA_ERR_OUT_OF_MEMORY)
+        return status;
+    if (status != MICA_OK) {
+        model->tokenizer_trouble = mica__strdup(mica_status_message());
+        if (model->tokenizer_trouble == NULL)
+            return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a model");
+    }
+    if (!mica__key_text(weights, "tokenizer", "chat_template", &text))
+        return MICA_OK;
+    model->chat_template = mica__alloc((size_t)text.length + 1);
+    if (model->chat_template == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the chat template");
+    memcpy(model->chat_template, text.data, (size_t)text.length + 1);
+    model->chat_template_length = text.length;
+    return MICA_OK;
+}
+
+static mica_status make_embedding_scale(mica_model *model)
+{
+    const uint64_t one = 1;
+    if (model->h.embedding_scale == 1)
+        return MICA_OK;
+    MICA__TRY(mica_buffer_alloc(model->device, MICA_DTYPE_F32, 1, &one, &model->embedding_scale));
+    return mica_buffer_write(model->embedding_scale, 0, &model->h.embedding_scale, sizeof(float));
+}
+
+static mica_status fill(mica_model *model, mica_weights *weights, const mica_model_options *options)
+{
+    mica_string name;
+    if (!mica__key_text(weights, "general", "architecture", &name))
+        return mica__fail(
+            MICA_ERR_UNSUPPORTED,
+            "the file does not say of which family the model is (general.architecture, or config.json)");
+    MICA__TRY(mica__family_find(name.data, (size_t)name.length, &model->family));
+    MICA__TRY(mica__hparams_read(weights, model->family, &model->h));
+    model->layer = mica__calloc(model->h.layers, sizeof *model->layer);
+    if (model->layer == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %u layers", model->h.layers);
+    for (uint32_t i = 0; i < model->h.layers; i++)
+        model->layer[i].slides =
+            model->h.window != 0 && (model->h.window_pattern == 0 || (i + 1) % model->h.window_pattern != 0);
+    MICA__TRY(take_texts(model, weights));
+    MICA__TRY(mica__tensors_load(model, weights, options));
+    describe(model, weights);
+    MICA__TRY(make_embedding_scale(model));
+    return mica__rope_setup(model, weights);
+}
+
+mica_status mica_model_create(mica_weights *weights, mica_device *device, const mica_model_options *options,
+                              mica_model **out_model)
+{
+    mica_model_options chosen = {0};
+    if (out_model == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "model_create: out_model is NULL");
+    *out_model = NULL;
+    if (weights == NULL || device == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "model_create: %s is NULL",
+                          weights == NULL ? "weights" : "device");
+    if (options != NULL)
+        memcpy(&chosen, options,
+               options->size == 0 || options->size > sizeof chosen ? sizeof chosen : (size_t)options->size);
+    mica_model *model = mica__calloc(1, sizeof *model);
+    if (model == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a model");
+    atomic_init(&model->references, 1);
+    model->device = mica_device_retain(device);
+    const mica_status status = fill(model, weights, &chosen);
+    if (status == MICA_OK)
+        *out_model = model;
+    else
+        mica_model_release(model);
+    return status;
+}
+
+mica_status mica_model_open(const char *path, mica_device *device, const mica_model_options *options,
+                            mica_model **out_model)
+{
+    mica_weights *weights = NULL;
+    mica_weights_options how = {.flags = MICA_WEIGHTS_AS_GGUF};
+    if (out_model == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "model_open: out_model is NULL");
+    *out_model = NULL;
+    if (options != NULL)
+        how.flags |= options->flags;
+    mica_status status = mica_weights_open(path, &how, &weights);
+    if (status == MICA_OK)
+        status = mica_model_create(weights, device, options, out_model);
+    mica_weights_release(weights);
+    return status;
+}
+
+mica_status mica_model_get_info(const mica_model *model, mica_model_info *out)
+{
+    if (model == NULL || out == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "model_get_info: %s is NULL",
+                          model == NULL ? "model" : "out");
+    *out = model->info;
+    return MICA_OK;
+}
+
+const mica_tokenizer *mica_model_tokenizer(const mica_model *model)
+{
+    if (model != NULL && model->tokenizer == NULL)
+        mica__fail(MICA_ERR_NOT_FOUND, "the model has no tokenizer that mica can use: %s",
+                   model->tokenizer_trouble);
+    return model == NULL ? NULL : model->tokenizer;
+}
+
+const char *mica_model_template(const mica_model *model, uint64_t *out_length)
+{
+    if (out_length != NULL)
+        *out_length = model == NULL ? 0 : model->chat_template_length;
+    return model == NULL ? NULL : model->chat_template;
+}

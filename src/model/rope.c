@@ -1,0 +1,132 @@
+/*
+ * rope.c - how the heads of a model turn: its base, and what stretches it to longer contexts (linear, Llama 3, YaRN, the
+ * long and short factors of Phi-3). All of it becomes a scale of positions, a divisor per pair, and a scale of the
+ * result, which is what mica_rope takes.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "model/parts.h"
+
+typedef struct scaling {
+    float factor;
+    uint32_t original; /* context that the model was trained for before it was stretched */
+    float attention;   /* what the file says about the scale of the result; 0: nothing */
+    float beta_fast, beta_slow, ext_factor;
+} scaling;
+
+/* The pair whose wave turns `turns` times within the original context. */
+static double pair_of_turns(const mica__hparams *h, double theta, const scaling *s, double turns)
+{
+    const double tau = 6.283185307179586;
+    return h->rotary * log(s->original / (turns * tau)) / (2 * log(theta));
+}
+
+/* YaRN: fast pairs keep their speed, slow ones are slowed down by the factor, those between by a ramp. */
+static void yarn_factors(const mica__hparams *h, double theta, const scaling *s, float *out)
+{
+    double low = floor(pair_of_turns(h, theta, s, s->beta_fast)),
+           high = ceil(pair_of_turns(h, theta, s, s->beta_slow));
+    low = low < 0 ? 0 : low;
+    high = high > h->rotary - 1.0 ? h->rotary - 1.0 : high;
+    for (uint32_t i = 0; i < h->rotary / 2; i++) {
+        double ramp = (i - low) / (high - low > 0.001 ? high - low : 0.001);
+        ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+        const double fast = (1 - ramp) * s->ext_factor;
+        out[i] = (float)(1 / ((1 - fast) / s->factor + fast));
+    }
+}
+
+static mica_status make_factors(mica_model *model, const scaling *s, mica_buffer **out)
+{
+    const uint64_t count = model->h.rotary / 2;
+    float *factors = mica__alloc((size_t)count * sizeof *factors);
+    if (factors == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the factors of rotary heads");
+    yarn_factors(&model->h, model->rope[0].theta, s, factors);
+    mica_status status = mica_buffer_alloc(model->device, MICA_DTYPE_F32, 1, &count, out);
+    if (status == MICA_OK)
+        status = mica_buffer_write(*out, 0, factors, count * sizeof *factors);
+    mica__free(factors);
+    return status;
+}
+
+static bool is(mica_string text, const char *word)
+{
+    return text.length == strlen(word) && memcmp(text.data, word, (size_t)text.length) == 0;
+}
+
+static void read_scaling(const mica_weights *weights, const mica_model *model, scaling *s)
+{
+    const char *arch = model->family->name;
+    *s = (scaling){
+        .factor = 1, .original = model->h.context_length, .beta_fast = 32, .beta_slow = 1, .ext_factor = 1};
+    (void)mica__key_f32(weights, arch, "rope.scaling.factor", &s->factor);
+    (void)mica__key_u32(weights, arch, "rope.scaling.original_context_length", &s->original);
+    (void)mica__key_f32(weights, arch, "rope.scaling.attn_factor", &s->attention);
+    (void)mica__key_f32(weights, arch, "rope.scaling.yarn_attn_factor", &s->attention);
+    (void)mica__key_f32(weights, arch, "rope.scaling.yarn_ext_factor", &s->ext_factor);
+    (void)mica__key_f32(weights, arch, "rope.scaling.yarn_beta_fast", &s->beta_fast);
+    (void)mica__key_f32(weights, arch, "rope.scaling.yarn_beta_slow", &s->beta_slow);
+    if (!(s->factor > 0))
+        s->factor = 1;
+}
+
+/* Factors that are tensors: Llama 3's, or Phi-3's for contexts beyond the original one. */
+static mica_status take_factors(mica_model *model, const scaling *s, mica__rope *rope)
+{
+    mica_buffer *const *t = model->tensor;
+    mica_buffer *chosen = t[MICA__T_ROPE_FACTORS];
+    mica_buffer_info info;
+    if (chosen == NULL && t[MICA__T_ROPE_FACTORS_LONG] != NULL) {
+        const bool is_long = model->h.context_length > s->original;
+        chosen = is_long ? t[MICA__T_ROPE_FACTORS_LONG] : t[MICA__T_ROPE_FACTORS_SHORT];
+        rope->attention_scale = s->attention > 0 ? s->attention : 1;
+    }
+    if (chosen == NULL)
+        return MICA_OK;
+    MICA__TRY(mica_buffer_get_info(chosen, &info));
+    if (info.dtype != MICA_DTYPE_F32)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "the factors of rotary heads are %s, expected f32",
+                          mica_dtype_name(info.dtype));
+    rope->factors = mica_buffer_retain(chosen);
+    return MICA_OK;
+}
+
+mica_status mica__rope_setup(mica_model *model, const mica_weights *weights)
+{
+    const char *arch = model->family->name;
+    mica__rope *rope = &model->rope[0], *sliding = &model->rope[1];
+    mica_string type = {"none", 4};
+    scaling s;
+    *rope = (mica__rope){.theta = 10000, .position_scale = 1, .attention_scale = 1};
+    (void)mica__key_f32(weights, arch, "rope.freq_base", &rope->theta);
+    if (!(rope->theta > 0))
+        return mica__fail(MICA_ERR_MALFORMED_FILE, "the model's \"%s.rope.freq_base\" is not above 0", arch);
+    *sliding = *rope;
+    if (strcmp(arch, "gemma3") == 0)
+        sliding->theta = 10000;
+    (void)mica__key_f32(weights, arch, "rope.freq_base_swa", &sliding->theta);
+    read_scaling(weights, model, &s);
+    (void)mica__key_text(weights, arch, "rope.scaling.type", &type);
+    if (is(type, "linear")) {
+        rope->position_scale = 1 / s.factor;
+    } else if (is(type, "yarn")) {
+        rope->attention_scale = (s.attention > 0 ? s.attention : 1) * (1 + 0.1f * logf(s.factor));
+        MICA__TRY(make_factors(model, &s, &rope->factors));
+    } else if (!is(type, "none") && !is(type, "longrope") && !is(type, "su")) {
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "the model's \"%s.rope.scaling.type\" is \"%.40s\"; known are none, "
+                          "linear, yarn and longrope",
+                          arch, type.data);
+    }
+    if (rope->factors == NULL)
+        MICA__TRY(take_factors(model, &s, rope));
+    /* Only Gemma 3 has two ways to turn: its sliding layers are not stretched. */
+    if (strcmp(arch, "gemma3") != 0) {
+        *sliding = *rope;
+        sliding->factors = mica_buffer_retain(rope->factors);
+    }
+    return MICA_OK;
+}

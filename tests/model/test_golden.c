@@ -1,0 +1,249 @@
+/*
+ * test_golden.c - the families against transformers: tiny checkpoints with random weights in
+ * tests/model/golden, and the logits (of encoders the embedding) that transformers gives for a prompt, made by
+ * scripts/golden.py.
+ *
+ * Each is opened as the Hugging Face folder that it is and as the GGUF that mica_convert makes of it, and fed in one
+ * chunk, one by one, and by sevens.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "mica/format.h"
+#include "mica/model.h"
+
+#include "support/folder.h"
+#include "support/status.h"
+#include "support/tensor.h"
+
+#define HOME "tests/model/golden/"
+#define MOST_TOKENS 64
+#define MOST_ROWS 8
+#define MOST_VOCABULARY 128
+
+/* Of the largest |logit| of the row. Both sides compute in float32, in orders of their own: 2 to 7 layers of sums
+ * over at most 100 terms, each good to 2^-24, through norms and softmax, are some 1e-6 apart (1.7e-6 was seen).
+ * A factor of 60 is left for other instruction sets; leaving out a window, a cap or a scaling costs 0.05 and
+ * more. */
+#define NEAR 1e-4
+
+typedef struct golden {
+    const char *name;
+    const char *family; /* as the model says it */
+    uint32_t window;
+} golden;
+
+static const golden checkpoints[] = {
+    {"llama", "llama", 0},
+    {"llama-llama3", "llama", 0},
+    {"llama-linear", "llama", 0},
+    {"llama-yarn", "llama", 0},
+    {"smollm", "llama", 0},
+    {"mistral", "llama", 16},
+    {"mixtral", "llama", 0},
+    {"qwen2", "qwen2", 0},
+    {"qwen3", "qwen3", 0},
+    {"qwen3moe", "qwen3moe", 0},
+    {"gemma2", "gemma2", 16},
+    {"gemma3", "gemma3", 16},
+    {"gemma3-linear", "gemma3", 16},
+    {"phi3", "phi3", 16},
+    {"phi3-longrope", "phi3", 0},
+    {"gpt2", "gpt2", 0},
+    {"bert", "bert", 0},
+};
+
+#define CHECKPOINT_COUNT (sizeof checkpoints / sizeof checkpoints[0])
+
+typedef struct expected {
+    uint32_t tokens[MOST_TOKENS], token_count;
+    uint32_t rows[MOST_ROWS], row_count;        /* positions */
+    double logits[MOST_ROWS * MOST_VOCABULARY]; /* [row_count, vocabulary] */
+    uint32_t value_count;                       /* of all rows */
+    double embedding[MOST_VOCABULARY];
+    uint32_t width; /* of the embedding; 0: it is no encoder */
+} expected;
+
+/* ---- expected.json -------------------------------------------------------------------------------------- */
+
+/* The numbers of the list, or list of lists, behind `key`; 0 if there is no such key. */
+static uint32_t read_list(const char *text, const char *key, double *out, uint32_t most)
+{
+    uint32_t count = 0, depth = 0;
+    const char *at = strstr(text, key);
+    if (at == NULL)
+        return 0;
+    at = strchr(at, '[');
+    assert_non_null(at);
+    do {
+        char *end = NULL;
+        if (*at == '[' || *at == ']') {
+            depth = *at == '[' ? depth + 1 : depth - 1;
+            at++;
+            continue;
+        }
+        const double number = strtod(at, &end);
+        if (end == at) {
+            at++;
+            continue;
+        }
+        assert_true(count < most);
+        out[count++] = number;
+        at = end;
+    } while (depth > 0 && *at != '\0');
+    return count;
+}
+
+static uint32_t read_whole_list(const char *text, const char *key, uint32_t *out, uint32_t most)
+{
+    double numbers[MOST_TOKENS];
+    assert_true(most <= MOST_TOKENS);
+    const uint32_t count = read_list(text, key, numbers, most);
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = (uint32_t)numbers[i];
+    return count;
+}
+
+static expected *read_expected(const char *name)
+{
+    static const size_t most = 1u << 20;
+    char path[256];
+    (void)snprintf(path, sizeof path, HOME "%s/expected.json", name);
+    FILE *file = fopen(path, "rb");
+    if (file == NULL)
+        fail_msg("%s is not there: scripts/golden.py makes it, tests run in the root of the repository",
+                 path);
+    char *text = test_alloc(most, 1);
+    expected *made = test_alloc(1, sizeof *made);
+    const size_t got = fread(text, 1, most - 1, file);
+    (void)fclose(file);
+    assert_true(got > 0 && got < most - 1);
+    made->token_count = read_whole_list(text, "\"tokens\"", made->tokens, MOST_TOKENS);
+    made->row_count = read_whole_list(text, "\"rows\"", made->rows, MOST_ROWS);
+    made->value_count = read_list(text, "\"logits\"", made->logits, MOST_ROWS * MOST_VOCABULARY);
+    made->width = read_list(text, "\"embedding\"", made->embedding, MOST_VOCABULARY);
+    assert_true(made->token_count > 32 && (made->width != 0) == (made->row_count == 0));
+    free(text);
+    return made;
+}
+
+/* ---- what mica gives ------------------------------------------------------------------------------------ */
+
+/* The largest distance of two rows over the largest |value| of the second. NaN is infinitely far. */
+static double distance(const float *got, const double *want, uint32_t count)
+{
+    double worst = 0, top = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const double apart = fabs(got[i] - want[i]);
+        worst = apart <= worst ? worst : isnan(apart) ? INFINITY : apart;
+        top = fmax(top, fabs(want[i]));
+    }
+    return worst / top;
+}
+
+/* Logits of all tokens, [tokens, vocabulary], fed `chunk` at a time. The caller frees. */
+static float *feed_all(mica_model *model, const expected *want, uint32_t chunk, uint32_t vocabulary)
+{
+    const mica_context_options options = {
+        .capacity = 128, .cache_k = MICA_DTYPE_F32, .cache_v = MICA_DTYPE_F32};
+    mica_context *context;
+    uint32_t sequence;
+    float *all = test_alloc((size_t)want->token_count * vocabulary, sizeof *all);
+    must(mica_context_create(model, &options, &context));
+    must(mica_sequence_create(context, &sequence));
+    for (uint32_t at = 0; at < want->token_count; at += chunk) {
+        const uint32_t left = want->token_count - at, count = left < chunk ? left : chunk;
+        const mica_feed feed = {sequence, want->tokens + at, count, MICA_WANT_ALL};
+        const float *logits;
+        uint32_t rows;
+        must(mica_context_feed(context, &feed, 1));
+        must(mica_context_logits(context, sequence, &logits, &rows));
+        assert_int_equal(rows, count);
+        memcpy(all + (size_t)at * vocabulary, logits, (size_t)rows * vocabulary * sizeof *all);
+    }
+    mica_context_release(context);
+    return all;
+}
+
+static void check_logits(const golden *g, const char *form, mica_model *model, const expected *want,
+                         uint32_t vocabulary)
+{
+    static const uint32_t chunks[] = {MOST_TOKENS, 1, 7};
+    float *whole = NULL;
+    assert_int_equal(want->value_count, want->row_count * vocabulary);
+    for (uint32_t c = 0; c < 3; c++) {
+        float *all = feed_all(model, want, chunks[c], vocabulary);
+        for (uint32_t r = 0; r < want->row_count; r++) {
+            const double apart = distance(all + (size_t)want->rows[r] * vocabulary,
+                                          want->logits + (size_t)r * vocabulary, vocabulary);
+            if (!(apart <= NEAR))
+                fail_msg("%s from %s in chunks of %u: the logits at %u are %.3g of the largest away, %.3g is "
+                         "allowed",
+                         g->name, form, chunks[c], want->rows[r], apart, NEAR);
+        }
+        if (whole == NULL) {
+            whole = all;
+            continue;
+        }
+        assert_memory_equal(all, whole, (size_t)want->token_count * vocabulary * sizeof *all);
+        free(all);
+    }
+    free(whole);
+}
+
+static void check_embedding(const golden *g, const char *form, mica_model *model, const expected *want)
+{
+    mica_context *context;
+    float got[MOST_VOCABULARY];
+    must(mica_context_create(model, NULL, &context));
+    must(mica_context_embed(context, want->tokens, want->token_count, MICA_POOLING_MEAN, 1, got));
+    const double apart = distance(got, want->embedding, want->width);
+    if (!(apart <= NEAR))
+        fail_msg("%s from %s: the embedding is %.3g of its largest away", g->name, form, apart);
+    mica_context_release(context);
+}
+
+static void check_model(const golden *g, const char *form, const char *path, const expected *want)
+{
+    mica_device *device;
+    mica_model *model;
+    mica_model_info info;
+    must(mica_device_open("cpu", NULL, &device));
+    must(mica_model_open(path, device, NULL, &model));
+    must(mica_model_get_info(model, &info));
+    assert_string_equal(info.family, g->family);
+    assert_int_equal(info.window, g->window);
+    assert_int_equal(info.encoder, want->width != 0);
+    assert_true(info.vocabulary <= MOST_VOCABULARY && info.width <= MOST_VOCABULARY);
+    if (info.encoder)
+        check_embedding(g, form, model, want);
+    else
+        check_logits(g, form, model, want, info.vocabulary);
+    mica_model_release(model);
+    mica_device_release(device);
+}
+
+static void agrees(void **state)
+{
+    const golden *g = *state;
+    char source[256], folder[256], converted[300];
+    expected *want = read_expected(g->name);
+    (void)snprintf(source, sizeof source, HOME "%s", g->name);
+    check_model(g, "its folder", source, want);
+    assert_int_equal(test_folder_make(folder, sizeof folder, "golden"), 0);
+    (void)snprintf(converted, sizeof converted, "%s/model.gguf", folder);
+    must(mica_convert(source, converted, NULL));
+    check_model(g, "GGUF", converted, want);
+    assert_int_equal(test_folder_remove(folder), 0);
+    free(want);
+}
+
+int main(void)
+{
+    struct CMUnitTest tests[CHECKPOINT_COUNT];
+    for (size_t i = 0; i < CHECKPOINT_COUNT; i++)
+        tests[i] =
+            (struct CMUnitTest){checkpoints[i].name, agrees, NULL, NULL, (void *)(uintptr_t)&checkpoints[i]};
+    return cmocka_run_group_tests_name("golden", tests, NULL, NULL);
+}

@@ -17,11 +17,11 @@ all: ## configure and build: build/mica, build/libmica.a, build/libmica.so
 	@$(configure)
 	@$(compile)
 
-run: ## build the tool; show the devices and decode with a recorded pass (ARGS="help": something else)
+run: ## build the tool; tell a story with the model inside (ARGS="help": something else)
 	@scripts/setup run
 	@$(configure)
 	@$(compile) --target mica_tool
-	@if [ -n "$(ARGS)" ]; then $(BUILD)/mica $(ARGS); else $(BUILD)/mica info && echo && $(BUILD)/mica pass; fi
+	@$(BUILD)/mica $(if $(ARGS),$(ARGS),run)
 
 check: ## build and run the quick tests: for every save
 	@scripts/setup check

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench.h"
 #include "bench_case.h"
 #include "ceiling.h"
-#include "commands.h"
 #include "output.h"
 #include "weights.h"
 
@@ -153,9 +153,9 @@ static int is_benched(const char *name)
     return 0;
 }
 
-int tool_bench(const tool_call *call)
+int bench_ops(const tool_call *call, uint32_t threads)
 {
-    mica_device_options options = {.size = sizeof options, .threads = (uint32_t)tool_number(call, "threads")};
+    mica_device_options options = {.size = sizeof options, .threads = threads};
     mica_device *device = NULL;
     const char *only = tool_word(call, "op");
     if (only != NULL && !is_benched(only))

@@ -4,22 +4,11 @@
 
 #include <stdio.h>
 
+#include "groups.h"
 #include "mica/mica.h"
 #include "output.h"
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
-#define THREADS                                                                                       \
-    {                                                                                                 \
-        "threads", TOOL_NUMBER, "N", NULL, "0", 0, 1024, "threads of the cpu device; 0 is one a core" \
-    }
-#define DEVICE                                                                                     \
-    {                                                                                              \
-        "device", TOOL_WORD, "ID", NULL, "auto", 0, 0, "device to run on, as 'mica info' names it" \
-    }
-#define JSON                                                                 \
-    {                                                                        \
-        "json", TOOL_FLAG, NULL, NULL, NULL, 0, 0, "print JSON for programs" \
-    }
 
 /* What quantize takes, as the library names it. */
 #define TYPES                                                                                              \
@@ -27,82 +16,222 @@
     "q5_k_s|"                                                                                              \
     "q5_k_m|q6_k|iq4_nl|iq4_xs|tq1_0|tq2_0|mxfp4_moe|mxfp4|nvfp4"
 
-static const tool_option info_options[] = {JSON};
+#define FORCE                                                                               \
+    {                                                                                       \
+        "force", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "replace an output that is there" \
+    }
+#define WORKERS                                                                           \
+    {                                                                                     \
+        "threads", "-t", TOOL_NUMBER, "N", NULL, "0", 0, 1024, "threads; 0 is one a core" \
+    }
+#define TENSORS                                                                 \
+    {                                                                           \
+        "tensors", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "list every tensor" \
+    }
+
+static const tool_option run_options[] = {
+    {"prompt", "-p", TOOL_WORD, "TEXT", NULL, NULL, 0, 0, "text to go on from"},
+    {"file", "-f", TOOL_PATH, "FILE", NULL, NULL, 0, 0, "the same from a file; - is standard input"},
+    {"no-display-prompt", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "print only what the model writes"},
+    {"logprobs", NULL, TOOL_NUMBER, "N", NULL, "0", 0, 64,
+     "for each token, on standard error, its log-probability and those of the N likeliest"},
+};
+static const tool_group run_group = {"prompt", run_options, COUNT(run_options)};
+
+static const tool_option chat_options[] = {
+    {"system", "-sys|--system-prompt", TOOL_WORD, "TEXT", NULL, NULL, 0, 0, "what the model is told first"},
+    {"chat-template", NULL, TOOL_PATH, "FILE", NULL, NULL, 0, 0,
+     "Jinja template in place of the model's own; or one of chatml, llama3, gemma"},
+};
+static const tool_group chat_group = {"conversation", chat_options, COUNT(chat_options)};
+
+static const tool_option embed_options[] = {
+    {"prompt", "-p", TOOL_REPEATED, "TEXT", NULL, NULL, 0, 0, "text to embed; may be repeated"},
+    {"file", "-f", TOOL_PATH, "FILE", NULL, NULL, 0, 0, "a text on each line; - is standard input"},
+    {"pooling", NULL, TOOL_WORD, "HOW", "mean|cls|last", NULL, 0, 0,
+     "how the vectors of the tokens become one; else as the model says"},
+    {"no-normalize", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "leave the vector at its length, not at 1"},
+    {"ctx-size", "-c", TOOL_NUMBER, "N", NULL, "0", 0, 1u << 20,
+     "tokens of the longest text; 0 is what the model was trained for, at most 4096"},
+    TOOL_JSON_OPTION,
+};
+static const tool_group embed_group = {"texts", embed_options, COUNT(embed_options)};
+
+static const tool_option tokenize_options[] = {
+    {"model", "-m", TOOL_PATH, "MODEL", NULL, NULL, 0, 0, "model file or folder; its vocabulary is enough"},
+    {"prompt", "-p", TOOL_WORD, "TEXT", NULL, NULL, 0, 0, "text to cut into tokens"},
+    {"file", "-f", TOOL_PATH, "FILE", NULL, NULL, 0, 0, "the same from a file; - is standard input"},
+    {"ids", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "only the ids, on one line"},
+    {"special", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0,
+     "add the tokens that the model wants, and take the text of control tokens as those"},
+};
+static const tool_group tokenize_group = {"options", tokenize_options, COUNT(tokenize_options)};
+
+static const tool_option template_options[] = {
+    {"chat-template", NULL, TOOL_PATH, "FILE", NULL, NULL, 0, 0, "the Jinja template; - is standard input"},
+    {"messages", NULL, TOOL_PATH, "FILE", NULL, NULL, 0, 0,
+     "JSON: a list of messages, or an object with \"messages\" and other variables"},
+    {"tools", NULL, TOOL_PATH, "FILE", NULL, NULL, 0, 0, "JSON: the list of tools that the model may call"},
+    {"no-generation-prompt", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "do not begin the answer of the model"},
+};
+static const tool_group template_group = {"options", template_options, COUNT(template_options)};
+
+static const tool_option perplexity_options[] = {
+    {"file", "-f", TOOL_PATH, "FILE", NULL, NULL, 0, 0, "the text; - is standard input"},
+    {"ctx-size", "-c", TOOL_NUMBER, "N", NULL, "512", 4, 1u << 20, "tokens of a chunk"},
+    {"batch-size", "-b", TOOL_NUMBER, "N", NULL, "512", 1, 1u << 20,
+     "most tokens in one pass over the weights"},
+    {"chunks", NULL, TOOL_NUMBER, "N", NULL, "-1", -1, 1u << 30, "chunks to score; -1 is all"},
+    TOOL_JSON_OPTION,
+};
+static const tool_group perplexity_group = {"text", perplexity_options, COUNT(perplexity_options)};
 
 static const tool_option bench_options[] = {
-    {"op", TOOL_WORD, "NAME", NULL, NULL, 0, 0, "only this op, e.g. matmul"},
-    DEVICE,
-    THREADS,
-    JSON,
+    {"op", NULL, TOOL_WORD, "NAME", NULL, NULL, 0, 0, "of 'bench ops': only this op, e.g. matmul"},
+    {"model", "-m", TOOL_PATH, "MODEL", NULL, NULL, 0, 0, "models to measure, separated by commas"},
+    {"n-prompt", "-p", TOOL_WORD, "N", NULL, "512", 0, 0,
+     "tokens of a prompt; a list with commas; 0 is none"},
+    {"n-gen", "-n", TOOL_WORD, "N", NULL, "128", 0, 0, "tokens to generate; a list with commas; 0 is none"},
+    {"n-depth", "-d", TOOL_WORD, "N", NULL, "0", 0, 0, "tokens in the context before; a list with commas"},
+    {"repetitions", "-r", TOOL_NUMBER, "N", NULL, "5", 1, 10000, "times that each test is run"},
+    {"batch-size", "-b", TOOL_NUMBER, "N", NULL, "512", 1, 1u << 20,
+     "most tokens in one pass over the weights"},
+    {"threads", "-t", TOOL_WORD, "N", NULL, "0", 0, 0,
+     "threads of the cpu device, a list with commas for models; 0 is one a core"},
+    TOOL_DEVICE_OPTION,
+    TOOL_JSON_OPTION,
+    {"md", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "print a table in Markdown"},
 };
+static const tool_group bench_group = {"options", bench_options, COUNT(bench_options)};
 
 static const tool_option pass_options[] = {
-    {"shape", TOOL_WORD, "NAME", "tiny|1b", "tiny", 0, 0, "size of the model"},
-    {"type", TOOL_WORD, "TYPE", "q4_0|q8_0|q4_k|f16", "q4_0", 0, 0, "type of the weights"},
-    {"tokens", TOOL_NUMBER, "N", NULL, "128", 1, 100000, "tokens to decode in each way"},
-    DEVICE,
-    THREADS,
-    JSON,
+    {"shape", NULL, TOOL_WORD, "NAME", "tiny|1b", "tiny", 0, 0, "size of the model"},
+    {"type", NULL, TOOL_WORD, "TYPE", "q4_0|q8_0|q4_k|f16", "q4_0", 0, 0, "type of the weights"},
+    {"tokens", NULL, TOOL_NUMBER, "N", NULL, "128", 1, 100000, "tokens to decode in each way"},
+    TOOL_DEVICE_OPTION,
+    TOOL_THREADS_OPTION,
+    TOOL_JSON_OPTION,
 };
-
-#define FORCE                                                                         \
-    {                                                                                 \
-        "force", TOOL_FLAG, NULL, NULL, NULL, 0, 0, "replace an output that is there" \
-    }
-#define WORKERS                                                                     \
-    {                                                                               \
-        "threads", TOOL_NUMBER, "N", NULL, "0", 0, 1024, "threads; 0 is one a core" \
-    }
-#define TENSORS                                                           \
-    {                                                                     \
-        "tensors", TOOL_FLAG, NULL, NULL, NULL, 0, 0, "list every tensor" \
-    }
+static const tool_group pass_group = {"options", pass_options, COUNT(pass_options)};
 
 static const tool_option inspect_options[] = {
     TENSORS,
-    {"ctx", TOOL_NUMBER, "N", NULL, "4096", 1, 1u << 30, "context length of the memory estimate"},
-    JSON,
+    {"ctx", NULL, TOOL_NUMBER, "N", NULL, "4096", 1, 1u << 30, "context length of the memory estimate"},
+    TOOL_JSON_OPTION,
 };
+static const tool_group inspect_group = {"options", inspect_options, COUNT(inspect_options)};
 
 static const tool_option quantize_options[] = {
-    {"imatrix", TOOL_PATH, "FILE", NULL, NULL, 0, 0, "importance matrix (GGUF) that weights the errors"},
-    {"keep", TOOL_REPEATED, "PATTERN=TYPE", NULL, NULL, 0, 0, "type of the tensors of these names (* and ?)"},
-    {"pure", TOOL_FLAG, NULL, NULL, NULL, 0, 0, "every matrix gets TYPE, no mix"},
+    {"imatrix", NULL, TOOL_PATH, "FILE", NULL, NULL, 0, 0,
+     "importance matrix (GGUF) that weights the errors"},
+    {"keep", NULL, TOOL_REPEATED, "PATTERN=TYPE", NULL, NULL, 0, 0,
+     "type of the tensors of these names (* and ?)"},
+    {"pure", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "every matrix gets TYPE, no mix"},
     WORKERS,
     FORCE,
 };
+static const tool_group quantize_group = {"options", quantize_options, COUNT(quantize_options)};
 
 static const tool_option convert_options[] = {
-    {"type", TOOL_WORD, "TYPE", NULL, NULL, 0, 0,
+    {"type", NULL, TOOL_WORD, "TYPE", NULL, NULL, 0, 0,
      "type of the matrices; else as they are where OUT can hold it"},
+    {"format", NULL, TOOL_WORD, "FORMAT", "gguf|safetensors|mlx", NULL, 0, 0,
+     "format of OUT; else by its ending, and mlx for affine types"},
+    {"group-size", NULL, TOOL_NUMBER, "N", NULL, "0", 0, 128,
+     "values that share a scale in affine types: 32, 64 or 128; 0 is 64"},
     WORKERS,
     FORCE,
 };
+static const tool_group convert_group = {"options", convert_options, COUNT(convert_options)};
 
-static const tool_option diff_options[] = {TENSORS, JSON};
+static const tool_option diff_options[] = {TENSORS, TOOL_JSON_OPTION};
+static const tool_group diff_group = {"options", diff_options, COUNT(diff_options)};
 
 static const tool_command commands[] = {
+    {
+        .name = "run",
+        .summary = "let a model go on with a text",
+        .description =
+            "Prints the prompt and what the model writes after it on standard output; statistics go to "
+            "standard "
+            "error. Without --model it is the model inside the tool. Filters are applied in the order: bias, "
+            "grammar, penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature. Ctrl-C ends the text, "
+            "when "
+            "the exit status is 130.",
+        .group = {&run_group, &tool_generation_group, &tool_model_group, &tool_context_group,
+                  &tool_sampling_group},
+        .run = tool_run,
+    },
+    {
+        .name = "chat",
+        .summary = "talk with a model",
+        .description = "Each line is a message; a backslash at its end continues it on the next. Lines that "
+                       "begin with a slash "
+                       "are commands: /help lists them. Ctrl-C stops the answer, Ctrl-D ends. What was said "
+                       "before stays in the "
+                       "cache, so only what is new is read. Works in a pipe too: a line in, an answer out.",
+        .group = {&chat_group, &tool_generation_group, &tool_model_group, &tool_context_group,
+                  &tool_sampling_group},
+        .run = tool_chat,
+    },
+    {
+        .name = "embed",
+        .summary = "turn texts into vectors",
+        .description = "Prints the vector of each text on a line, numbers separated by blanks, or as JSON.",
+        .group = {&embed_group, &tool_model_group},
+        .run = tool_embed,
+    },
+    {
+        .name = "tokenize",
+        .summary = "cut a text into a model's tokens",
+        .description =
+            "Prints each token on a line, its id and its text in the vocabulary; with --ids the ids alone, "
+            "on one line. Nothing is added unless --special says so.",
+        .group = {&tokenize_group},
+        .run = tool_tokenize,
+    },
+    {
+        .name = "template",
+        .summary = "show the prompt that a chat template makes",
+        .description =
+            "Prints what the template makes of the messages, and nothing else. Variables that are not given, "
+            "such as bos_token, are undefined. A template is run in a sandbox with limits; what is wrong "
+            "with it is told with line and column.",
+        .group = {&template_group},
+        .run = tool_template,
+    },
+    {
+        .name = "perplexity",
+        .summary = "measure how well a model foretells a text",
+        .description = "Cuts the text into chunks of --ctx-size tokens, each beginning with the token of the "
+                       "beginning where "
+                       "the model has one, and scores the second half of each: the same figure as "
+                       "llama-perplexity's. The "
+                       "running values go to standard error, the result to standard output.",
+        .group = {&perplexity_group, &tool_model_group},
+        .run = tool_perplexity,
+    },
     {
         .name = "info",
         .summary = "show the devices of this machine",
         .description =
             "Lists every device that mica looked for: what it is, how much memory it has, which instruction "
             "set its kernels use, and for a device that is not used, why.",
-        .options = info_options,
-        .option_count = COUNT(info_options),
+        .group = {&tool_json_group},
         .run = tool_info,
     },
     {
         .name = "bench",
-        .summary = "measure the speed of single ops",
+        .summary = "measure the speed of models, or of single ops",
         .description =
-            "Measures first what the device can read and compute at most, then each op: time, bytes and "
+            "With --model: tokens a second of each model reading a prompt (pp) and generating (tg), mean and "
+            "deviation over the repetitions after a warm-up, random tokens. 'bench ops' measures first what "
+            "the device can read and compute at most, then each op: time, bytes and "
             "operations a second, and the share of the nearer of the two ceilings. Operands are larger "
             "than the caches where a model's would be. Quantised matmuls may pass the ceiling of f32, "
             "since they multiply numbers of 8 bits.",
-        .argument = {{"WHAT", TOOL_WORD, "ops", 0}},
-        .options = bench_options,
-        .option_count = COUNT(bench_options),
+        .argument = {{"WHAT", TOOL_WORD, "ops", 1}},
+        .group = {&bench_group},
         .run = tool_bench,
     },
     {
@@ -112,8 +241,7 @@ static const tool_command commands[] = {
             "Builds a decoder of a real shape with random weights and decodes tokens in three ways: op by "
             "op, by replaying a recording, and by replaying the recording after fusion and reordering. The "
             "three must give the same tokens.",
-        .options = pass_options,
-        .option_count = COUNT(pass_options),
+        .group = {&pass_group},
         .run = tool_pass,
     },
     {
@@ -125,8 +253,7 @@ static const tool_command commands[] = {
             "folders, npy and npz. Nothing in the file is trusted: control characters are shown as escapes. "
             "With --json everything is printed, long lists too.",
         .argument = {{"FILE", TOOL_PATH, NULL, 0}},
-        .options = inspect_options,
-        .option_count = COUNT(inspect_options),
+        .group = {&inspect_group},
         .run = tool_inspect,
     },
     {
@@ -141,8 +268,7 @@ static const tool_command commands[] = {
         .argument = {{"IN", TOOL_PATH, NULL, 0},
                      {"OUT", TOOL_PATH, NULL, 0},
                      {"TYPE", TOOL_ANY_CASE, TYPES, 0}},
-        .options = quantize_options,
-        .option_count = COUNT(quantize_options),
+        .group = {&quantize_group},
         .run = tool_quantize,
     },
     {
@@ -153,8 +279,7 @@ static const tool_command commands[] = {
             ".safetensors, else a folder with a config.json. The names and metadata of known families are "
             "translated. OUT appears whole or not at all, also after Ctrl-C, when the exit status is 130.",
         .argument = {{"IN", TOOL_PATH, NULL, 0}, {"OUT", TOOL_PATH, NULL, 0}},
-        .options = convert_options,
-        .option_count = COUNT(convert_options),
+        .group = {&convert_group},
         .run = tool_convert,
     },
     {
@@ -168,8 +293,7 @@ static const tool_command commands[] = {
                        "if something "
                        "does, 2 after wrong usage or a failure.",
         .argument = {{"A", TOOL_PATH, NULL, 0}, {"B", TOOL_PATH, NULL, 0}},
-        .options = diff_options,
-        .option_count = COUNT(diff_options),
+        .group = {&diff_group},
         .run = tool_diff,
     },
     {

@@ -4,6 +4,12 @@
 
 #include "options.h"
 
+int tool_run(const tool_call *call);
+int tool_chat(const tool_call *call);
+int tool_embed(const tool_call *call);
+int tool_tokenize(const tool_call *call);
+int tool_template(const tool_call *call);
+int tool_perplexity(const tool_call *call);
 int tool_info(const tool_call *call);
 int tool_bench(const tool_call *call);
 int tool_pass(const tool_call *call);

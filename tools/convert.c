@@ -8,16 +8,28 @@
 #include "progress.h"
 #include "rewrite.h"
 
+/* One of the option's choices. */
+static mica_format find_format(const char *word)
+{
+    static const mica_format formats[] = {MICA_FORMAT_GGUF, MICA_FORMAT_SAFETENSORS, MICA_FORMAT_MLX};
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
+        if (word != NULL && strcmp(word, mica_format_name(formats[i])) == 0)
+            return formats[i];
+    return MICA_FORMAT_NONE;
+}
+
 int tool_convert(const tool_call *call)
 {
     const char *type = tool_word(call, "type");
     tool_progress progress;
     mica_convert_options options = {
         .size = sizeof options,
+        .format = find_format(tool_word(call, "format")),
         .threads = (uint32_t)tool_number(call, "threads"),
         .overwrite = (uint32_t)tool_flag(call, "force"),
         .progress = tool_progress_step,
         .context = &progress,
+        .group_size = (uint32_t)tool_number(call, "group-size"),
     };
     if (type != NULL) {
         options.type = tool_type_find(call, "--type", type, strlen(type));

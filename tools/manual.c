@@ -10,17 +10,19 @@ static const char about[] = "runs neural networks on whatever processor the mach
 
 /* ---- help ---- */
 
-/* Words up to column 78, indented. */
-static void print_wrapped(const char *text, int indent)
+#define HELP_COLUMN 29 /* where the help of an option begins */
+
+/* Words up to column 79, indented; `column` is where the line is now. */
+static void print_wrapped(const char *text, int column, int indent)
 {
-    int column = 0;
     while (*text != '\0') {
         int length = (int)strcspn(text, " ");
-        if (column > 0 && column + 1 + length > 78) {
+        if (column > indent && column + 1 + length > 79) {
             putchar('\n');
             column = 0;
         }
-        column += column == 0 ? printf("%*s%.*s", indent, "", length, text) : printf(" %.*s", length, text);
+        column += column <= indent ? printf("%*s%.*s", indent - column, "", length, text)
+                                   : printf(" %.*s", length, text);
         text += length + (text[length] == ' ');
     }
     putchar('\n');
@@ -31,7 +33,7 @@ static void print_usage(const tool_command *command)
     printf("mica %s", command->name);
     for (size_t i = 0; i < TOOL_MAX_ARGUMENTS && command->argument[i].name != NULL; i++)
         printf(command->argument[i].optional ? " [%s]" : " %s", command->argument[i].name);
-    if (command->option_count > 0)
+    if (command->group[0] != NULL)
         fputs(" [OPTIONS]", stdout);
 }
 
@@ -46,12 +48,19 @@ void tool_print_overview(void)
     puts("\n'mica help COMMAND' explains one of them.");
 }
 
-static void option_text(const tool_option *option, char *out, size_t capacity)
+/* The spelling of one letter, "" if there is none. */
+static const char *short_name(const tool_option *option, char out[3])
 {
-    if (option->value == NULL)
-        snprintf(out, capacity, "--%s", option->name);
-    else
-        snprintf(out, capacity, "--%s %s", option->name, option->value);
+    const char *also = option->also, *spelling;
+    out[0] = '\0';
+    while (also != NULL && out[0] == '\0') {
+        size_t length = tool_next_choice(&also, &spelling);
+        if (length == 0)
+            return out;
+        if (length == 2)
+            snprintf(out, 3, "%.2s", spelling);
+    }
+    return out;
 }
 
 /* "TYPE is one of f32, f16." as print_wrapped likes it. */
@@ -64,7 +73,45 @@ static void print_argument_choices(const tool_argument *argument)
         used += (size_t)snprintf(text + used, sizeof text - used, " %.*s%c", (int)length, choice,
                                  *choices == '\0' ? '.' : ',');
     putchar('\n');
-    print_wrapped(text, 0);
+    print_wrapped(text, 0, 0);
+}
+
+/* What help says of an option after its name: "type of the weights: q4_0|q8_0 (q4_0; also -x)". */
+static void option_help(const tool_option *option, char *out, size_t capacity)
+{
+    const char *also = option->also, *spelling, *before = " (";
+    size_t used = (size_t)snprintf(out, capacity, "%s", option->help), length;
+    if (option->choices != NULL)
+        used += (size_t)snprintf(out + used, capacity - used, ": %s", option->choices);
+    if (option->standard != NULL) {
+        used += (size_t)snprintf(out + used, capacity - used, "%s%s", before, option->standard);
+        before = "; ";
+    }
+    while (also != NULL && (length = tool_next_choice(&also, &spelling)) > 0) {
+        if (length == 2)
+            continue;
+        used += (size_t)snprintf(out + used, capacity - used, "%salso %.*s", before, (int)length, spelling);
+        before = ", ";
+    }
+    if (strcmp(before, " (") != 0)
+        snprintf(out + used, capacity - used, ")");
+}
+
+static void print_option(const tool_option *option)
+{
+    char letter[3], help[512];
+    short_name(option, letter);
+    printf("  %s%2s%s ", tool_style_begin(TOOL_STRONG), letter, letter[0] != '\0' ? "," : " ");
+    int column = 6 + printf("--%s", option->name);
+    fputs(tool_style_begin(TOOL_PLAIN), stdout);
+    if (option->value != NULL)
+        column += printf(" %s", option->value);
+    if (column >= HELP_COLUMN) {
+        putchar('\n');
+        column = 0;
+    }
+    option_help(option, help, sizeof help);
+    print_wrapped(help, column, HELP_COLUMN);
 }
 
 void tool_print_help(const tool_command *command)
@@ -72,23 +119,14 @@ void tool_print_help(const tool_command *command)
     fputs("usage: ", stdout);
     print_usage(command);
     fputs("\n\n", stdout);
-    print_wrapped(command->description, 0);
+    print_wrapped(command->description, 0, 0);
     for (size_t i = 0; i < TOOL_MAX_ARGUMENTS; i++)
         if (command->argument[i].choices != NULL)
             print_argument_choices(&command->argument[i]);
-    if (command->option_count > 0)
-        fputs("\noptions:\n", stdout);
-    for (size_t i = 0; i < command->option_count; i++) {
-        const tool_option *option = &command->options[i];
-        char name[64];
-        option_text(option, name, sizeof name);
-        printf("  %s%-19s%s %s", tool_style_begin(TOOL_STRONG), name, tool_style_begin(TOOL_PLAIN),
-               option->help);
-        if (option->choices != NULL)
-            printf(": %s", option->choices);
-        if (option->standard != NULL)
-            printf(" (%s)", option->standard);
-        putchar('\n');
+    for (size_t g = 0; g < TOOL_MAX_GROUPS && command->group[g] != NULL; g++) {
+        printf("\n%s:\n", command->group[g]->title);
+        for (size_t i = 0; i < command->group[g]->count; i++)
+            print_option(&command->group[g]->options[i]);
     }
 }
 
@@ -111,8 +149,16 @@ static void print_roff(const char *text)
 
 static void print_roff_option(const tool_option *option)
 {
+    const char *also = option->also, *spelling;
+    size_t length;
     fputs(".TP\n.B \\-\\-", stdout);
     print_roff(option->name);
+    while (also != NULL && (length = tool_next_choice(&also, &spelling)) > 0) {
+        char word[32];
+        snprintf(word, sizeof word, "%.*s", (int)length, spelling);
+        fputs(", ", stdout);
+        print_roff(word);
+    }
     if (option->value != NULL)
         printf(" \\fI%s\\fR", option->value);
     putchar('\n');
@@ -161,8 +207,9 @@ void tool_print_manual(void)
         for (size_t a = 0; a < TOOL_MAX_ARGUMENTS; a++)
             if (commands[i].argument[a].choices != NULL)
                 print_roff_choices(&commands[i].argument[a]);
-        for (size_t o = 0; o < commands[i].option_count; o++)
-            print_roff_option(&commands[i].options[o]);
+        const tool_option *option;
+        for (size_t o = 0; (option = tool_option_at(&commands[i], o)) != NULL; o++)
+            print_roff_option(option);
     }
     fputs(".SH EXIT STATUS\n0 on success, 1 after a failure, 2 after wrong usage, 130 after Ctrl\\-C; diff "
           "has its own. "
@@ -187,13 +234,25 @@ static void print_bash_offer(tool_kind kind, const char *choices, int names_of_c
         print_choices(choices, " ");
 }
 
+/* "run:--n-predict|run:-n|run:--predict": the patterns of a case for each spelling, with `after` behind each. */
+static void print_bash_patterns(const tool_command *command, const tool_option *option, const char *after)
+{
+    const char *also = option->also, *spelling;
+    size_t length;
+    printf("%s:--%s%s", command->name, option->name, after);
+    while (also != NULL && (length = tool_next_choice(&also, &spelling)) > 0)
+        printf("|%s:%.*s%s", command->name, (int)length, spelling, after);
+}
+
 static void bash_option_values(const tool_command *command)
 {
-    for (size_t o = 0; o < command->option_count; o++) {
-        const tool_option *option = &command->options[o];
+    const tool_option *option;
+    for (size_t o = 0; (option = tool_option_at(command, o)) != NULL; o++) {
         if (option->kind == TOOL_FLAG)
             continue;
-        printf("    %s:--%s:*)", command->name, option->name);
+        fputs("    ", stdout);
+        print_bash_patterns(command, option, ":*");
+        putchar(')');
         print_bash_offer(option->kind, option->choices, 0);
         fputs("' ;;\n", stdout);
     }
@@ -213,8 +272,9 @@ static void bash_arguments(const tool_command *command)
             print_bash_offer(argument->kind, argument->choices, argument->kind == TOOL_COMMAND_NAME);
         else
             print_bash_offer(TOOL_WORD, NULL, 0);
-        for (size_t o = 0; o < command->option_count; o++)
-            printf(" --%s", command->options[o].name);
+        const tool_option *option;
+        for (size_t o = 0; (option = tool_option_at(command, o)) != NULL; o++)
+            printf(" --%s", option->name);
         fputs("' ;;\n", stdout);
         if (argument == NULL)
             return;
@@ -229,10 +289,16 @@ static void complete_bash(const tool_command *commands, size_t count)
           "    for ((i = 2; i < COMP_CWORD; i++)); do\n"
           "        case ${COMP_WORDS[1]}:${COMP_WORDS[i]} in\n",
           stdout);
-    for (size_t i = 0; i < count; i++)
-        for (size_t o = 0; o < commands[i].option_count; o++)
-            if (commands[i].options[o].kind != TOOL_FLAG)
-                printf("        %s:--%s) i=$((i + 1)) ;;\n", commands[i].name, commands[i].options[o].name);
+    for (size_t i = 0; i < count; i++) {
+        const tool_option *option;
+        for (size_t o = 0; (option = tool_option_at(&commands[i], o)) != NULL; o++) {
+            if (option->kind == TOOL_FLAG)
+                continue;
+            fputs("        ", stdout);
+            print_bash_patterns(&commands[i], option, "");
+            fputs(") i=$((i + 1)) ;;\n", stdout);
+        }
+    }
     fputs("        *:-*) ;;\n        *) place=$((place + 1)) ;;\n        esac\n    done\n"
           "    case ${COMP_WORDS[1]}:$before:$place in\n",
           stdout);
@@ -266,6 +332,28 @@ static void print_zsh_value(const char *name, tool_kind kind, const char *choice
     putchar(')');
 }
 
+/* '*'{-n,--n-predict}'[help]:N:' as _arguments wants it; brackets and colons of the help end nothing. */
+static void print_zsh_option(const tool_option *option)
+{
+    const char *also = option->also, *spelling;
+    size_t length;
+    printf(" \\\n        '%s", option->kind == TOOL_REPEATED ? "*" : "");
+    if (also != NULL)
+        fputs("'{", stdout);
+    while (also != NULL && (length = tool_next_choice(&also, &spelling)) > 0)
+        printf("%.*s,", (int)length, spelling);
+    printf("--%s%s[", option->name, option->also != NULL ? "}'" : "");
+    for (const char *at = option->help; *at != '\0'; at++)
+        printf(*at == '\''                                             ? "'\\''"
+               : *at == ':' || *at == '[' || *at == ']' || *at == '\\' ? "\\%c"
+                                                                       : "%c",
+               *at);
+    putchar(']');
+    if (option->kind != TOOL_FLAG)
+        print_zsh_value(option->value, option->kind, option->choices);
+    putchar('\'');
+}
+
 static void complete_zsh(const tool_command *commands, size_t count)
 {
     fputs("#compdef mica\n_mica() {\n    local -a commands\n    commands=(\n", stdout);
@@ -277,14 +365,9 @@ static void complete_zsh(const tool_command *commands, size_t count)
         stdout);
     for (size_t i = 0; i < count; i++) {
         printf("    %s) _arguments", commands[i].name);
-        for (size_t o = 0; o < commands[i].option_count; o++) {
-            const tool_option *option = &commands[i].options[o];
-            printf(" \\\n        '%s--%s[%s]", option->kind == TOOL_REPEATED ? "*" : "", option->name,
-                   option->help);
-            if (option->kind != TOOL_FLAG)
-                print_zsh_value(option->value, option->kind, option->choices);
-            putchar('\'');
-        }
+        const tool_option *option;
+        for (size_t o = 0; (option = tool_option_at(&commands[i], o)) != NULL; o++)
+            print_zsh_option(option);
         for (size_t a = 0; a < TOOL_MAX_ARGUMENTS && commands[i].argument[a].name != NULL; a++) {
             printf(" \\\n        '%u", (unsigned)a + 1);
             print_zsh_value(commands[i].argument[a].name, commands[i].argument[a].kind,
@@ -317,6 +400,31 @@ static void fish_argument(const tool_command *command, const tool_argument *argu
     putchar('\n');
 }
 
+static void fish_option(const tool_command *command, const tool_option *option)
+{
+    const char *also = option->also, *spelling;
+    size_t length;
+    printf("complete -c mica -n '__fish_seen_subcommand_from %s' -l %s", command->name, option->name);
+    while (also != NULL && (length = tool_next_choice(&also, &spelling)) > 0) {
+        if (length == 2)
+            printf(" -s %c", spelling[1]);
+        else if (spelling[1] == '-')
+            printf(" -l %.*s", (int)length - 2, spelling + 2);
+        else
+            printf(" -o %.*s", (int)length - 1, spelling + 1);
+    }
+    if (option->kind != TOOL_FLAG)
+        fputs(option->kind == TOOL_PATH ? " -r -F" : " -x", stdout);
+    if (option->choices != NULL) {
+        fputs(" -a '", stdout);
+        print_choices(option->choices, " ");
+        putchar('\'');
+    }
+    fputs(" -d '", stdout);
+    print_fish_text(option->help);
+    fputs("'\n", stdout);
+}
+
 static void complete_fish(const tool_command *commands, size_t count)
 {
     fputs("complete -c mica -f\n", stdout);
@@ -326,21 +434,9 @@ static void complete_fish(const tool_command *commands, size_t count)
         fputs("'\n", stdout);
         for (size_t a = 0; a < TOOL_MAX_ARGUMENTS && commands[i].argument[a].name != NULL; a++)
             fish_argument(&commands[i], &commands[i].argument[a]);
-        for (size_t o = 0; o < commands[i].option_count; o++) {
-            const tool_option *option = &commands[i].options[o];
-            printf("complete -c mica -n '__fish_seen_subcommand_from %s' -l %s", commands[i].name,
-                   option->name);
-            if (option->kind != TOOL_FLAG)
-                fputs(option->kind == TOOL_PATH ? " -r -F" : " -x", stdout);
-            if (option->choices != NULL) {
-                fputs(" -a '", stdout);
-                print_choices(option->choices, " ");
-                putchar('\'');
-            }
-            fputs(" -d '", stdout);
-            print_fish_text(option->help);
-            fputs("'\n", stdout);
-        }
+        const tool_option *option;
+        for (size_t o = 0; (option = tool_option_at(&commands[i], o)) != NULL; o++)
+            fish_option(&commands[i], option);
     }
 }
 

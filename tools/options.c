@@ -21,6 +21,16 @@ const tool_command *tool_command_find(const char *name)
     return NULL;
 }
 
+const tool_option *tool_option_at(const tool_command *command, size_t index)
+{
+    for (size_t g = 0; g < TOOL_MAX_GROUPS && command->group[g] != NULL; g++) {
+        if (index < command->group[g]->count)
+            return &command->group[g]->options[index];
+        index -= command->group[g]->count;
+    }
+    return NULL;
+}
+
 size_t tool_next_choice(const char **cursor, const char **out_choice)
 {
     const char *start = *cursor;
@@ -57,62 +67,85 @@ mica_dtype tool_type_find(const tool_call *call, const char *what, const char *n
     return MICA_DTYPE_NONE;
 }
 
-static int set_number(const tool_command *command, const tool_option *option, const char *text, uint64_t *out)
+static int set_number(tool_call *call, size_t index, const char *text)
 {
+    const tool_option *option = tool_option_at(call->command, index);
     char *end = NULL;
     errno = 0;
-    unsigned long long number = isdigit((unsigned char)text[0]) ? strtoull(text, &end, 10) : 0;
-    if (end == NULL || *end != '\0' || errno != 0 || number < option->least || number > option->most)
-        return tool_misuse("%s: --%s is \"%.40s\", not a number from %llu to %llu", command->name,
-                           option->name, text, (unsigned long long)option->least,
-                           (unsigned long long)option->most);
-    *out = number;
-    return 0;
+    double real = 0;
+    if (isdigit((unsigned char)text[0]) || (text[0] == '-' && option->least < 0) || text[0] == '.') {
+        if (option->kind == TOOL_REAL)
+            real = strtod(text, &end);
+        else
+            real = (double)(call->number[index] = strtoll(text, &end, 10));
+    }
+    call->real[index] = real;
+    if (end != NULL && end != text && *end == '\0' && errno == 0 && real >= option->least &&
+        real <= option->most)
+        return 0;
+    return tool_misuse("%s: --%s is \"%.40s\", not a %s from %.6g to %.10g", call->command->name,
+                       option->name, text, option->kind == TOOL_REAL ? "number" : "whole number",
+                       option->least, option->most);
 }
 
 static int set_option(tool_call *call, size_t index, const char *text)
 {
-    const tool_option *option = &call->command->options[index];
+    const tool_option *option = tool_option_at(call->command, index);
     if (option->choices != NULL && !is_choice(option->choices, option->kind, text))
         return tool_misuse("%s: --%s is \"%.40s\", not one of %s", call->command->name, option->name, text,
                            option->choices);
     if (option->kind == TOOL_REPEATED && call->repeated_count == TOOL_MAX_REPEATS)
-        return tool_misuse("%s: --%s is given more than %d times", call->command->name, option->name,
+        return tool_misuse("%s: --%s: more than %d options are repeated", call->command->name, option->name,
                            TOOL_MAX_REPEATS);
-    if (option->kind == TOOL_REPEATED)
-        call->repeated[call->repeated_count++] = text;
+    if (option->kind == TOOL_REPEATED) {
+        call->repeated[call->repeated_count].option = index;
+        call->repeated[call->repeated_count++].text = text;
+    }
     call->text[index] = text;
-    if (option->kind == TOOL_NUMBER)
-        return set_number(call->command, option, text, &call->number[index]);
+    if (option->kind == TOOL_NUMBER || option->kind == TOOL_REAL)
+        return set_number(call, index, text);
     return 0;
 }
 
-/* "--name value", "--name=value" or "--flag". `*used` is how many arguments were taken. */
+/* Whether `word`, dashes and all, is one of the option's spellings. */
+static int is_option(const tool_option *option, const char *word, size_t length)
+{
+    const char *also = option->also, *spelling;
+    size_t letters;
+    if (length == strlen(option->name) + 2 && strncmp(word, "--", 2) == 0 &&
+        memcmp(word + 2, option->name, length - 2) == 0)
+        return 1;
+    while (also != NULL && (letters = tool_next_choice(&also, &spelling)) > 0)
+        if (letters == length && memcmp(word, spelling, length) == 0)
+            return 1;
+    return 0;
+}
+
+/* "--name value", "--name=value", "-n value" or "--flag". `*used` is how many arguments were taken. */
 static int take_option(tool_call *call, int count, char **argv, int *used)
 {
     const tool_command *command = call->command;
-    const char *name = argv[0] + 2;
-    size_t length = strcspn(name, "=");
+    const tool_option *option;
+    const char *word = argv[0];
+    size_t index = 0, length = strncmp(word, "--", 2) == 0 ? strcspn(word, "=") : strlen(word);
     *used = 1;
-    for (size_t i = 0; i < command->option_count; i++) {
-        const tool_option *option = &command->options[i];
-        if (strlen(option->name) != length || memcmp(option->name, name, length) != 0)
-            continue;
-        if (option->kind == TOOL_FLAG) {
-            if (name[length] == '=')
-                return tool_misuse("%s: --%s takes no value", command->name, option->name);
-            call->text[i] = "yes";
-            return 0;
-        }
-        if (name[length] == '=')
-            return set_option(call, i, name + length + 1);
-        if (count < 2)
-            return tool_misuse("%s: --%s needs a value", command->name, option->name);
-        *used = 2;
-        return set_option(call, i, argv[1]);
+    while ((option = tool_option_at(command, index)) != NULL && !is_option(option, word, length))
+        index++;
+    if (option == NULL)
+        return tool_misuse("%s: there is no option %.60s; 'mica help %s' lists them", command->name, word,
+                           command->name);
+    if (option->kind == TOOL_FLAG) {
+        if (word[length] == '=')
+            return tool_misuse("%s: --%s takes no value", command->name, option->name);
+        call->text[index] = "yes";
+        return 0;
     }
-    return tool_misuse("%s: there is no option %.60s; 'mica help %s' lists them", command->name, argv[0],
-                       command->name);
+    if (word[length] == '=')
+        return set_option(call, index, word + length + 1);
+    if (count < 2)
+        return tool_misuse("%s: %s needs a value", command->name, word);
+    *used = 2;
+    return set_option(call, index, argv[1]);
 }
 
 static int take_argument(tool_call *call, const char *text)
@@ -149,18 +182,16 @@ int tool_parse(const tool_command *command, int count, char **argv, tool_call *o
     int used = 1, only_arguments = 0, result = 0;
     memset(out_call, 0, sizeof *out_call);
     out_call->command = command;
-    for (size_t i = 0; i < command->option_count && result == 0; i++)
-        if (command->options[i].standard != NULL)
-            result = set_option(out_call, i, command->options[i].standard);
+    const tool_option *option;
+    for (size_t i = 0; (option = tool_option_at(command, i)) != NULL && result == 0; i++)
+        if (option->standard != NULL)
+            result = set_option(out_call, i, option->standard);
     for (int i = 0; i < count && result == 0; i += used) {
         used = 1;
         if (!only_arguments && strcmp(argv[i], "--") == 0)
             only_arguments = 1;
-        else if (!only_arguments && strncmp(argv[i], "--", 2) == 0)
-            result = take_option(out_call, count - i, argv + i, &used);
         else if (!only_arguments && argv[i][0] == '-' && argv[i][1] != '\0')
-            result = tool_misuse("%s: there is no option %.60s; 'mica help %s' lists them", command->name,
-                                 argv[i], command->name);
+            result = take_option(out_call, count - i, argv + i, &used);
         else
             result = take_argument(out_call, argv[i]);
     }
@@ -169,10 +200,11 @@ int tool_parse(const tool_command *command, int count, char **argv, tool_call *o
 
 static size_t index_of(const tool_call *call, const char *name)
 {
+    const tool_option *option;
     size_t i = 0;
-    while (i + 1 < call->command->option_count && strcmp(call->command->options[i].name, name) != 0)
+    while ((option = tool_option_at(call->command, i)) != NULL && strcmp(option->name, name) != 0)
         i++;
-    return i;
+    return option != NULL ? i : TOOL_MAX_OPTIONS - 1;
 }
 
 int tool_flag(const tool_call *call, const char *name)
@@ -185,7 +217,21 @@ const char *tool_word(const tool_call *call, const char *name)
     return call->text[index_of(call, name)];
 }
 
-uint64_t tool_number(const tool_call *call, const char *name)
+int64_t tool_number(const tool_call *call, const char *name)
 {
     return call->number[index_of(call, name)];
+}
+
+double tool_real(const tool_call *call, const char *name)
+{
+    return call->real[index_of(call, name)];
+}
+
+const char *tool_repeat(const tool_call *call, const char *name, size_t *cursor)
+{
+    size_t index = index_of(call, name);
+    for (; *cursor < call->repeated_count; ++*cursor)
+        if (call->repeated[*cursor].option == index)
+            return call->repeated[(*cursor)++].text;
+    return NULL;
 }

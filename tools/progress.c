@@ -1,29 +1,21 @@
-/* progress.c - drawing the bar, and the signals. */
+/* progress.c - drawing the bar. */
 #define _POSIX_C_SOURCE 200809L
 #define _DARWIN_C_SOURCE
 #define _DEFAULT_SOURCE
 #include "progress.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "interrupt.h"
 #include "output.h"
 #include "text.h"
 
 #define REDRAW_NS 100000000u
 #define BAR 20
-
-static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
-static volatile sig_atomic_t signal_number;
-
-static void note_signal(int number)
-{
-    signal_number = number;
-}
 
 static int is_terminal(void)
 {
@@ -31,16 +23,9 @@ static int is_terminal(void)
     return isatty(STDERR_FILENO) && kind != NULL && strcmp(kind, "dumb") != 0;
 }
 
-/* Who was started with a signal ignored, as a shell does for background work, keeps ignoring it. */
 void tool_progress_begin(tool_progress *progress, const char *verb)
 {
-    struct sigaction action = {0}, before;
-    action.sa_handler = note_signal;
-    action.sa_flags = SA_RESTART;
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++)
-        if (sigaction(caught[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(caught[i], &action, NULL);
+    tool_interrupt_catch();
     *progress = (tool_progress){.verb = verb, .shown = is_terminal(), .began_ns = tool_clock_ns()};
 }
 
@@ -93,18 +78,19 @@ int tool_progress_step(void *context, const char *what, uint64_t done_bytes, uin
 {
     tool_progress *p = context;
     uint64_t now = tool_clock_ns();
-    if (p->shown && done_bytes <= total_bytes && now - p->drawn_ns >= REDRAW_NS) {
+    uint64_t before = p->drawn_ns != 0 ? p->drawn_ns : p->began_ns; /* what is quick shows no bar */
+    if (p->shown && done_bytes <= total_bytes && now - before >= REDRAW_NS) {
         p->drawn_ns = now;
         draw(p, what, done_bytes, total_bytes);
     }
-    return signal_number != 0;
+    return tool_interrupt_number() != 0;
 }
 
 int tool_progress_end(tool_progress *progress)
 {
     if (progress->drawn_ns != 0)
         fputs("\r\033[K", stderr);
-    return signal_number != 0 ? 128 + (int)signal_number : 0;
+    return tool_interrupt_number() != 0 ? 128 + tool_interrupt_number() : 0;
 }
 
 double tool_progress_seconds(const tool_progress *progress)

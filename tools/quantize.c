@@ -8,6 +8,8 @@
 #include "progress.h"
 #include "rewrite.h"
 
+#define MAX_RULES 64
+
 /* "PATTERN=TYPE"; the pattern gets an end of its own in `room`. */
 static int read_rule(const tool_call *call, const char *text, char *room, size_t capacity,
                      mica_keep_rule *out)
@@ -40,21 +42,26 @@ static void print_report(const tool_call *call, const mica_quantize_report *repo
 
 int tool_quantize(const tool_call *call)
 {
-    char patterns[TOOL_MAX_REPEATS][256];
-    mica_keep_rule rules[TOOL_MAX_REPEATS];
+    char patterns[MAX_RULES][256];
+    mica_keep_rule rules[MAX_RULES];
     mica_quantize_report report;
     tool_progress progress;
-    int result = 0;
-    for (size_t i = 0; i < call->repeated_count && result == 0; i++)
-        result = read_rule(call, call->repeated[i], patterns[i], sizeof patterns[i], &rules[i]);
-    if (result != 0)
-        return result;
+    const char *rule;
+    size_t cursor = 0, count = 0;
+    while ((rule = tool_repeat(call, "keep", &cursor)) != NULL) {
+        int wrong = count == MAX_RULES
+                        ? tool_misuse("quantize: --keep is given more than %d times", MAX_RULES)
+                        : read_rule(call, rule, patterns[count], sizeof patterns[count], &rules[count]);
+        if (wrong != 0)
+            return wrong;
+        count++;
+    }
     mica_quantize_options options = {
         .size = sizeof options,
         .type = call->argument[2],
         .imatrix = tool_word(call, "imatrix"),
         .keep = rules,
-        .keep_count = (uint32_t)call->repeated_count,
+        .keep_count = (uint32_t)count,
         .threads = (uint32_t)tool_number(call, "threads"),
         .overwrite = (uint32_t)tool_flag(call, "force"),
         .pure = (uint32_t)tool_flag(call, "pure"),
@@ -64,7 +71,7 @@ int tool_quantize(const tool_call *call)
     tool_progress_begin(&progress, "quantizing");
     mica_status status = mica_quantize(call->argument[0], call->argument[1], &options, &report);
     double seconds = tool_progress_seconds(&progress);
-    result = tool_rewrite_end(call, &progress, status);
+    int result = tool_rewrite_end(call, &progress, status);
     if (result == 0)
         print_report(call, &report, seconds);
     return result;

@@ -80,6 +80,23 @@ size_t tool_text_print(FILE *stream, const char *text, size_t length, size_t lim
     return columns;
 }
 
+void tool_text_show(FILE *stream, const char *text, size_t length, int is_terminal)
+{
+    size_t step;
+    uint32_t code;
+    if (!is_terminal) {
+        fwrite(text, 1, length, stream);
+        return;
+    }
+    for (; (step = tool_text_next(text, length, &code)) > 0; text += step, length -= step) {
+        if (code == TOOL_NO_CHARACTER || (code < 0x20 && code != '\n' && code != '\t') ||
+            (code >= 0x7f && code < 0xa0))
+            print_escape(stream, (unsigned char)text[0], code);
+        else
+            fwrite(text, 1, step, stream);
+    }
+}
+
 void tool_text_pad(FILE *stream, const char *text, size_t width)
 {
     size_t columns = tool_text_print(stream, text, strlen(text), TOOL_NO_LIMIT);

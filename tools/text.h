@@ -15,7 +15,10 @@ size_t tool_text_next(const char *text, size_t length, uint32_t *out_code);
 int tool_text_unsafe(uint32_t code);
 /* Writes text with escapes for what is unsafe; after `limit` characters "...". Returns the columns it took. */
 size_t tool_text_print(FILE *stream, const char *text, size_t length, size_t limit);
-/* The same for a string, padded with spaces to `width` columns. */
+/* Writes text that a model made: as it is into a file, with escapes for controls, except for newlines and tabs, on a
+ * terminal. */
+void tool_text_show(FILE *stream, const char *text, size_t length, int is_terminal);
+/* tool_text_print for a string, padded with spaces to `width` columns. */
 void tool_text_pad(FILE *stream, const char *text, size_t width);
 
 /* "1,234,567" into `out`. */

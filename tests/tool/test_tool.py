@@ -12,7 +12,8 @@ import unittest
 
 BUILD = sys.argv.pop(1) if len(sys.argv) > 1 else "build"
 TOOL = os.path.join(BUILD, "mica")
-COMMANDS = ["info", "bench", "pass", "inspect", "quantize", "convert", "diff", "help", "completion", "man", "version"]
+COMMANDS = ["run", "chat", "embed", "tokenize", "perplexity", "info", "bench", "pass", "inspect", "quantize", "convert", "diff",
+            "help", "completion", "man", "version"]
 
 
 def mica(*words, **more):
@@ -97,7 +98,7 @@ class Table(Base):
     """One table: whatever help lists, the manual page and the completions know."""
 
     def options(self, command):
-        return re.findall(r"(?m)^  --(\w+)", self.works("help", command))
+        return re.findall(r"(?m)^  (?:  |-\w)[ ,] --([\w-]+)", self.works("help", command))
 
     def test_manual(self):
         page = self.works("man")
@@ -105,18 +106,20 @@ class Table(Base):
         for command in COMMANDS:
             self.assertIn('.SS "mica %s' % command, page)
             for option in self.options(command):
-                self.assertIn(".B \\-\\-%s" % option, page)
+                self.assertIn(".B \\-\\-%s" % option.replace("-", "\\-"), page)
         if shutil.which("groff"):
             run = subprocess.run(["groff", "-man", "-ww", "-Tutf8"], input=page, capture_output=True, text=True, timeout=100)
             self.assertEqual((run.returncode, run.stderr), (0, ""))
 
     def test_completions_know_every_option(self):
-        for shell, form in (("bash", "--%s"), ("zsh", "--%s["), ("fish", "-l %s")):
+        self.assertIn("n-predict", self.options("run"))
+        self.assertEqual(self.options("info"), ["json"])
+        for shell, form in (("bash", r"--%s[ ']"), ("zsh", r"--%s(?:\}')?\["), ("fish", r"-l %s ")):
             script = self.works("completion", shell)
             for command in COMMANDS:
                 self.assertIn(command, script)
                 for option in self.options(command):
-                    self.assertIn(form % option, script)
+                    self.assertRegex(script, form % option)
 
     def complete(self, *words):
         """What bash offers for the last word."""
@@ -140,6 +143,9 @@ class Table(Base):
         self.assertIn("README.md", self.complete("mica", "quantize", "--threads", "3", "a", ""))
         self.assertEqual(self.complete("mica", "quantize", "a", "--pure", "b", "q4_k_"), ["q4_k_s", "q4_k_m"])
         self.assertIn("README.md", self.complete("mica", "quantize", "--imatrix", "READ"))
+        self.assertIn("README.md", self.complete("mica", "run", "-m", "READ"))
+        self.assertEqual(self.complete("mica", "run", "-ctk", "q"), ["q8_0"])
+        self.assertEqual(self.complete("mica", "run", "-n", ""), [])
 
     def test_shells_accept_their_scripts(self):
         for shell in ("bash", "zsh", "fish"):

@@ -1,0 +1,49 @@
+/* bench.c - `mica bench`: what is to be measured. */
+#include "bench.h"
+
+#include <stdlib.h>
+
+#include "commands.h"
+#include "output.h"
+
+static int read_list(const tool_call *call, const char *option, uint32_t most, bench_list *out)
+{
+    const char *text = tool_word(call, option), *at = text;
+    out->count = 0;
+    for (;;) {
+        char *end = NULL;
+        unsigned long number = *at >= '0' && *at <= '9' ? strtoul(at, &end, 10) : 0;
+        if (end == NULL || (*end != ',' && *end != '\0') || number > most || out->count == BENCH_MAX_LIST)
+            return tool_misuse(
+                "bench: --%s is \"%.40s\", not up to %d numbers from 0 to %u with commas between", option,
+                text, BENCH_MAX_LIST, most);
+        out->number[out->count++] = (uint32_t)number;
+        if (*end == '\0')
+            return 0;
+        at = end + 1;
+    }
+}
+
+int tool_bench(const tool_call *call)
+{
+    bench_plan plan = {0};
+    int result = read_list(call, "n-prompt", 1u << 20, &plan.prompts);
+    if (result == 0)
+        result = read_list(call, "n-gen", 1u << 20, &plan.texts);
+    if (result == 0)
+        result = read_list(call, "n-depth", 1u << 20, &plan.depths);
+    if (result == 0)
+        result = read_list(call, "threads", 1024, &plan.threads);
+    if (result != 0)
+        return result;
+    if (call->argument[0] != NULL && tool_word(call, "model") != NULL)
+        return tool_misuse("bench: WHAT and --model are both given; one is enough");
+    if (call->argument[0] == NULL && tool_word(call, "model") == NULL)
+        return tool_misuse(
+            "bench: WHAT is missing: ops, or a model with --model; 'mica help bench' says more");
+    if (call->argument[0] == NULL)
+        return bench_models(call, &plan);
+    if (plan.threads.count > 1)
+        return tool_misuse("bench: --threads is a list; of ops one number is measured");
+    return bench_ops(call, plan.threads.number[0]);
+}

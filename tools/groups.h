@@ -1,0 +1,32 @@
+/* groups.h - the options that several commands take, under one heading each. Part of the table of commands.c. */
+#ifndef TOOL_GROUPS_H
+#define TOOL_GROUPS_H
+
+#include "options.h"
+
+/* --json alone. */
+extern const tool_group tool_json_group;
+/* Which model, on what, and how its file is read: tool_model_open reads them. */
+extern const tool_group tool_model_group;
+/* The memory of a context: tool_context_create reads them. */
+extern const tool_group tool_context_group;
+/* How the next token is chosen: tool_sampler_create reads them. */
+extern const tool_group tool_sampling_group;
+/* What run and chat generate, and when they stop: tool_generation_create reads them. */
+extern const tool_group tool_generation_group;
+
+/* Options that stand in several groups. */
+#define TOOL_DEVICE_OPTION                                                                                 \
+    {                                                                                                      \
+        "device", "-dev", TOOL_WORD, "ID", NULL, "auto", 0, 0, "device to run on, as 'mica info' names it" \
+    }
+#define TOOL_THREADS_OPTION                                                                                 \
+    {                                                                                                       \
+        "threads", "-t", TOOL_NUMBER, "N", NULL, "0", 0, 1024, "threads of the cpu device; 0 is one a core" \
+    }
+#define TOOL_JSON_OPTION                                                           \
+    {                                                                              \
+        "json", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "print JSON for programs" \
+    }
+
+#endif

@@ -91,9 +91,9 @@ static void time_dense(uint32_t threads, mica_dtype dtype)
 
 void bench_matmul(void)
 {
-    static const mica_dtype types[] = {MICA_DTYPE_F32,  MICA_DTYPE_F16,   MICA_DTYPE_BF16, MICA_DTYPE_Q4_0,
-                                       MICA_DTYPE_Q4_1, MICA_DTYPE_Q5_0,  MICA_DTYPE_Q5_1, MICA_DTYPE_Q8_0,
-                                       MICA_DTYPE_Q2_K, MICA_DTYPE_Q3_K,  MICA_DTYPE_Q4_K, MICA_DTYPE_Q5_K,
+    static const mica_dtype types[] = {MICA_DTYPE_F32,  MICA_DTYPE_F16,    MICA_DTYPE_BF16,  MICA_DTYPE_Q4_0,
+                                       MICA_DTYPE_Q4_1, MICA_DTYPE_Q5_0,   MICA_DTYPE_Q5_1,  MICA_DTYPE_Q8_0,
+                                       MICA_DTYPE_Q2_K, MICA_DTYPE_Q3_K,   MICA_DTYPE_Q4_K,  MICA_DTYPE_Q5_K,
                                        MICA_DTYPE_Q6_K, MICA_DTYPE_IQ4_NL, MICA_DTYPE_IQ4_XS};
 
     bench_section("matmul with many rows (goal: f32 at 60 % of the peak of the same moment)");

@@ -7,6 +7,7 @@ Writes tests/model/golden/templates/small.json: small templates with their varia
 folder TEMPLATES (default ../shared/data/templates) is there, real.json: length and hash of what its templates make of
 the conversations below. The environment is the one that chat templates are written for: sandboxed, lists and dicts that
 cannot be changed, trim_blocks, lstrip_blocks, break and continue, a tojson that leaves characters alone."""
+import copy
 import datetime
 import json
 import os
@@ -57,7 +58,7 @@ ENV = environment()
 def render(text, variables):
     """What comes out, or None and the text of the error."""
     try:
-        return ENV.from_string(text).render(**variables), None
+        return ENV.from_string(text).render(**copy.deepcopy(variables)), None  # some filters change lists
     except Exception as error:
         kept = (jinja2.exceptions.UndefinedError, jinja2.exceptions.SecurityError, jinja2.exceptions.TemplateError)
         return None, str(error) if type(error) in kept else ""  # the words of other errors are Python's own
@@ -566,6 +567,11 @@ u.encode is defined
 'ab' 'cd'|upper
 'A' ~ 'b'|upper
 n|default(1)|string|length
+(users|map(attribute='zzz')|list)|sort
+'l' % missing
+n|nope if f else 'ok'
+s|truncate(4) if f else l|truncate(4)
+users|sort(attribute='zzz')|length
 l|map('string')|map('length')|sum
 """.strip("\n")
 

@@ -126,8 +126,8 @@ MICA_API mica_status mica_sampler_chances(mica_sampler *sampler, const float *lo
 /* The candidates that the filters of the last pick left, most likely first, with the natural logarithm of the
  * probability each was drawn with; out_count is how many (0 before a pick and after mica_sampler_chances), `capacity`
  * cuts what is written. */
-MICA_API mica_status mica_sampler_candidates(mica_sampler *sampler, mica_token_chance *out,
-                                             uint32_t capacity, uint32_t *out_count);
+MICA_API mica_status mica_sampler_candidates(mica_sampler *sampler, mica_token_chance *out, uint32_t capacity,
+                                             uint32_t *out_count);
 
 #ifdef __cplusplus
 }

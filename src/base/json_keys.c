@@ -151,12 +151,15 @@ static mica_status check_many(const mica__json_keys *keys, uint32_t first)
     for (; parts < MOST_PARTS && count / parts > PART_KEYS; shift--)
         parts *= 2;
     dealt *memory = mica__alloc(2 * (size_t)count * sizeof *memory);
+    if (memory == NULL)
+        return no_memory(count);
     uint32_t *end = mica__calloc(parts, sizeof *end);
-    mica_status status = memory != NULL && end != NULL ? MICA_OK : no_memory(count);
-    if (status == MICA_OK) {
-        hash_keys(keys, first, shift, memory, end);
-        status = check_parts(keys, memory, count, end, parts, shift);
+    if (end == NULL) {
+        mica__free(memory);
+        return no_memory(count);
     }
+    hash_keys(keys, first, shift, memory, end);
+    const mica_status status = check_parts(keys, memory, count, end, parts, shift);
     mica__free(memory);
     mica__free(end);
     return status;

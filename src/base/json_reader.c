@@ -13,17 +13,22 @@
 #define LOOKAHEAD \
     16 /* bytes that are in the window, if the text has them, where an item begins: the longest word */
 
+/* Where a place of the window is in the document. */
+static uint64_t offset_of(const mica__json_reader *reader, const char *at)
+{
+    return reader->base + (uint64_t)(at - reader->text);
+}
+
 mica_status mica__json_malformed(const mica__json_reader *reader, const char *at, const char *what)
 {
     return mica__fail(MICA_ERR_MALFORMED_FILE, "JSON at byte %llu: %s",
-                      (unsigned long long)(reader->base + (uint64_t)(at - reader->text)), what);
+                      (unsigned long long)offset_of(reader, at), what);
 }
 
 static mica_status past_limit(const mica__json_reader *reader, const char *what, uint32_t limit)
 {
     return mica__fail(MICA_ERR_BUDGET, "JSON at byte %llu: more than %u %s",
-                      (unsigned long long)(reader->base + (uint64_t)(reader->at - reader->text)),
-                      (unsigned)limit, what);
+                      (unsigned long long)offset_of(reader, reader->at), (unsigned)limit, what);
 }
 
 /* ---- the window ----------------------------------------------------------------------------------------- */
@@ -177,7 +182,7 @@ static mica_status read_key(mica__json_reader *reader, size_t *out_length)
     mica_status status = mica__json_scan_string(reader, &offset, out_length);
     if (status == MICA_OK && reader->depth > reader->unchecked_levels)
         status = mica__json_keys_add(&reader->keys, reader->token + 1, *out_length,
-                                     reader->base + (uint64_t)(reader->token + 1 - reader->text));
+                                     offset_of(reader, reader->token + 1));
     if (status == MICA_OK)
         status = skip_space(reader);
     if (status == MICA_OK && *reader->at != ':')

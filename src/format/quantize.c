@@ -61,8 +61,9 @@ static mica_status make_plan(const char *input, const mica__mix *mix, const mica
                                      .keep_count = options->keep_count,
                                      .pure = options->pure != 0,
                                      .imatrix = options->imatrix != NULL};
-    mica_status status = plan->archive->format == MICA_FORMAT_GGUF ? mica__convert_copy_gguf(plan)
-                                                                   : mica__convert_to_gguf(plan, input, false);
+    mica_status status = plan->archive->format == MICA_FORMAT_GGUF
+                             ? mica__convert_copy_gguf(plan)
+                             : mica__convert_to_gguf(plan, input, false);
     if (status == MICA_OK)
         status = mica__mix_apply(plan, &choice, &report->fallbacks);
     if (status == MICA_OK && options->imatrix != NULL)

@@ -196,7 +196,7 @@ static mica_status read_model(parser *p, message m)
     while (m.at != m.end && status == MICA_OK) {
         field f;
         status = read_field(p, &m, &f);
-        if (status == MICA_OK && f.wire == WIRE_BYTES && f.number <= 3)
+        if (status == MICA_OK && f.wire == WIRE_BYTES && f.number >= 1 && f.number <= 3)
             status = parts[f.number](p, f.content);
     }
     if (status == MICA_OK && p->out->count == 0)

@@ -328,7 +328,7 @@ static mica_status put_wordpiece(mica__tokenizer_back *b, uint32_t token)
     char *longer = mica__alloc((size_t)text->length + 2);
     if (longer == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a wordpiece");
-    memcpy(longer, "##", 2);
+    longer[0] = longer[1] = '#';
     memcpy(longer + 2, text->data, (size_t)text->length);
     mica__json_key_n(&b->json, longer, (size_t)text->length + 2);
     mica__free(longer);

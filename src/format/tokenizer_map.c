@@ -194,10 +194,11 @@ static mica_status set_template_ends(mica__tokenizer *t, const mica__json_node *
 /* What is put around a text, by the post processor of tokenizer.json; tokenizer_config.json may say otherwise. */
 static mica_status set_processor(mica__tokenizer *t)
 {
-    const mica__json_node *root = t->json == NULL ? NULL : mica__json_root(t->json);
-    const mica__json_node *processor = mica__json_get(t->json, root, "post_processor");
-    const mica__json_node *list = mica__json_get(t->json, processor, "processors");
     mica_status status = MICA_OK;
+    if (t->json == NULL)
+        return MICA_OK;
+    const mica__json_node *processor = mica__json_get(t->json, mica__json_root(t->json), "post_processor");
+    const mica__json_node *list = mica__json_get(t->json, processor, "processors");
     const mica__json_node *item = list == NULL ? processor : mica__json_first(list);
     for (; item != NULL && status == MICA_OK; item = list == NULL ? NULL : mica__json_next(t->json, item)) {
         const char *type = mica__tokenizer_text(mica__json_get(t->json, item, "type"));

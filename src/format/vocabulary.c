@@ -166,12 +166,17 @@ mica_status mica__vocabulary_merges(const mica__vocabulary *vocabulary, mica__me
             status = cut_token(vocabulary, i, &r);
     if (status == MICA_OK)
         status = mica__sort(r.item, r.count, sizeof *r.item, by_rank);
-    if (status == MICA_OK)
-        *out_merges = mica__alloc(((size_t)r.count + 1) * sizeof **out_merges);
-    if (status == MICA_OK && *out_merges == NULL)
-        status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %u merges", r.count);
-    for (uint32_t i = 0; i < r.count && status == MICA_OK; i++)
-        (*out_merges)[(*out_count)++] = r.item[i].merge;
+    if (status == MICA_OK) {
+        mica__merge *merges = mica__alloc(((size_t)r.count + 1) * sizeof *merges);
+        if (merges == NULL) {
+            mica__free(r.item);
+            return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %u merges", r.count);
+        }
+        for (uint32_t i = 0; i < r.count; i++)
+            merges[i] = r.item[i].merge;
+        *out_merges = merges;
+        *out_count = r.count;
+    }
     mica__free(r.item);
     return status;
 }

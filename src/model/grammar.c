@@ -55,9 +55,10 @@ mica_status mica__grammar_new(mica_grammar **out_grammar)
     *out_grammar = NULL;
     if (grammar == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "grammar: no memory for it");
-    if (pthread_mutex_init(&grammar->mutex, NULL) != 0) {
+    const mica_status status = mica__lock_init(&grammar->lock, &grammar->guard, true);
+    if (status != MICA_OK) {
         mica__free(grammar);
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "grammar: the system has no mutex to give");
+        return status;
     }
     atomic_init(&grammar->references, 1);
     grammar->seed = mica__hash_seed();
@@ -76,7 +77,7 @@ void mica_grammar_release(mica_grammar *grammar)
     if (grammar == NULL || atomic_fetch_sub_explicit(&grammar->references, 1, memory_order_acq_rel) != 1)
         return;
     mica__vocabulary_release(grammar->vocabulary);
-    pthread_mutex_destroy(&grammar->mutex);
+    mica__lock_destroy(&grammar->lock, &grammar->guard);
     mica__free(grammar->rules);
     mica__free(grammar->elements);
     mica__free(grammar->alternatives);

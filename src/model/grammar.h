@@ -5,12 +5,12 @@
 #ifndef MICA_MODEL_GRAMMAR_H
 #define MICA_MODEL_GRAMMAR_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/thread.h"
 #include "mica/sample.h"
 
 #define MICA__GRAMMAR_MANY UINT32_MAX /* a repetition without end */
@@ -71,8 +71,9 @@ struct mica_grammar {
     uint32_t *class_table, *state_table;
     uint32_t class_slots, state_slots;
     uint64_t seed;
-    pthread_mutex_t mutex; /* over vocabulary */
-    struct mica__vocabulary *vocabulary;
+    pthread_mutex_t lock; /* over vocabulary */
+    mica__fork_guard guard;
+    struct mica__vocabulary *vocabulary; /* of the last tokenizer */
 };
 
 /* Room for `needed` items of `size` bytes: the block itself, or a larger one with the items moved; *capacity follows.

@@ -469,7 +469,7 @@ static mica_status parse_sequence(parser *p, uint32_t rule)
         } else if (take(p, "(")) {
             status = read_group(p);
         } else if (is_name(peek(p))) {
-            uint32_t other;
+            uint32_t other = 0;
             status = read_name(p, &other);
             if (status == MICA_OK)
                 status = add_element(p, MICA__GRAMMAR_RULE, other);

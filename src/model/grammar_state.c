@@ -59,30 +59,45 @@ mica_status mica__grammar_begin(mica_grammar *grammar, mica__vocabulary *vocabul
     return MICA_OK;
 }
 
+/* The vocabulary of a tokenizer, retained: the one that the grammar remembers, or a new one that it remembers now. */
+static mica_status find_vocabulary(mica_grammar *grammar, const mica_tokenizer *tokenizer,
+                                   mica__vocabulary **out_vocabulary)
+{
+    mica__vocabulary *made = NULL, *old = NULL;
+    mica_status status;
+    *out_vocabulary = NULL;
+    pthread_mutex_lock(&grammar->lock);
+    if (grammar->vocabulary != NULL && grammar->vocabulary->tokenizer == tokenizer)
+        *out_vocabulary = mica__vocabulary_retain(grammar->vocabulary);
+    pthread_mutex_unlock(&grammar->lock);
+    if (*out_vocabulary != NULL)
+        return MICA_OK;
+    status = mica__vocabulary_of(tokenizer, &made);
+    if (status != MICA_OK)
+        return status;
+    pthread_mutex_lock(&grammar->lock);
+    old = grammar->vocabulary;
+    grammar->vocabulary = mica__vocabulary_retain(made);
+    pthread_mutex_unlock(&grammar->lock);
+    mica__vocabulary_release(old);
+    *out_vocabulary = made;
+    return MICA_OK;
+}
+
 mica_status mica_grammar_begin(mica_grammar *grammar, const mica_tokenizer *tokenizer,
                                mica_grammar_state **out_state)
 {
     mica__vocabulary *vocabulary = NULL;
-    mica_status status = MICA_OK;
+    mica_status status;
     if (out_state == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_grammar_begin: out_state is NULL");
     *out_state = NULL;
     if (grammar == NULL || tokenizer == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_grammar_begin: %s is NULL",
                           grammar == NULL ? "grammar" : "tokenizer");
-    pthread_mutex_lock(&grammar->mutex);
-    if (grammar->vocabulary == NULL || grammar->vocabulary->tokenizer != tokenizer) {
-        status = mica__vocabulary_of(tokenizer, &vocabulary);
-        if (status == MICA_OK) {
-            mica__vocabulary_release(grammar->vocabulary);
-            grammar->vocabulary = vocabulary;
-        }
-    }
-    vocabulary = status == MICA_OK ? mica__vocabulary_retain(grammar->vocabulary) : NULL;
-    pthread_mutex_unlock(&grammar->mutex);
-    if (vocabulary == NULL)
-        return status;
-    status = mica__grammar_begin(grammar, vocabulary, out_state);
+    status = find_vocabulary(grammar, tokenizer, &vocabulary);
+    if (status == MICA_OK)
+        status = mica__grammar_begin(grammar, vocabulary, out_state);
     mica__vocabulary_release(vocabulary);
     return status;
 }

@@ -111,7 +111,7 @@ static inline mica_buffer *mica__of_layer(const mica__layer *layer, mica__tensor
 }
 
 /* Reads the numbers of the metadata. */
-mica_status mica__hparams_read(const mica_weights *weights, const mica__family *family, mica__hparams *out);
+mica_status mica__hparams_read(const mica_weights *weights, const mica__family *family, mica__hparams *h);
 /* How heads turn; makes the factors where the file has none but says how. Needs the tensors. */
 mica_status mica__rope_setup(mica_model *model, const mica_weights *weights);
 /* Loads every tensor of the file into its place. MALFORMED_FILE names the first that is missing or wrong. */

@@ -177,7 +177,7 @@ double mica__candidates_softmax(mica__candidates *list)
     }
     for (uint32_t i = 0; i < list->count; i++)
         list->chance[i] /= sum;
-    return log(sum) + most;
+    return sum > 0 ? log(sum) + most : -INFINITY; /* 0 only of an empty list */
 }
 
 /* `count` or what may not be gone below. */

@@ -231,7 +231,7 @@ static mica_status put_class(regex *r)
     code_set set = {.count = 0}, named;
     bool first = true;
     for (; first || peek(r) != ']'; first = false) {
-        uint32_t low, high;
+        uint32_t low = 0, high;
         mica_status status = MICA_OK;
         if (peek(r) == ']') /* [] and [^] mean different things to different people */
             return unsupported(r, "an empty class");

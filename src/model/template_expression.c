@@ -199,6 +199,7 @@ static mica__jinja_node *parse_binary(mica__jinja_parser *p, int least)
 
 mica__jinja_node *mica__jinja_parse_expression(mica__jinja_parser *p, bool conditional)
 {
+    const mica__jinja_node *unknown = p->unknown;
     if (!mica__jinja_deeper(p))
         return NULL;
     mica__jinja_node *node = parse_binary(p, LEVEL_OR);
@@ -216,6 +217,7 @@ mica__jinja_node *mica__jinja_parse_expression(mica__jinja_parser *p, bool condi
                 return NULL;
         }
         node = choice;
+        p->unknown = unknown; /* it may never be reached */
     }
     p->depth--;
     return node;
@@ -489,11 +491,19 @@ static mica__jinja_node *parse_builtin(mica__jinja_parser *p, mica__jinja_node_k
     node->call.builtin = kind == MICA__JINJA_NODE_FILTER
                              ? mica__jinja_find_filter(p->token.text, p->token.length)
                              : mica__jinja_find_test(p->token.text, p->token.length);
-    if (node->call.builtin == NULL && p->soft == 0)
-        return mica__jinja_refuse(p, MICA_ERR_UNSUPPORTED, p->token.at, "the %s \"%.*s\" is not known",
-                                  kind == MICA__JINJA_NODE_FILTER ? "filter" : "test",
-                                  (int)node->value.length, node->value.text);
-    return mica__jinja_advance(p) ? node : NULL;
+    if (!mica__jinja_advance(p))
+        return NULL;
+    while (p->token.kind == MICA__JINJA_TOKEN_DOT) { /* names with dots are of extensions: none is known */
+        if (!mica__jinja_advance(p))
+            return NULL;
+        node->value.length = (size_t)(p->token.text + p->token.length - node->value.text);
+        node->call.builtin = NULL;
+        if (!mica__jinja_expect(p, MICA__JINJA_TOKEN_NAME))
+            return NULL;
+    }
+    if (node->call.builtin == NULL && p->soft == 0 && p->unknown == NULL)
+        p->unknown = node;
+    return node;
 }
 
 mica__jinja_node *mica__jinja_parse_filters(mica__jinja_parser *p, mica__jinja_node *of, bool inline_first)

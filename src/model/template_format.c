@@ -274,8 +274,9 @@ mica_status mica__jinja_percent(mica__jinja_run *run, const mica__jinja_value *t
         if (status == MICA_OK)
             status = put_percent(run, &spec, &v);
     }
-    if (status == MICA_OK && used < count && values->kind != MICA__JINJA_DICT &&
-        values->kind != MICA__JINJA_LIST)
+    const bool indexable = values->kind == MICA__JINJA_DICT || values->kind == MICA__JINJA_LIST ||
+                           values->kind == MICA__JINJA_RANGE || values->kind == MICA__JINJA_UNDEFINED;
+    if (status == MICA_OK && used < count && !indexable) /* Python lets these pass unused */
         return mica__jinja_raise(run, "not all arguments converted during string formatting");
     return status != MICA_OK ? status : mica__jinja_cut(run, mark, out);
 }

@@ -21,15 +21,21 @@ static mica_status key_of(mica__jinja_run *run, const mica__jinja_value *item,
     return mica__jinja_lower_key(run, &key, out);
 }
 
-/* "a,b": the keys of several attributes as one list. */
+/* "a,b": the keys of several attributes as one list; also where there is but one, since lists of things that have no
+ * order have one as long as they are equal. */
 static mica_status keys_of(mica__jinja_run *run, const mica__jinja_value *item,
                            const mica__jinja_value *attribute, bool fold, mica__jinja_value *out)
 {
     mica__jinja_value *keys = NULL;
     size_t count = 0, capacity = 0;
     mica_status status = MICA_OK;
-    if (attribute->kind != MICA__JINJA_STRING || memchr(attribute->text, ',', attribute->length) == NULL)
-        return key_of(run, item, attribute, fold, out);
+    if (attribute->kind != MICA__JINJA_STRING) {
+        keys = mica__jinja_values(run, 1);
+        if (keys == NULL)
+            return mica__jinja_arena_failure(&run->arena);
+        *out = mica__jinja_list(keys, 1);
+        return key_of(run, item, attribute, fold, keys);
+    }
     for (size_t at = 0; status == MICA_OK && at <= attribute->length;) {
         const char *comma =
             at == attribute->length ? NULL : memchr(attribute->text + at, ',', attribute->length - at);
@@ -45,6 +51,9 @@ static mica_status keys_of(mica__jinja_run *run, const mica__jinja_value *item,
     return status;
 }
 
+typedef mica_status (*key_function)(mica__jinja_run *run, const mica__jinja_value *item,
+                                    const mica__jinja_value *attribute, bool fold, mica__jinja_value *out);
+
 typedef struct sort_item {
     mica__jinja_value key, item;
     mica__jinja_run *run;
@@ -57,12 +66,12 @@ static int compare_items(const void *a, const void *b)
     const sort_item *left = a, *right = b;
     int order = 0;
     if (*left->status == MICA_OK)
-        *left->status = mica__jinja_order(left->run, &left->key, &right->key, "<", &order);
-    return left->reverse ? -order : order;
+        *left->status = mica__jinja_order(left->run, &right->key, &left->key, "<", &order);
+    return left->reverse ? order : -order;
 }
 
 static mica_status sort_values(mica__jinja_run *run, const mica__jinja_value *items, size_t count,
-                               const mica__jinja_value *attribute, bool fold, bool reverse,
+                               const mica__jinja_value *attribute, key_function key, bool fold, bool reverse,
                                sort_item **out_sorted)
 {
     mica_status compared = MICA_OK, status = MICA_OK;
@@ -72,7 +81,7 @@ static mica_status sort_values(mica__jinja_run *run, const mica__jinja_value *it
         return mica__jinja_arena_failure(&run->arena);
     for (size_t i = 0; status == MICA_OK && i < count; i++) {
         sorted[i] = (sort_item){mica__jinja_none(), items[i], run, &compared, reverse};
-        status = keys_of(run, &items[i], attribute, fold, &sorted[i].key);
+        status = key(run, &items[i], attribute, fold, &sorted[i].key);
     }
     if (status == MICA_OK)
         status = mica__sort(sorted, count, sizeof *sorted, compare_items);
@@ -88,11 +97,11 @@ static mica_status self_items(mica__jinja_run *run, const mica__jinja_call *call
 /* ---- order ---- */
 
 static mica_status sorted_list(mica__jinja_run *run, const mica__jinja_value *items, size_t count,
-                               const mica__jinja_value *attribute, bool fold, bool reverse,
+                               const mica__jinja_value *attribute, key_function key, bool fold, bool reverse,
                                mica__jinja_value *out)
 {
     sort_item *sorted = NULL;
-    const mica_status status = sort_values(run, items, count, attribute, fold, reverse, &sorted);
+    const mica_status status = sort_values(run, items, count, attribute, key, fold, reverse, &sorted);
     mica__jinja_value *list = status != MICA_OK ? NULL : mica__jinja_values(run, count);
     if (list == NULL)
         return status != MICA_OK ? status : mica__jinja_arena_failure(&run->arena);
@@ -109,7 +118,7 @@ static mica_status filter_sort(mica__jinja_run *run, const mica__jinja_call *cal
     const mica_status status = self_items(run, call, &items, &count);
     if (status != MICA_OK)
         return status;
-    return sorted_list(run, items, count, &call->argument[2], !mica__jinja_take_truth(call, 1),
+    return sorted_list(run, items, count, &call->argument[2], keys_of, !mica__jinja_take_truth(call, 1),
                        mica__jinja_take_truth(call, 0), out);
 }
 
@@ -133,7 +142,7 @@ static mica_status filter_dictsort(mica__jinja_run *run, const mica__jinja_call 
     status = mica__jinja_items(run, &pairs, &items, &count);
     if (status != MICA_OK)
         return status;
-    return sorted_list(run, items, count, &part, !mica__jinja_take_truth(call, 0),
+    return sorted_list(run, items, count, &part, key_of, !mica__jinja_take_truth(call, 0),
                        mica__jinja_take_truth(call, 2), out);
 }
 
@@ -148,7 +157,7 @@ static mica_status filter_groupby(mica__jinja_run *run, const mica__jinja_call *
     if (status == MICA_OK && mica__jinja_is_given(call, 1))
         return mica__jinja_stop(run, MICA_ERR_UNSUPPORTED, "groupby with a default is not known");
     if (status == MICA_OK)
-        status = sort_values(run, items, count, &call->argument[0], fold, false, &sorted);
+        status = sort_values(run, items, count, &call->argument[0], key_of, fold, false, &sorted);
     if (status == MICA_OK) {
         list = mica__jinja_values(run, count);
         status = list == NULL ? mica__jinja_arena_failure(&run->arena) : MICA_OK;
@@ -213,8 +222,9 @@ static mica_status filter_extreme(mica__jinja_run *run, const mica__jinja_call *
         int order = -1;
         status = key_of(run, &items[i], &call->argument[1], fold, &key);
         if (status == MICA_OK && i != 0)
-            status = call->row->variant == 0 ? mica__jinja_order(run, &key, &best, "<", &order)
-                                             : mica__jinja_order(run, &best, &key, "<", &order);
+            status = mica__jinja_order(run, &key, &best, call->row->variant == 0 ? "<" : ">", &order);
+        if (call->row->variant != 0)
+            order = i == 0 ? -1 : -order;
         if (status == MICA_OK && order < 0) {
             best = key;
             *out = items[i];

@@ -190,6 +190,14 @@ static mica__jinja_node *parse_output(mica__jinja_parser *p)
     return node->pair.left != NULL && mica__jinja_expect(p, MICA__JINJA_TOKEN_PRINT_END) ? node : NULL;
 }
 
+static void refuse_unknown(mica__jinja_parser *p)
+{
+    const mica__jinja_node *node = p->unknown;
+    mica__jinja_refuse(p, MICA_ERR_UNSUPPORTED, node->at, "the %s \"%.*s\" is not known",
+                       node->kind == MICA__JINJA_NODE_FILTER ? "filter" : "test",
+                       node->value.length > 60 ? 60 : (int)node->value.length, node->value.text);
+}
+
 /* Statements up to a tag with one of these names, which is then the token to be read; `begin` is where the block
  * began that they end. NULL names: up to the end of the template. */
 static bool parse_statements(mica__jinja_parser *p, const char *const *names, size_t begin,
@@ -219,6 +227,10 @@ static bool parse_statements(mica__jinja_parser *p, const char *const *names, si
             node = parse_output(p);
             if (node == NULL)
                 break;
+        }
+        if (p->unknown != NULL) {
+            refuse_unknown(p);
+            break;
         }
         mica__jinja_nodes_add(&list, node);
     }

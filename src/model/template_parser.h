@@ -11,9 +11,10 @@ typedef struct mica__jinja_parser {
     mica__jinja_token token, ahead; /* the one to be read, and the one after it if it was looked at */
     bool has_ahead;
     uint32_t depth;
-    uint32_t loops; /* around the statement, inside of its macro */
-    uint32_t soft;  /* inside of an {% if %}: what is not known may never be reached */
-    uint8_t uses;   /* MICA__JINJA_USES_* of the macro that is being read */
+    uint32_t loops;                  /* around the statement, inside of its macro */
+    uint32_t soft;                   /* inside of an {% if %}: what is not known may never be reached */
+    const mica__jinja_node *unknown; /* a filter or test that is not known and may be reached */
+    uint8_t uses;                    /* MICA__JINJA_USES_* of the macro that is being read */
     mica_status status;
 } mica__jinja_parser;
 

@@ -271,6 +271,8 @@ static mica_status filter_indent(mica__jinja_run *run, const mica__jinja_call *c
     const bool first = mica__jinja_take_truth(call, 1), blank = mica__jinja_take_truth(call, 2);
     mica__jinja_value indent = mica__jinja_text("", 0), lines;
     int64_t width = 4;
+    if (call->self.kind == MICA__JINJA_UNDEFINED)
+        return mica__jinja_raise_undefined(run, &call->self);
     if (call->self.kind != MICA__JINJA_STRING)
         return mica__jinja_raise(run, "indent needs a str, not %s", mica__jinja_type(&call->self));
     const bool texts = call->argument[0].kind == MICA__JINJA_STRING;
@@ -402,8 +404,6 @@ static mica_status filter_truncate(mica__jinja_run *run, const mica__jinja_call 
     mica__jinja_value end = mica__jinja_text("...", 3);
     int64_t length = 255, leeway = 5;
     size_t count = 0, end_count = 0;
-    if (text->kind != MICA__JINJA_STRING)
-        return mica__jinja_raise(run, "truncate needs a str, not %s", mica__jinja_type(text));
     mica_status status = mica__jinja_take_int(run, call, 0, &length);
     if (status == MICA_OK)
         status = mica__jinja_take_text(run, call, 2, &end);
@@ -418,9 +418,11 @@ static mica_status filter_truncate(mica__jinja_run *run, const mica__jinja_call 
     if (length < (int64_t)end_count || leeway < 0)
         return mica__jinja_raise(
             run, "truncate: the length must not be below that of the end, nor the leeway below 0");
-    *out = *text;
+    *out = *text; /* of any kind that has a length */
     if (leeway > INT64_MAX - length || (int64_t)count <= length + leeway)
         return MICA_OK;
+    if (text->kind != MICA__JINJA_STRING)
+        return mica__jinja_raise(run, "truncate needs a str, not %s", mica__jinja_type(text));
     size_t keep = mica__jinja_char_offset(text->text, text->length, (size_t)length - end_count);
     if (!mica__jinja_take_truth(call, 1)) { /* the last word goes, if there is another */
         size_t blank = keep;

@@ -46,7 +46,8 @@ _Static_assert(MICA__T_COUNT <= 64, "needs of a family are one bit a tensor");
 typedef struct found {
     uint64_t index; /* in the file */
     mica_buffer **place;
-    uint64_t rows; /* 0: a vector */
+    uint64_t rows;  /* 0: a vector */
+    uint64_t bytes; /* in the file */
 } found;
 
 typedef struct loading {
@@ -186,7 +187,8 @@ static mica_status note_tensor(loading *l, uint64_t index)
         (found){.index = index,
                 .place = id < MICA__T_WHOLE_COUNT ? &model->tensor[id]
                                                   : &model->layer[layer].tensor[id - MICA__T_WHOLE_COUNT],
-                .rows = info.ndim > 1 ? info.shape[info.ndim - 2] : 0};
+                .rows = info.ndim > 1 ? info.shape[info.ndim - 2] : 0,
+                .bytes = info.bytes};
     return MICA_OK;
 }
 
@@ -244,20 +246,34 @@ static bool wants_pack(const loading *l, const found *item)
            item->place != &l->model->tensor[MICA__T_TYPE_EMBEDDING];
 }
 
-static mica_status load_some(loading *l, const mica_model_options *options, bool packed, uint64_t *index,
-                             mica_buffer **buffer)
+/* One bar over both lists: what the first one loaded counts in the second. */
+typedef struct both {
+    const mica_model_options *options;
+    uint64_t before, total;
+} both;
+
+static int tell(void *context, const char *what, uint64_t done, uint64_t total)
 {
+    const both *b = context;
+    (void)total;
+    return b->options->progress(b->options->context, what, b->before + done, b->total);
+}
+
+static mica_status load_some(loading *l, both *b, bool packed, uint64_t *index, mica_buffer **buffer)
+{
+    const uint32_t flags = packed && !b->options->keep_layout ? MICA_LOAD_PACK : 0;
     uint64_t count = 0;
     for (uint64_t i = 0; i < l->count; i++)
         if (wants_pack(l, &l->list[i]) == packed)
             index[count++] = l->list[i].index;
-    MICA__TRY(mica_weights_load_all(l->weights, index, count, l->model->device,
-                                    packed && !options->keep_layout ? MICA_LOAD_PACK : 0, options->progress,
-                                    options->context, buffer));
+    MICA__TRY(mica_weights_load_all(l->weights, index, count, l->model->device, flags,
+                                    b->options->progress != NULL ? tell : NULL, b, buffer));
     count = 0;
     for (uint64_t i = 0; i < l->count; i++)
-        if (wants_pack(l, &l->list[i]) == packed)
+        if (wants_pack(l, &l->list[i]) == packed) {
             *l->list[i].place = buffer[count++];
+            b->before += l->list[i].bytes;
+        }
     return MICA_OK;
 }
 
@@ -265,14 +281,15 @@ static mica_status load_all(loading *l, const mica_model_options *options)
 {
     uint64_t *index = mica__alloc((size_t)(l->count + 1) * sizeof *index);
     mica_buffer **buffer = mica__alloc((size_t)(l->count + 1) * sizeof *buffer);
+    both b = {.options = options, .total = l->model->info.weight_bytes};
     mica_status status = MICA_OK;
     if (index == NULL || buffer == NULL)
         status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a list of %llu tensors",
                             (unsigned long long)l->count);
     if (status == MICA_OK)
-        status = load_some(l, options, false, index, buffer);
+        status = load_some(l, &b, false, index, buffer);
     if (status == MICA_OK)
-        status = load_some(l, options, true, index, buffer);
+        status = load_some(l, &b, true, index, buffer);
     mica__free(index);
     mica__free(buffer);
     return status;

@@ -64,30 +64,24 @@ uint64_t mica__packed_group_bytes(uint16_t dtype, uint64_t k, uint32_t group_siz
 
 /* ---- codes of 32 values, to and from a part ---- */
 
-/* Planes of a part of so many bytes: where the lower bits are, where the upper ones. */
 static void put_part(uint32_t part_bytes, const uint8_t codes[PART], uint32_t r, unsigned char *part)
 {
     unsigned char *at = part + 4 * r;
-    switch (part_bytes) {
-    case 64: mica__put_pairs(codes, 0, at); break;
-    case 96:
-        mica__put_pairs(codes, 0, at);
-        mica__put_bits(codes, 2, at + 64);
-        break;
-    case 128: mica__put_nibbles(codes, codes + 16, 0, at); break;
-    case 160:
-        mica__put_nibbles(codes, codes + 16, 0, at);
-        mica__put_bits(codes, 4, at + 128);
-        break;
-    case 192:
-        mica__put_nibbles(codes, codes + 16, 0, at);
-        mica__put_pairs(codes, 4, at + 128);
-        break;
-    default:
+    mica__words w = mica__load_words(codes);
+    if (part_bytes == 256) {
         for (int c = 0; c < 8; c++)
             memcpy(at + 32 * c, codes + 4 * c, 4);
-        break;
+    } else if (part_bytes >= 128) {
+        mica__put_nibbles(codes, codes + 16, 0, at);
+        mica__shift_words(&w, 4);
+    } else {
+        mica__put_pairs(&w, at);
+        mica__shift_words(&w, 2);
     }
+    if (part_bytes == 192)
+        mica__put_pairs(&w, at + 128);
+    else if (part_bytes == 96 || part_bytes == 160)
+        mica__put_bits(&w, at + part_bytes - 32);
 }
 
 /* Chunk c of four codes of a row, out of each plane. */

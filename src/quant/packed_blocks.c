@@ -13,13 +13,14 @@
 #define INLINE static inline __attribute__((always_inline))
 
 /* Bit j of four bytes as byte j, 0 or 1. */
-static void spread_bits(const unsigned char *bits, uint8_t flags[32])
+static inline mica__words spread_bits(const unsigned char *bits)
 {
+    mica__words w;
     for (int h = 0; h < 4; h++) {
         const uint64_t each = bits[h] * (uint64_t)0x0101010101010101 & 0x8040201008040201;
-        const uint64_t eight = (each + 0x7f7f7f7f7f7f7f7f) >> 7 & 0x0101010101010101;
-        memcpy(flags + 8 * h, &eight, sizeof eight);
+        w.word[h] = (each + 0x7f7f7f7f7f7f7f7f) >> 7;
     }
+    return w;
 }
 
 /* 32 values: `scales` numbers of two bytes, the fifth bits if there are any, nibbles that lie as in the plane. */
@@ -34,9 +35,8 @@ INLINE void write_32(const unsigned char *src, uint32_t r, uint64_t blocks, unsi
         for (int v = 0; v < 4; v++)
             memcpy(part + 32 * v, src + nibbles + 4 * v, 4);
         if (fifth) {
-            uint8_t flags[32];
-            spread_bits(src + bits, flags);
-            mica__put_bits(flags, 0, part + 128);
+            const mica__words flags = spread_bits(src + bits);
+            mica__put_bits(&flags, part + 128);
         }
     }
 }
@@ -86,12 +86,15 @@ INLINE void write_offset_k(const unsigned char *src, uint32_t r, uint64_t blocks
         memcpy(dst + 2 * r, src, 2);
         memcpy(dst + 16 + 2 * r, src + 2, 2);
         put_bytes(src + 4, 12, r, dst + 32);
+        mica__words high = mica__load_words(src + 16);
         for (uint32_t s = 0; s < 8; s++) {
             const unsigned char *qs = src + nibbles + s / 2 * 32;
             unsigned char *part = dst + 128 + part_bytes * s + 4 * r;
             mica__put_nibbles(qs, qs + 16, (int)(s % 2 * 4), part);
-            if (fifth)
-                mica__put_bits(src + 16, (int)s, part + 128);
+            if (!fifth)
+                continue;
+            mica__put_bits(&high, part + 128);
+            mica__shift_words(&high, 1);
         }
     }
 }
@@ -109,23 +112,33 @@ static void write_q5_k(const unsigned char *src, uint32_t r, uint64_t blocks, un
 static void write_q2_k(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
 {
     for (; blocks > 0; blocks--, src += 84, dst += 672) {
+        unsigned char *part = dst + 160 + 4 * r;
         memcpy(dst + 2 * r, src + 80, 2);
         memcpy(dst + 16 + 2 * r, src + 82, 2);
         put_bytes(src, 16, r, dst + 32);
-        for (uint32_t s = 0; s < 8; s++)
-            mica__put_pairs(src + 16 + s / 4 * 32, (int)(s % 4 * 2), dst + 160 + 64 * s + 4 * r);
+        for (int half = 0; half < 2; half++) {
+            mica__words pairs = mica__load_words(src + 16 + 32 * half);
+            for (int t = 0; t < 4; t++, part += 64, mica__shift_words(&pairs, 2))
+                mica__put_pairs(&pairs, part);
+        }
     }
 }
 
 static void write_q3_k(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
 {
     for (; blocks > 0; blocks--, src += 110, dst += 880) {
+        unsigned char *part = dst + 112 + 4 * r;
         memcpy(dst + 2 * r, src + 108, 2);
         put_bytes(src + 96, 12, r, dst + 16);
-        for (uint32_t s = 0; s < 8; s++) {
-            unsigned char *part = dst + 112 + 96 * s + 4 * r;
-            mica__put_pairs(src + 32 + s / 4 * 32, (int)(s % 4 * 2), part);
-            mica__put_bits(src, (int)s, part + 64);
+        mica__words high = mica__load_words(src);
+        for (int half = 0; half < 2; half++) {
+            mica__words pairs = mica__load_words(src + 32 + 32 * half);
+            for (int t = 0; t < 4; t++, part += 96) {
+                mica__put_pairs(&pairs, part);
+                mica__put_bits(&high, part + 64);
+                mica__shift_words(&pairs, 2);
+                mica__shift_words(&high, 1);
+            }
         }
     }
 }
@@ -133,13 +146,16 @@ static void write_q3_k(const unsigned char *src, uint32_t r, uint64_t blocks, un
 static void write_q6_k(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
 {
     for (; blocks > 0; blocks--, src += 210, dst += 1680) {
+        unsigned char *part = dst + 144 + 4 * r;
         memcpy(dst + 2 * r, src + 208, 2);
         put_bytes(src + 192, 16, r, dst + 16);
-        for (uint32_t s = 0; s < 8; s++) {
-            const unsigned char *low = src + s / 4 * 64 + s % 2 * 32;
-            unsigned char *part = dst + 144 + 192 * s + 4 * r;
-            mica__put_nibbles(low, low + 16, (int)(s % 4 / 2 * 4), part);
-            mica__put_pairs(src + 128 + s / 4 * 32, (int)(s % 4 * 2), part + 128);
+        for (int half = 0; half < 2; half++) {
+            mica__words pairs = mica__load_words(src + 128 + 32 * half);
+            for (int t = 0; t < 4; t++, part += 192, mica__shift_words(&pairs, 2)) {
+                const unsigned char *low = src + 64 * half + 32 * (t % 2);
+                mica__put_nibbles(low, low + 16, t / 2 * 4, part);
+                mica__put_pairs(&pairs, part + 128);
+            }
         }
     }
 }

@@ -44,21 +44,40 @@ static inline void mica__put_nibbles(const unsigned char *first, const unsigned 
                                            (mica__load64(second + 4 * v) >> shift & nibbles) << 4);
 }
 
-/* Plane of pairs, from bits `shift` and up of 32 bytes. */
-static inline void mica__put_pairs(const unsigned char *bytes, int shift, unsigned char *at)
+/* 32 bytes in registers, for planes of which several are made from the same bytes: shifted by a constant in between, which
+ * is cheaper than a shift that varies. What crosses from byte to byte is masked away by the planes. */
+typedef struct mica__words {
+    uint64_t word[4];
+} mica__words;
+
+static inline mica__words mica__load_words(const unsigned char *bytes)
+{
+    mica__words w;
+    memcpy(&w, bytes, sizeof w);
+    return w;
+}
+
+static inline void mica__shift_words(mica__words *w, int shift)
+{
+    for (int h = 0; h < 4; h++)
+        w->word[h] >>= shift;
+}
+
+/* Plane of pairs, from the low two bits of each byte. */
+static inline void mica__put_pairs(const mica__words *w, unsigned char *at)
 {
     uint64_t words = 0;
     for (int h = 0; h < 4; h++)
-        words |= (mica__load64(bytes + 8 * h) >> shift & 0x0303030303030303) << 2 * h;
+        words |= (w->word[h] & 0x0303030303030303) << 2 * h;
     mica__store_words(at, words);
 }
 
-/* Plane of bits, from bit `shift` of 32 bytes: the even chunks of four at even bits, the odd ones beside them. */
-static inline void mica__put_bits(const unsigned char *bytes, int shift, unsigned char *at)
+/* Plane of bits, from the lowest bit of each byte: the even chunks of four at even bits, the odd ones beside them. */
+static inline void mica__put_bits(const mica__words *w, unsigned char *at)
 {
     uint64_t words = 0;
     for (int h = 0; h < 4; h++)
-        words |= (mica__load64(bytes + 8 * h) >> shift & 0x0101010101010101) << 2 * h;
+        words |= (w->word[h] & 0x0101010101010101) << 2 * h;
     mica__store32(at, (uint32_t)words | (uint32_t)(words >> 32) << 1);
 }
 

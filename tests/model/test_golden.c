@@ -1,21 +1,16 @@
 /*
- * test_golden.c - the families against transformers: tiny checkpoints with random weights in
- * tests/model/golden, and the logits (of encoders the embedding) that transformers gives for a prompt, made by
- * scripts/golden.py.
+ * test_golden.c - the families against transformers, and quantised folders against MLX: tiny checkpoints with random
+ * weights in tests/model/golden, and the logits (of encoders the embedding) that the other gives for a prompt, made by
+ * scripts/golden.py and scripts/golden_mlx.py.
  *
- * Each is opened as the Hugging Face folder that it is and as the GGUF that mica_convert makes of it, and fed in one
- * chunk, one by one, and by sevens.
+ * Each is opened as the folder that it is and as the GGUF that mica_convert makes of it, and fed in one chunk, one by one,
+ * and by sevens.
  */
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "mica/format.h"
 #include "mica/model.h"
 
+#include "golden_file.h"
 #include "support/folder.h"
-#include "support/status.h"
-#include "support/tensor.h"
 
 #define HOME "tests/model/golden/"
 #define MOST_TOKENS 64
@@ -52,6 +47,12 @@ static const golden checkpoints[] = {
     {"phi3-longrope", "phi3", 0},
     {"gpt2", "gpt2", 0},
     {"bert", "bert", 0},
+    {"mlx-4bit", "qwen3", 0},
+    {"mlx-6bit", "qwen3", 0},
+    {"mlx-8bit", "qwen3", 0},
+    {"mlx-mixed", "llama", 0},
+    {"mlx-moe", "qwen3moe", 0},
+    {"mlx-mxfp4", "qwen3", 0},
 };
 
 #define CHECKPOINT_COUNT (sizeof checkpoints / sizeof checkpoints[0])
@@ -67,80 +68,25 @@ typedef struct expected {
 
 /* ---- expected.json -------------------------------------------------------------------------------------- */
 
-/* The numbers of the list, or list of lists, behind `key`; 0 if there is no such key. */
-static uint32_t read_list(const char *text, const char *key, double *out, uint32_t most)
-{
-    uint32_t count = 0, depth = 0;
-    const char *at = strstr(text, key);
-    if (at == NULL)
-        return 0;
-    at = strchr(at, '[');
-    assert_non_null(at);
-    do {
-        char *end = NULL;
-        if (*at == '[' || *at == ']') {
-            depth = *at == '[' ? depth + 1 : depth - 1;
-            at++;
-            continue;
-        }
-        const double number = strtod(at, &end);
-        if (end == at) {
-            at++;
-            continue;
-        }
-        assert_true(count < most);
-        out[count++] = number;
-        at = end;
-    } while (depth > 0 && *at != '\0');
-    return count;
-}
-
-static uint32_t read_whole_list(const char *text, const char *key, uint32_t *out, uint32_t most)
-{
-    double numbers[MOST_TOKENS];
-    assert_true(most <= MOST_TOKENS);
-    const uint32_t count = read_list(text, key, numbers, most);
-    for (uint32_t i = 0; i < count; i++)
-        out[i] = (uint32_t)numbers[i];
-    return count;
-}
-
 static expected *read_expected(const char *name)
 {
-    static const size_t most = 1u << 20;
     char path[256];
     (void)snprintf(path, sizeof path, HOME "%s/expected.json", name);
-    FILE *file = fopen(path, "rb");
-    if (file == NULL)
+    char *text = golden_text(path);
+    if (text == NULL)
         fail_msg("%s is not there: scripts/golden.py makes it, tests run in the root of the repository",
                  path);
-    char *text = test_alloc(most, 1);
     expected *made = test_alloc(1, sizeof *made);
-    const size_t got = fread(text, 1, most - 1, file);
-    (void)fclose(file);
-    assert_true(got > 0 && got < most - 1);
-    made->token_count = read_whole_list(text, "\"tokens\"", made->tokens, MOST_TOKENS);
-    made->row_count = read_whole_list(text, "\"rows\"", made->rows, MOST_ROWS);
-    made->value_count = read_list(text, "\"logits\"", made->logits, MOST_ROWS * MOST_VOCABULARY);
-    made->width = read_list(text, "\"embedding\"", made->embedding, MOST_VOCABULARY);
+    made->token_count = golden_ids(text, "\"tokens\"", made->tokens, MOST_TOKENS);
+    made->row_count = golden_ids(text, "\"rows\"", made->rows, MOST_ROWS);
+    made->value_count = golden_list(text, "\"logits\"", made->logits, MOST_ROWS * MOST_VOCABULARY);
+    made->width = golden_list(text, "\"embedding\"", made->embedding, MOST_VOCABULARY);
     assert_true(made->token_count > 32 && (made->width != 0) == (made->row_count == 0));
     free(text);
     return made;
 }
 
 /* ---- what mica gives ------------------------------------------------------------------------------------ */
-
-/* The largest distance of two rows over the largest |value| of the second. NaN is infinitely far. */
-static double distance(const float *got, const double *want, uint32_t count)
-{
-    double worst = 0, top = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        const double apart = fabs(got[i] - want[i]);
-        worst = apart <= worst ? worst : isnan(apart) ? INFINITY : apart;
-        top = fmax(top, fabs(want[i]));
-    }
-    return worst / top;
-}
 
 /* Logits of all tokens, [tokens, vocabulary], fed `chunk` at a time. The caller frees. */
 static float *feed_all(mica_model *model, const expected *want, uint32_t chunk, uint32_t vocabulary)
@@ -175,7 +121,7 @@ static void check_logits(const golden *g, const char *form, mica_model *model, c
     for (uint32_t c = 0; c < 3; c++) {
         float *all = feed_all(model, want, chunks[c], vocabulary);
         for (uint32_t r = 0; r < want->row_count; r++) {
-            const double apart = distance(all + (size_t)want->rows[r] * vocabulary,
+            const double apart = golden_distance(all + (size_t)want->rows[r] * vocabulary,
                                           want->logits + (size_t)r * vocabulary, vocabulary);
             if (!(apart <= NEAR))
                 fail_msg("%s from %s in chunks of %u: the logits at %u are %.3g of the largest away, %.3g is "
@@ -198,7 +144,7 @@ static void check_embedding(const golden *g, const char *form, mica_model *model
     float got[MOST_VOCABULARY];
     must(mica_context_create(model, NULL, &context));
     must(mica_context_embed(context, want->tokens, want->token_count, MICA_POOLING_MEAN, 1, got));
-    const double apart = distance(got, want->embedding, want->width);
+    const double apart = golden_distance(got, want->embedding, want->width);
     if (!(apart <= NEAR))
         fail_msg("%s from %s: the embedding is %.3g of its largest away", g->name, form, apart);
     mica_context_release(context);

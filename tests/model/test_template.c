@@ -211,6 +211,10 @@ static void test_raised(void **state)
     refused(render("{% if true %}{{ 1|nope }}{% endif %}", "{}"), MICA_ERR_UNSUPPORTED,
             "line 1, column 19: the filter");
     gives("{% if false %}{{ 1|nope }}{% endif %}ok", "{}", "ok");
+    gives("{{ 1|nope.dotted if false else 'ok' }}", "{}", "ok");
+    refused(render("{{ 1|nope if true else 'ok' }}", "{}"), MICA_ERR_UNSUPPORTED, "\"nope\"");
+    refused(render("{% for x in y|nope %}{{ 1 if x else 2 }}{% endfor %}", "{}"), MICA_ERR_UNSUPPORTED,
+            "\"nope\"");
     refused(render("{{ 9223372036854775807 + 1 }}", "{}"), MICA_ERR_UNSUPPORTED, "64 bits");
     /* A message of any length is cut, not overrun. */
     char long_text[3000];

@@ -1,5 +1,6 @@
 /* test_json_reader.c: JSON item by item through a window. Whatever stands at the window's edge is read as the tree of
  * the same text has it; keys that come twice are found among few and many; the file may end or change underneath. */
+#define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -102,7 +103,7 @@ static void same_through(const text *t, size_t window)
     mica__file *file = as_file(t);
     char sentence[256] = "";
     const mica_status expected = mica__json_parse(t->data, t->size, NULL, &json);
-    uint32_t seen = 0, closes = 0;
+    uint32_t seen = 0;
     if (expected != MICA_OK)
         snprintf(sentence, sizeof sentence, "%s", mica_status_message());
     must(mica__json_reader_begin(&reader, file, 0, t->size, NULL));
@@ -110,7 +111,6 @@ static void same_through(const text *t, size_t window)
     mica_status status = MICA_OK;
     while (event != MICA__JSON_EVENT_DONE && status == MICA_OK) {
         status = mica__json_reader_next(&reader, &event, &item);
-        closes += status == MICA_OK && event == MICA__JSON_EVENT_CLOSE;
         if (status != MICA_OK || event == MICA__JSON_EVENT_CLOSE || event == MICA__JSON_EVENT_DONE)
             continue;
         if (json != NULL)

@@ -149,11 +149,13 @@ QUANT_INLINE void quant_expand_q4_k(const unsigned char *packed, unsigned char *
 QUANT_INLINE void quant_expand_q3_k(const unsigned char *packed, unsigned char *out)
 {
     typedef int8_t i8x32 __attribute__((vector_size(32)));
-    quant_u32x8 low[2], high;
-    memcpy(low, packed, 64);
+    quant_u32x8 even, odd, high;
+    memcpy(&even, packed, 32);
+    memcpy(&odd, packed + 32, 32);
     memcpy(&high, packed + 64, 32);
     for (int j = 0; j < 4; j++) {
-        const quant_u32x8 scale = (low[j % 2] >> j / 2 * 4 & 0x0f0f0f0f) | (high >> 2 * j & 0x03030303) << 4;
+        const quant_u32x8 scale =
+            ((j % 2 == 0 ? even : odd) >> j / 2 * 4 & 0x0f0f0f0f) | (high >> 2 * j & 0x03030303) << 4;
         const i8x32 centred = (i8x32)scale - 32;
         memcpy(out + 32 * j, &centred, 32);
     }

@@ -203,6 +203,7 @@ static inline void quant_dot_levels(const quant_panels *p, uint64_t offset, cons
     uint8_t *code = (uint8_t *)&codes;
     quant_unpack(p->at[0] + offset, 4, &codes);
     for (int i = 0; i < 256; i++)
+        /* cppcheck-suppress uninitvar ; quant_unpack has written them */
         code[i] = (uint8_t)(levels[code[i]] + 128);
     quant_dot_codes(&codes, x, block, columns, 128, 1, sum);
 }

@@ -55,7 +55,6 @@ MODELS = {
     "mlx-8bit": ({**QWEN, "tie_word_embeddings": False, "intermediate_size": 64}, 8, 32, "affine", None),
     "mlx-mixed": ({**LLAMA, "head_dim": 16}, 3, 64, "affine", eight_at_the_ends),
     "mlx-moe": (ROUTED, 4, 32, "affine", None),
-    "mlx-mxfp4": ({**QWEN, "tie_word_embeddings": False}, 4, 32, "mxfp4", matrices_alone),
 }
 
 

@@ -52,7 +52,6 @@ static const golden checkpoints[] = {
     {"mlx-8bit", "qwen3", 0},
     {"mlx-mixed", "llama", 0},
     {"mlx-moe", "qwen3moe", 0},
-    {"mlx-mxfp4", "qwen3", 0},
 };
 
 #define CHECKPOINT_COUNT (sizeof checkpoints / sizeof checkpoints[0])
@@ -122,7 +121,7 @@ static void check_logits(const golden *g, const char *form, mica_model *model, c
         float *all = feed_all(model, want, chunks[c], vocabulary);
         for (uint32_t r = 0; r < want->row_count; r++) {
             const double apart = golden_distance(all + (size_t)want->rows[r] * vocabulary,
-                                          want->logits + (size_t)r * vocabulary, vocabulary);
+                                                 want->logits + (size_t)r * vocabulary, vocabulary);
             if (!(apart <= NEAR))
                 fail_msg("%s from %s in chunks of %u: the logits at %u are %.3g of the largest away, %.3g is "
                          "allowed",

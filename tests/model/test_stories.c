@@ -19,16 +19,16 @@
 
 typedef struct stories {
     char folder[512];
-    char *wanted;               /* prompt, text, newline */
-    uint32_t ids[MOST_TOKENS];  /* greedy from the first token, which begins a text */
+    char *wanted;              /* prompt, text, newline */
+    uint32_t ids[MOST_TOKENS]; /* greedy from the first token, which begins a text */
     uint32_t count;
     double logits[4 * VOCABULARY]; /* of the first four */
     uint32_t rows;
 } stories;
 
 static const char prompt[] = "Once upon a time";
-static const char *const files[] = {"stories260K-f32.gguf", "stories260K-f16.gguf", "stories260K-h256-Q8_0.gguf",
-                                    "stories260K-as-moe-4x2-f32.gguf"};
+static const char *const files[] = {"stories260K-f32.gguf", "stories260K-f16.gguf",
+                                    "stories260K-h256-Q8_0.gguf", "stories260K-as-moe-4x2-f32.gguf"};
 static const uint32_t chunks[] = {1, 7, CAPACITY}, threads[] = {1, 2};
 
 /* Without the data the state is NULL, and each test says that it was skipped. */

@@ -154,10 +154,10 @@ static void time_matvec(uint32_t threads, mica_dtype dtype, bool packed)
 void bench_matvec(void)
 {
     static const mica_dtype types[] = {
-        MICA_DTYPE_F16,    MICA_DTYPE_BF16,    MICA_DTYPE_Q4_0,    MICA_DTYPE_Q4_1,
-        MICA_DTYPE_Q5_0,   MICA_DTYPE_Q5_1,    MICA_DTYPE_Q8_0,    MICA_DTYPE_Q2_K,
-        MICA_DTYPE_Q3_K,   MICA_DTYPE_Q4_K,    MICA_DTYPE_Q5_K,    MICA_DTYPE_Q6_K,
-        MICA_DTYPE_IQ4_NL, MICA_DTYPE_AFFINE4, MICA_DTYPE_AFFINE6, MICA_DTYPE_AFFINE8};
+        MICA_DTYPE_F16,     MICA_DTYPE_BF16,   MICA_DTYPE_Q4_0,   MICA_DTYPE_Q4_1,   MICA_DTYPE_Q5_0,
+        MICA_DTYPE_Q5_1,    MICA_DTYPE_Q8_0,   MICA_DTYPE_Q2_K,   MICA_DTYPE_Q3_K,   MICA_DTYPE_Q4_K,
+        MICA_DTYPE_Q5_K,    MICA_DTYPE_Q6_K,   MICA_DTYPE_IQ4_NL, MICA_DTYPE_IQ4_XS, MICA_DTYPE_AFFINE4,
+        MICA_DTYPE_AFFINE6, MICA_DTYPE_AFFINE8};
 
     bench_section("mat-vec, weights from memory (goal: quantised at 50 % of read on 2 threads)");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {

@@ -19,8 +19,8 @@ static const char *const spm_texts[] = {"\xe2\x96\x81",
                                         "abc",
                                         "aa",
                                         "aab",
-                                        "\xe2\x96\x81"
-                                        "a",
+                                        ("\xe2\x96\x81"
+                                         "a"),
                                         "cc",
                                         "cab",
                                         "bb",

@@ -42,11 +42,6 @@ def eight_at_the_ends(path, module):
     return {"group_size": 64, "bits": 8} if "embed_tokens" in path or "lm_head" in path else True
 
 
-def matrices_alone(path, module):
-    """The embedding stays as it was."""
-    return "embed_tokens" not in path
-
-
 # name: (configuration, bits, group, mode, predicate or None for the model's own). An intermediate_size of 96 divides by 32
 # and not by 64: there a matrix stays as it was.
 MODELS = {

@@ -20,7 +20,7 @@
 #include "mica/device.h"
 #include "backend/record.h"
 
-#define MICA__BACKEND_VERSION 3u
+#define MICA__BACKEND_VERSION 4u
 
 typedef struct mica__device mica__device;     /* an open device */
 typedef struct mica__program mica__program;   /* compiled text, or the built-in functions of the cpu */
@@ -47,24 +47,37 @@ typedef struct mica__device_info {
     uint64_t cache_bytes;  /* per core or per device: what a tile should fit */
     void *native;          /* the driver's own device or context; NULL on the cpu */
     int32_t dlpack_device; /* DLPack's number for this kind of device */
+    /* GPUs only. */
+    const char *target; /* target word of the kernel text ("MK_OPENCL"); NULL: kernels are built in */
+    char identity
+        [192]; /* whatever compiled code depends on: device, driver, compiler; part of the cache's key */
+    uint32_t features;   /* MICA__FEATURE_* */
+    uint32_t compute;    /* compute capability as 10 * major + minor; 0: no such thing */
+    uint32_t processors; /* multiprocessors or compute units */
 } mica__device_info;
+
+#define MICA__FEATURE_SUBGROUPS 1u    /* shuffles among properties.subgroup_width work-items */
+#define MICA__FEATURE_SLOW_BARRIER 2u /* work-items are loops on a CPU: prefer few of them and few barriers */
 
 /* ---- planning ---- */
 
 #define MICA__PLAN_DISPATCHES 4
+#define MICA__CONSTANTS_BYTES 96
 #define MICA__PLAN_BINDINGS 24
 #define MICA__PLAN_PARAM_BYTES 12288
 #define MICA__SCRATCH 0xffffu /* binding source: the record's scratch */
+#define MICA__FAULT 0xfffeu   /* binding source: the submission's fault word, u32 (MICA__BIND_FAULT) */
 
 typedef struct mica__plan_binding {
-    uint16_t source; /* operand slot or MICA__SCRATCH */
+    uint16_t source; /* operand slot, MICA__SCRATCH or MICA__FAULT */
     uint16_t access;
     uint64_t offset, length; /* scratch: range in it; operand: unused (whole view) */
 } mica__plan_binding;
 
 typedef struct mica__plan_dispatch {
-    const char *kernel;    /* name; static */
-    const char *constants; /* specialisation "A=1;B=2", or NULL; static or in the plan's params */
+    const char *kernel;                    /* name; static */
+    char constants[MICA__CONSTANTS_BYTES]; /* specialisation "A=1|B=2", in a fixed order; "" = none */
+    mica__kernel *found;                   /* filled in by the registry */
     uint32_t groups[3], local[3];
     uint32_t grain;       /* cpu: groups that one claim takes */
     uint32_t local_bytes; /* cpu: bytes of per-thread memory the kernel wants; GPUs: dynamic local memory */
@@ -82,7 +95,8 @@ typedef struct mica__plan {
 } mica__plan;
 
 /* A kernel row: which records it serves and how. The registry tries the rows of an op in order; the first whose
- * `serves` (NULL = all) says yes plans it. Refusal in `plan` is a status. */
+ * `serves` (NULL = all) says yes plans it. Refusal in `plan` is a status. Where a kernel of the plan cannot be had
+ * because there is no compiler (KERNEL_NOT_FOUND), the next row is tried. */
 typedef struct mica__kernel_row {
     uint16_t op; /* mica_op */
     const char *name;
@@ -92,11 +106,24 @@ typedef struct mica__kernel_row {
 
 /* ---- what a backend sees ---- */
 
+#define MICA__BIND_FAULT 4u /* access of the binding of the fault word: the backend puts its own there */
+
 typedef struct mica__binding {
-    mica__memory *memory;
+    mica__memory *memory; /* NULL: absent, or the fault word */
     uint64_t offset, length;
     uint32_t access;
 } mica__binding;
+
+/* What a program is made of. The first of these that is there and works is taken: binary, text, portable. */
+typedef struct mica__program_desc {
+    const char *name;      /* for sentences */
+    mica_host_kernel host; /* the cpu's */
+    const char *text;      /* target word, constants, prelude and kernels in one string */
+    const void *binary;    /* what program_binary once gave on a device of the same identity */
+    uint64_t binary_bytes;
+    const char *portable; /* made when mica was built, for where there is a driver and no compiler (PTX) */
+    uint64_t portable_bytes;
+} mica__program_desc;
 
 typedef struct mica__dispatch {
     mica__kernel *kernel;
@@ -133,12 +160,13 @@ typedef struct mica__backend_table {
     void (*buffer_unmap)(mica__device *, mica__memory *);                  /* may be absent */
     mica_status (*upload)(mica__device *, mica__memory *, uint64_t offset, const void *, uint64_t bytes);
     mica_status (*download)(mica__device *, mica__memory *, uint64_t offset, void *, uint64_t bytes);
-    mica_status (*program_create)(mica__device *, const mica_kernel_desc *, const char *constants,
-                                  mica__program **out);
-    mica_status (*program_binary)(mica__program *, void **out, uint64_t *out_bytes); /* may be absent */
+    /* KERNEL_COMPILATION with the compiler's log; KERNEL_NOT_FOUND where nothing of `desc` can be used here. */
+    mica_status (*program_create)(mica__device *, const mica__program_desc *desc, mica__program **out);
+    /* Bytes for the disk cache, freed with mica__free. May be absent. */
+    mica_status (*program_binary)(mica__program *, void **out, uint64_t *out_bytes);
     void (*program_destroy)(mica__device *, mica__program *);
     mica_status (*kernel_get)(mica__device *, mica__program *, const char *name,
-                              mica__kernel **out); /* program NULL: built in */
+                              mica__kernel **out); /* program NULL: built in; lives as long as its program */
     mica_status (*encoder_begin)(mica__device *, uint32_t flags, mica__encoding **out);
     void (*dispatch)(mica__encoding *, const mica__dispatch *);
     void (*copy)(mica__encoding *, const mica__binding *from, const mica__binding *to); /* equal lengths */

@@ -82,7 +82,8 @@ mica_status mica__pack_into(mica_buffer *weight, mica_buffer *packed)
 mica__packing mica__pack_target(const mica_device *device, const mica__operand *weight, mica_dtype scales)
 {
     mica__packing packing = {device->backend->weight_layout(weight, &device->info), weight->group_size};
-    if (scales != MICA_DTYPE_NONE && !mica__packed_scales((uint16_t)scales))
+    if (scales != MICA_DTYPE_NONE &&
+        !mica__packed_scales(weight->dtype, weight->group_size, (uint16_t)scales))
         packing.layout = (mica_layout)weight->layout;
     return packing;
 }

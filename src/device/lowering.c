@@ -337,12 +337,13 @@ static mica_status send_planned(mica__lowering *lowering, const mica__record *re
                                 const mica__plan_dispatch *step, const unsigned char *params,
                                 const mica__storage *scratch, uint64_t scratch_offset)
 {
-    mica_device *device = lowering->device;
     bindings b;
     b.range_count = 0; /* the rest is written as it is used */
-    mica__dispatch dispatch = {
-        .grain = step->grain, .local_bytes = step->local_bytes, .binding_count = step->binding_count};
-    mica_status status = mica__registry_builtin(device, step->kernel, &dispatch.kernel);
+    mica__dispatch dispatch = {.kernel = step->found,
+                               .grain = step->grain,
+                               .local_bytes = step->local_bytes,
+                               .binding_count = step->binding_count};
+    mica_status status = MICA_OK;
     for (uint32_t i = 0; i < step->binding_count && status == MICA_OK; i++) {
         const mica__plan_binding *part = &step->binding[i];
         if (part->source == MICA__SCRATCH) {
@@ -350,6 +351,8 @@ static mica_status send_planned(mica__lowering *lowering, const mica__record *re
                 return mica__fail(MICA_ERR_INTERNAL, "kernel %s binds scratch it did not ask for",
                                   step->kernel);
             bind_scratch(scratch, scratch_offset, part, i, &b);
+        } else if (part->source == MICA__FAULT) {
+            b.binding[i] = (mica__binding){NULL, 0, sizeof(uint32_t), MICA__BIND_FAULT};
         } else {
             status = bind_operand(lowering, &record->operand[part->source], part->access, i, &b);
         }

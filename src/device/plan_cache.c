@@ -74,15 +74,6 @@ static bool has_key(const mica__cached_plan *entry, const key *k)
            memcmp(entry->word, k->word, k->count * sizeof k->word[0]) == 0;
 }
 
-/* Constants may lie in the plan's own parameters; such a plan does not move. */
-static bool can_move(const mica__plan *plan)
-{
-    for (uint32_t i = 0; i < plan->dispatch_count; i++)
-        if (plan->dispatch[i].constants != NULL)
-            return false;
-    return true;
-}
-
 static size_t round_up(size_t n)
 {
     return (n + 15) & ~(size_t)15;
@@ -145,7 +136,7 @@ mica_status mica__plan_cache_get(mica__plan_cache *cache, mica_device *device, c
     mica_status status = mica__registry_plan(device, record, fresh);
     if (status != MICA_OK)
         return status;
-    mica__cached_plan *entry = can_move(fresh) ? new_entry(&k, fresh) : NULL;
+    mica__cached_plan *entry = new_entry(&k, fresh);
     if (entry == NULL) {
         *out = (mica__planned){fresh->dispatch_count, fresh->scratch_bytes, fresh->dispatch, fresh->params};
         return MICA_OK;

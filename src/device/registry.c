@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "device/custom.h"
+#include "device/programs.h"
 
 #define KEY_BYTES 512
 
@@ -17,14 +18,13 @@ typedef struct named_kernel {
     mica_host_kernel host;
 } named_kernel;
 
-/* A built-in kernel that a plan has named; looked up by the address of its name, without the lock: entries are only
- * ever added, the name last. */
-typedef struct builtin_kernel {
-    const char *_Atomic name;
+/* A kernel that a plan has named, by "file/entry|constants" ("entry" where kernels are built in), and its program, which
+ * it may share with other entries of the same file and constants. */
+typedef struct planned_kernel {
+    char *key;
+    mica__program *program; /* NULL: built in */
     mica__kernel *kernel;
-} builtin_kernel;
-
-#define BUILTIN_SLOTS 256 /* power of two, well above the number of built-in kernels */
+} planned_kernel;
 
 struct mica__registry {
     mica_device *device;
@@ -34,8 +34,8 @@ struct mica__registry {
     uint32_t named_count, named_capacity;
     mica_kernel **compiled;
     uint32_t compiled_count, compiled_capacity;
-    builtin_kernel builtin[BUILTIN_SLOTS];
-    uint32_t builtin_count;
+    planned_kernel *planned;
+    uint32_t planned_count, planned_capacity;
     const mica__kernel_row *rows;
     uint32_t row_count;
     uint32_t first_row[MICA_OP_COUNT]; /* where to begin looking for an op */
@@ -65,6 +65,25 @@ mica_status mica__registry_create(mica_device *device, mica__registry **out)
     return MICA_OK;
 }
 
+/* Whether kernels a and b are entries of the same program. */
+static bool same_program(const planned_kernel *a, const planned_kernel *b)
+{
+    return a->program != NULL && a->program == b->program;
+}
+
+static void destroy_planned(mica__registry *registry)
+{
+    for (uint32_t i = 0; i < registry->planned_count; i++) {
+        bool first = registry->planned[i].program != NULL;
+        for (uint32_t j = 0; j < i && first; j++)
+            first = !same_program(&registry->planned[i], &registry->planned[j]);
+        mica__free(registry->planned[i].key);
+        if (first)
+            registry->device->table->program_destroy(registry->device->impl, registry->planned[i].program);
+    }
+    mica__free(registry->planned);
+}
+
 void mica__registry_destroy(mica__registry *registry)
 {
     if (registry == NULL)
@@ -75,6 +94,7 @@ void mica__registry_destroy(mica__registry *registry)
         mica__free(registry->named[i].name);
         mica__free(registry->named[i].source);
     }
+    destroy_planned(registry);
     mica__free(registry->compiled);
     mica__free(registry->named);
     mica__lock_destroy(&registry->lock, &registry->guard);
@@ -96,53 +116,103 @@ static mica_status no_row(mica_device *device, const mica__record *record)
                       mica_op_name((mica_op)record->op), device->info.properties.id, types);
 }
 
+/* ---- kernels of plans ---- */
+
+/* Finds or makes the program of "file/entry" among those that other entries have. Lock held. */
+static mica_status program_of(mica__registry *registry, const char *name, const char *constants,
+                              mica__program **out)
+{
+    const size_t file = strcspn(name, "/") + 1;
+    *out = NULL;
+    for (uint32_t i = 0; i < registry->planned_count && *out == NULL; i++) {
+        const char *key = registry->planned[i].key, *bar = strchr(key, '|');
+        if (strncmp(key, name, file) == 0 && strcmp(bar != NULL ? bar + 1 : "", constants) == 0)
+            *out = registry->planned[i].program;
+    }
+    if (*out != NULL)
+        return MICA_OK;
+    const mica_status status = mica__program_of_file(registry->device, name, file - 1, constants, out);
+    registry->compilations += status == MICA_OK;
+    MICA__COUNT(registry->device, kernels_compiled, status == MICA_OK);
+    return status;
+}
+
+/* Makes room, gets the kernel, keeps it under its key. Lock held. */
+static mica_status add_planned(mica__registry *registry, const mica__plan_dispatch *dispatch, const char *key,
+                               mica__kernel **out)
+{
+    mica_device *device = registry->device;
+    const char *slash = strchr(dispatch->kernel, '/');
+    planned_kernel fresh = {mica__strdup(key), NULL, NULL};
+    if (registry->planned_count == registry->planned_capacity) {
+        const uint32_t capacity = registry->planned_capacity * 2 + 32;
+        planned_kernel *grown = mica__realloc(registry->planned, capacity * sizeof *grown);
+        if (grown != NULL) {
+            registry->planned = grown;
+            registry->planned_capacity = capacity;
+        }
+    }
+    if (fresh.key == NULL || registry->planned_count == registry->planned_capacity) {
+        mica__free(fresh.key);
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for kernel %s", dispatch->kernel);
+    }
+    mica_status status = MICA_OK;
+    if (slash != NULL)
+        status = program_of(registry, dispatch->kernel, dispatch->constants, &fresh.program);
+    if (status == MICA_OK)
+        status = device->table->kernel_get(device->impl, fresh.program,
+                                           slash != NULL ? slash + 1 : dispatch->kernel, &fresh.kernel);
+    if (status != MICA_OK && fresh.program == NULL) {
+        mica__free(fresh.key);
+        return status;
+    }
+    registry->planned[registry->planned_count++] = fresh; /* also to keep a program whose entry is missing */
+    *out = fresh.kernel;
+    return status;
+}
+
+static mica_status find_kernel(mica__registry *registry, mica__plan_dispatch *dispatch)
+{
+    char key[KEY_BYTES];
+    snprintf(key, sizeof key, "%s%s%s", dispatch->kernel, dispatch->constants[0] != '\0' ? "|" : "",
+             dispatch->constants);
+    dispatch->found = NULL;
+    registry->lookups++;
+    for (uint32_t i = 0; i < registry->planned_count && dispatch->found == NULL; i++)
+        if (strcmp(registry->planned[i].key, key) == 0)
+            dispatch->found = registry->planned[i].kernel;
+    return dispatch->found != NULL ? MICA_OK : add_planned(registry, dispatch, key, &dispatch->found);
+}
+
+static mica_status find_kernels(mica__registry *registry, mica__plan *plan)
+{
+    mica_status status = MICA_OK;
+    pthread_mutex_lock(&registry->lock);
+    for (uint32_t i = 0; i < plan->dispatch_count && status == MICA_OK; i++)
+        status = find_kernel(registry, &plan->dispatch[i]);
+    pthread_mutex_unlock(&registry->lock);
+    return status;
+}
+
 mica_status mica__registry_plan(mica_device *device, const mica__record *record, mica__plan *plan)
 {
-    const mica__registry *registry = device->registry;
-    for (uint32_t i = registry->first_row[record->op]; i < registry->row_count; i++) {
+    mica__registry *registry = device->registry;
+    mica_status status = MICA_ERR_KERNEL_NOT_FOUND;
+    bool served = false;
+    for (uint32_t i = registry->first_row[record->op];
+         i < registry->row_count && status == MICA_ERR_KERNEL_NOT_FOUND; i++) {
         const mica__kernel_row *row = &registry->rows[i];
         if (row->op != record->op || (row->serves != NULL && !row->serves(record, &device->info)))
             continue;
+        served = true;
         plan->dispatch_count = 0;
         plan->params_used = 0;
         plan->scratch_bytes = 0;
-        return row->plan(record, &device->info, plan);
+        status = row->plan(record, &device->info, plan);
+        if (status == MICA_OK)
+            status = find_kernels(registry, plan);
     }
-    return no_row(device, record);
-}
-
-/* ---- built-in kernels ---- */
-
-/* The slot of `name`, or the free one where it belongs. */
-static builtin_kernel *builtin_slot(mica__registry *registry, const char *name)
-{
-    uint32_t at = (uint32_t)(((uintptr_t)name >> 2) * 2654435761u) & (BUILTIN_SLOTS - 1);
-    const char *there;
-    while ((there = atomic_load_explicit(&registry->builtin[at].name, memory_order_acquire)) != NULL &&
-           there != name)
-        at = (at + 1) & (BUILTIN_SLOTS - 1);
-    return &registry->builtin[at];
-}
-
-mica_status mica__registry_builtin(mica_device *device, const char *name, mica__kernel **out)
-{
-    mica__registry *registry = device->registry;
-    builtin_kernel *slot = builtin_slot(registry, name);
-    if (atomic_load_explicit(&slot->name, memory_order_acquire) == name) {
-        *out = slot->kernel;
-        return MICA_OK;
-    }
-    pthread_mutex_lock(&registry->lock);
-    mica_status status = device->table->kernel_get(device->impl, NULL, name, out);
-    slot = builtin_slot(registry, name);
-    registry->lookups++;
-    if (status == MICA_OK && slot->name == NULL && registry->builtin_count < BUILTIN_SLOTS / 2) {
-        slot->kernel = *out;
-        atomic_store_explicit(&slot->name, name, memory_order_release);
-        registry->builtin_count++;
-    }
-    pthread_mutex_unlock(&registry->lock);
-    return status;
+    return served ? status : no_row(device, record);
 }
 
 /* ---- registered kernels ---- */
@@ -277,10 +347,10 @@ static mica_status compile(mica__registry *registry, const named_kernel *named, 
     kernel->key = text;
     kernel->device = device;
     atomic_init(&kernel->references, 1);
-    mica_kernel_desc desc = {named->name, named->host, named->source};
+    const mica_kernel_desc desc = {named->name, named->host, named->source};
     const char *constants = strchr(key, '|');
-    mica_status status = device->table->program_create(
-        device->impl, &desc, constants != NULL ? constants + 1 : NULL, &kernel->program);
+    mica_status status =
+        mica__program_of_user(device, &desc, constants != NULL ? constants + 1 : "", &kernel->program);
     if (status == MICA_OK)
         status = device->table->kernel_get(device->impl, kernel->program, named->name, &kernel->kernel);
     if (status != MICA_OK) {
@@ -373,7 +443,7 @@ mica_status mica_device_get_registry(const mica_device *device, mica_registry_st
     pthread_mutex_lock(&registry->lock);
     out->registered = registry->named_count;
     out->rows = registry->row_count;
-    out->cached = registry->compiled_count + registry->builtin_count;
+    out->cached = registry->compiled_count + registry->planned_count;
     out->compilations = registry->compilations;
     out->lookups = registry->lookups;
     pthread_mutex_unlock(&registry->lock);

@@ -16,9 +16,8 @@ struct mica_kernel {
 
 mica_status mica__registry_create(mica_device *device, mica__registry **out);
 void mica__registry_destroy(mica__registry *registry); /* NULL ok */
-/* Plans the record with the first row that serves it. UNSUPPORTED names op and types. */
+/* Plans the record with the first row that serves it and finds its kernels, compiled where they must be. UNSUPPORTED
+ * names op and types. */
 mica_status mica__registry_plan(mica_device *device, const mica__record *record, mica__plan *plan);
-/* The built-in kernel a plan named; found by the address of `name` after the first time. */
-mica_status mica__registry_builtin(mica_device *device, const char *name, mica__kernel **out);
 
 #endif

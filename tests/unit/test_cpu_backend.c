@@ -85,13 +85,13 @@ static void test_update_and_import(void **state)
 {
     mica__program *program;
     mica__kernel *kernel;
-    const mica_kernel_desc desc = {"add_one", add_one, NULL};
+    const mica__program_desc desc = {.name = "add_one", .host = add_one};
     rig r = open_rig(2);
     uint32_t outside[100];
     mica__memory *x = make_memory(&r, sizeof outside), *y = make_memory(&r, sizeof outside), *foreign;
     (void)state;
     assert_int_equal(r.table->buffer_import(r.device, outside, sizeof outside, &foreign), MICA_OK);
-    assert_int_equal(r.table->program_create(r.device, &desc, NULL, &program), MICA_OK);
+    assert_int_equal(r.table->program_create(r.device, &desc, &program), MICA_OK);
     assert_int_equal(r.table->kernel_get(r.device, program, "add_one", &kernel), MICA_OK);
     for (uint32_t i = 0; i < 100; i++)
         ((uint32_t *)x->native)[i] = 3 * i;

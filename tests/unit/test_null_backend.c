@@ -275,7 +275,7 @@ static void test_refusals(void **state)
 static void test_fail_alloc_and_compile(void **state)
 {
     const mica_null_faults faults = {.fail_alloc = 2, .fail_compile = 2};
-    const mica_kernel_desc desc = {"custom", NULL, "text"};
+    const mica__program_desc desc = {.name = "custom", .text = "text"};
     mica__memory *memory[3];
     mica__program *program[3];
     mica__kernel *kernel;
@@ -286,7 +286,7 @@ static void test_fail_alloc_and_compile(void **state)
         assert_int_equal(r.table->buffer_create(r.device, 8, &memory[i]),
                          i == 1 ? MICA_ERR_OUT_OF_MEMORY : MICA_OK);
         assert_int_equal(memory[i] == NULL, i == 1);
-        assert_int_equal(r.table->program_create(r.device, &desc, NULL, &program[i]),
+        assert_int_equal(r.table->program_create(r.device, &desc, &program[i]),
                          i == 1 ? MICA_ERR_KERNEL_COMPILATION : MICA_OK);
         assert_int_equal(program[i] == NULL, i == 1);
     }

@@ -44,11 +44,9 @@ static void fill_info(mica__device *device, mica__device_info *out)
 
 /* ---- kernels ---- */
 
-static mica_status program_create(mica__device *device, const mica_kernel_desc *desc, const char *constants,
-                                  mica__program **out)
+static mica_status program_create(mica__device *device, const mica__program_desc *desc, mica__program **out)
 {
     (void)device;
-    (void)constants; /* a function is compiled already */
     *out = NULL;
     if (desc->host == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,

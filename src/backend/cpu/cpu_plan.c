@@ -18,7 +18,7 @@ mica__plan_dispatch *mica__cpu_plan_next(mica__plan *plan, const char *kernel, u
     mica__plan_dispatch *dispatch = &plan->dispatch[plan->dispatch_count++];
     /* Field by field: the array of bindings is most of the struct and is written as it is used. */
     dispatch->kernel = kernel;
-    dispatch->constants = NULL;
+    dispatch->constants[0] = '\0';
     dispatch->local_bytes = dispatch->binding_count = dispatch->params_size = 0;
     dispatch->groups[0] = (uint32_t)units;
     dispatch->groups[1] = dispatch->groups[2] = 1;

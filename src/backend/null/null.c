@@ -217,10 +217,8 @@ static mica_status may_compile(mica__device *device, const char *name)
     return MICA_OK;
 }
 
-static mica_status program_create(mica__device *device, const mica_kernel_desc *desc, const char *constants,
-                                  mica__program **out)
+static mica_status program_create(mica__device *device, const mica__program_desc *desc, mica__program **out)
 {
-    (void)constants;
     *out = NULL;
     const mica_status status = may_compile(device, desc->name);
     if (status != MICA_OK)

@@ -1,0 +1,63 @@
+/*
+ * gpu_plan.h - how records become dispatches of the portable kernels (src/kernels): shared by all GPU backends.
+ *
+ * A plan names a kernel "file/entry" with constants, groups, bindings in the order of the entry's parameter list, and the
+ * entry's parameter block (kernels/params.h). Groups are one-dimensional, MICA__MK_WG work-items unless the constant MK_WG
+ * says otherwise. Knows no driver.
+ */
+#ifndef MICA_GPU_PLAN_H
+#define MICA_GPU_PLAN_H
+
+#include "backend/backend.h"
+#include "kernels/kernels.h"
+
+#define MICA__GPU_MOST_GROUPS_X 0x7fffffffu
+#define MICA__GPU_MOST_GROUPS_YZ 65535u
+
+/* Starts the next dispatch: no bindings, no constants, groups x by 1 by 1 of MICA__MK_WG. UNSUPPORTED when x is over
+ * MICA__GPU_MOST_GROUPS_X. */
+mica_status mica__gpu_plan_next(mica__plan *plan, const char *kernel, uint64_t groups_x);
+/* The further dimensions of the grid of the dispatch being built. */
+mica_status mica__gpu_plan_groups(mica__plan *plan, uint64_t y, uint64_t z);
+/* Appends a constant; "MK_WG" also sets the work-items of a group. Always in the same order for the same kernel. */
+void mica__gpu_plan_constant(mica__plan *plan, const char *name, uint32_t value);
+/* Adds operand `slot` as the next binding; an absent one keeps its place. `access` 0: the operand's own mark. */
+void mica__gpu_plan_operand(mica__plan *plan, const mica__record *record, uint32_t slot, uint32_t access);
+/* Adds [offset, offset + bytes) of the record's scratch and grows it to hold that. Offsets are multiples of 64. */
+void mica__gpu_plan_scratch(mica__plan *plan, uint64_t offset, uint64_t bytes, uint32_t access);
+/* Adds the fault word. */
+void mica__gpu_plan_fault(mica__plan *plan);
+/* Ends the dispatch with its parameter block. */
+void mica__gpu_plan_params(mica__plan *plan, const void *params, uint32_t size);
+
+/* What mk_fault stores for this record. */
+uint32_t mica__gpu_fault_code(const mica__record *record);
+/* f32, f16 or bf16. */
+bool mica__gpu_is_float(uint16_t dtype);
+/* MK_F32, MK_F16 or MK_BF16. */
+uint32_t mica__gpu_type(uint16_t dtype);
+/* UNSUPPORTED unless every operand of the bit mask `slots` that is there is a float. */
+mica_status mica__gpu_check_floats(const mica__record *record, uint32_t slots);
+
+/* Shape and byte strides of operands, to be bent for a kernel. */
+typedef struct mica__gpu_view {
+    uint64_t shape[MICA_MAX_DIMS], stride[MICA_MAX_DIMS];
+    uint32_t ndim;
+} mica__gpu_view;
+
+mica__gpu_view mica__gpu_view_of(const mica__operand *operand);
+/* Gives `view` the shape of y, aligned at the last dimension: stride 0 where it does not vary. */
+void mica__gpu_view_expand(mica__gpu_view *view, const mica__gpu_view *y);
+/* Merges neighbouring dimensions that are one to all `count` equally shaped views; the last `kept` stay apart. */
+void mica__gpu_view_collapse(mica__gpu_view *view, uint32_t count, uint32_t kept);
+
+/* The layout that the GPU's matmuls read fastest. */
+mica_layout mica__gpu_weight_layout(const mica__operand *weight, const mica__device_info *info);
+
+/* The rows of all GPU backends are MICA__GPU_ROWS of gpu_rows.def; a backend may put its own in front. */
+#define MICA__GPU_ROW(op, name, plan) \
+    mica_status plan(const mica__record *, const mica__device_info *, mica__plan *);
+#include "backend/gpu/gpu_rows.def"
+#undef MICA__GPU_ROW
+
+#endif

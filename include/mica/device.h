@@ -155,8 +155,7 @@ MICA_API mica_status mica_buffer_reshape(mica_buffer *buffer, uint32_t ndim, con
 /* Dimension i of the result is dimension order[i] of `buffer`. */
 MICA_API mica_status mica_buffer_permute(mica_buffer *buffer, const uint32_t *order, mica_buffer **out_view);
 /* An MLX weight: `data` [.., N, K] of an affine dtype, `scales` and `biases` [.., N, ceil(K/group)] bf16, f16 or f32; or
- * fp4 with scales of e8m0 or f8_e4m3, or f8_e4m3 with scales of e8m0, both with `biases` NULL (no matmul serves these
- * two yet). The result is used like any weight and keeps all three. group_size 1 and up. */
+ * fp4 with scales of e8m0 or f8_e4m3, or f8_e4m3 with scales of e8m0, both with `biases` NULL. The result is used like any weight and keeps all three. group_size 1 and up. */
 MICA_API mica_status mica_buffer_affine(mica_buffer *data, mica_buffer *scales, mica_buffer *biases,
                                         uint32_t group_size, mica_buffer **out_buffer);
 /* A copy of a weight in the layout that the device's matmul reads fastest. Where that is the canonical one
@@ -297,6 +296,27 @@ MICA_API const char *mica_kernel_key(const mica_kernel *kernel);
 MICA_API int mica_kernel_is_cached(mica_device *device, const char *name);
 /* The registry's figures now. INVALID_ARGUMENT for NULL. Any thread. */
 MICA_API mica_status mica_device_get_registry(const mica_device *device, mica_registry_stats *out);
+
+/* ---- compiled kernels on disk -------------------------------------------------------------------------- */
+
+/*
+ * GPU kernels that were compiled once are kept in a folder shared by all processes of the user: MICA_CACHE_DIR, else
+ * mica/ in XDG_CACHE_HOME or ~/.cache. Damaged entries are compiled anew, the oldest go when 256 MB are passed, and a
+ * folder that cannot be used only costs time.
+ */
+typedef struct mica_cache_entry {
+    char name[MICA_NAME_BYTES]; /* kernel file and its constants */
+    uint64_t bytes;
+    uint64_t seconds; /* since it was written */
+} mica_cache_entry;
+
+/* The folder; "" if there is no place for one. Lives for ever. Any thread. */
+MICA_API const char *mica_cache_folder(void);
+/* Fills up to `capacity` entries and says in `out_count` how many there are; a folder that is not there has none. IO where
+ * it cannot be read. Any thread. */
+MICA_API mica_status mica_cache_list(mica_cache_entry *entries, uint32_t capacity, uint32_t *out_count);
+/* Removes all entries, and nothing else that lies there. `out_removed` may be NULL. IO names the first that stays. */
+MICA_API mica_status mica_cache_clear(uint32_t *out_removed);
 
 /* ---- queues and fences -------------------------------------------------------------------------------- */
 

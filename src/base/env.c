@@ -11,6 +11,11 @@
 
 #include "base/log.h"
 
+#ifdef __APPLE__
+#define HOME_CACHE "Library/Caches"
+#else
+#define HOME_CACHE ".cache"
+#endif
 #define MAX_THREADS 1024
 
 static const char *const debug_words[] = {
@@ -77,6 +82,22 @@ static void read_debug(mica__env *env, const char *value)
     }
 }
 
+/* MICA_CACHE_DIR, else "mica" in the folder where the system wants caches. */
+static void read_cache_dir(mica__env *env, const char *(*lookup)(const char *name))
+{
+    const char *xdg = lookup("XDG_CACHE_HOME"), *home = lookup("HOME");
+    int length = 0;
+    read_text(env, "MICA_CACHE_DIR", lookup("MICA_CACHE_DIR"), env->cache_dir, sizeof env->cache_dir);
+    if (env->cache_dir[0] != '\0')
+        return;
+    if (xdg != NULL && xdg[0] == '/') /* a relative one counts for nothing, says the rule */
+        length = snprintf(env->cache_dir, sizeof env->cache_dir, "%s/mica", xdg);
+    else if (home != NULL && home[0] == '/')
+        length = snprintf(env->cache_dir, sizeof env->cache_dir, "%s/%s/mica", home, HOME_CACHE);
+    if (length < 0 || (size_t)length >= sizeof env->cache_dir)
+        env->cache_dir[0] = '\0';
+}
+
 void mica__env_read(const char *(*lookup)(const char *name), mica__env *out_env)
 {
     mica__env *env = out_env;
@@ -85,7 +106,7 @@ void mica__env_read(const char *(*lookup)(const char *name), mica__env *out_env)
     read_threads(env, lookup("MICA_THREADS"));
     read_text(env, "MICA_DEVICE", lookup("MICA_DEVICE"), env->device, sizeof env->device);
     read_text(env, "MICA_CPU_ISA", lookup("MICA_CPU_ISA"), env->cpu_isa, sizeof env->cpu_isa);
-    read_text(env, "MICA_CACHE_DIR", lookup("MICA_CACHE_DIR"), env->cache_dir, sizeof env->cache_dir);
+    read_cache_dir(env, lookup);
     read_text(env, "MICA_TRACE", lookup("MICA_TRACE"), env->trace_path, sizeof env->trace_path);
 }
 

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "device/objects.h"
 #include "quant/packed.h"
+#include "quant/planes.h"
 
 /* Row pitch in bytes of a contiguous tensor: the last dimension, in whole blocks. */
 static mica_status row_bytes(const mica_buffer_desc *desc, uint64_t *out)
@@ -20,21 +21,35 @@ static mica_status row_bytes(const mica_buffer_desc *desc, uint64_t *out)
     return MICA_OK;
 }
 
-/* Packed weights: rows in groups of eight. The row stride is an eighth of a group. */
+/* Bytes of all rows of a packed matrix, and its row stride: an eighth of a group of eight rows, or that of the planes. */
+static mica_status packed_rows(const mica_buffer_desc *desc, const mica__packing *packing,
+                               uint64_t *out_stride, uint64_t *out_bytes)
+{
+    const uint32_t n = desc->ndim;
+    const uint32_t together = packing->layout == MICA_LAYOUT_ROWS8 ? MICA__PACKED_ROWS : 1;
+    uint64_t group = 0;
+    if (n >= 2 && packing->layout == MICA_LAYOUT_ROWS8)
+        group = mica__packed_group_bytes((uint16_t)desc->dtype, desc->shape[n - 1], packing->group_size);
+    if (n >= 2 && packing->layout == MICA_LAYOUT_PLANES)
+        group = mica__planes_row_bytes((uint16_t)desc->dtype, desc->shape[n - 1]);
+    if (group == 0)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "%s has no such packed layout", mica_dtype_name(desc->dtype));
+    *out_stride = group / together;
+    if (!mica__mul_u64((desc->shape[n - 2] + together - 1) / together, group, out_bytes))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape: the size in bytes overflows");
+    return MICA_OK;
+}
+
 static mica_status packed_strides(const mica_buffer_desc *desc, const mica__packing *packing,
                                   uint64_t *stride, uint64_t *out_bytes)
 {
     uint32_t n = desc->ndim;
-    uint64_t group = 0;
-    if (n >= 2)
-        group = mica__packed_group_bytes((uint16_t)desc->dtype, desc->shape[n - 1], packing->group_size);
-    if (group == 0)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "%s has no packed layout", mica_dtype_name(desc->dtype));
-    uint64_t bytes = 0;
-    if (!mica__mul_u64((desc->shape[n - 2] + 7) / 8, group, &bytes))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape: the size in bytes overflows");
+    uint64_t row = 0, bytes = 0;
+    const mica_status status = packed_rows(desc, packing, &row, &bytes);
+    if (status != MICA_OK)
+        return status;
     stride[n - 1] = mica_dtype_block_bytes(desc->dtype);
-    stride[n - 2] = group / 8;
+    stride[n - 2] = row;
     for (uint32_t d = n - 2; d-- > 0;) {
         stride[d] = bytes;
         if (!mica__mul_u64(bytes, desc->shape[d], &bytes))
@@ -193,6 +208,7 @@ void mica_buffer_release(mica_buffer *buffer)
     mica_buffer_release(buffer->scales);
     mica_buffer_release(buffer->biases);
     mica__storage_release(buffer->storage);
+    mica__free(buffer->staged);
     mica__free(buffer);
     mica_device_release(device);
 }
@@ -266,6 +282,49 @@ void mica__operand_from(const mica_buffer *buffer, uint32_t access, mica__operan
 
 /* ---- host access ---- */
 
+/* A copy on the host, always with what the device has: a program may write a part of what it maps. */
+static mica_status map_staged(mica_device *device, mica_buffer *buffer, uint32_t access, void **out_pointer)
+{
+    mica_status status = MICA_OK;
+    pthread_mutex_lock(&device->lock);
+    if (buffer->maps == 0) {
+        buffer->staged = mica__alloc((size_t)buffer->length);
+        buffer->maps_access = 0;
+        status = buffer->staged == NULL
+                     ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "buffer_map: no host memory for %llu bytes",
+                                  (unsigned long long)buffer->length)
+                     : device->table->download(device->impl, buffer->storage->memory, buffer->offset,
+                                               buffer->staged, buffer->length);
+        if (status != MICA_OK) {
+            mica__free(buffer->staged);
+            buffer->staged = NULL;
+        }
+    }
+    if (status == MICA_OK) {
+        buffer->maps++;
+        buffer->maps_access |= access;
+        *out_pointer = buffer->staged;
+    }
+    pthread_mutex_unlock(&device->lock);
+    return status;
+}
+
+/* The last unmap takes what was written to the device. */
+static mica_status unmap_staged(mica_device *device, mica_buffer *buffer)
+{
+    mica_status status = MICA_OK;
+    pthread_mutex_lock(&device->lock);
+    if (buffer->maps > 0 && --buffer->maps == 0) {
+        if ((buffer->maps_access & MICA_ACCESS_WRITE) != 0)
+            status = device->table->upload(device->impl, buffer->storage->memory, buffer->offset,
+                                           buffer->staged, buffer->length);
+        mica__free(buffer->staged);
+        buffer->staged = NULL;
+    }
+    pthread_mutex_unlock(&device->lock);
+    return status;
+}
+
 mica_status mica_buffer_map(mica_buffer *buffer, uint32_t access, void **out_pointer)
 {
     if (out_pointer == NULL)
@@ -278,12 +337,13 @@ mica_status mica_buffer_map(mica_buffer *buffer, uint32_t access, void **out_poi
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "buffer_map: buffer is read-only and access asks to write");
     mica_device *device = buffer->storage->device;
-    if (device->table->buffer_map == NULL)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "device %s cannot map buffers", device->info.properties.id);
     mica_status status = mica__device_wait_idle(device);
+    if (status != MICA_OK)
+        return status;
+    if (device->table->buffer_map == NULL)
+        return map_staged(device, buffer, access, out_pointer);
     void *base = NULL;
-    if (status == MICA_OK)
-        status = device->table->buffer_map(device->impl, buffer->storage->memory, &base);
+    status = device->table->buffer_map(device->impl, buffer->storage->memory, &base);
     if (status == MICA_OK)
         *out_pointer = (unsigned char *)base + buffer->offset;
     return status;
@@ -294,6 +354,8 @@ mica_status mica_buffer_unmap(mica_buffer *buffer)
     if (buffer == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_unmap: buffer is NULL");
     mica_device *device = buffer->storage->device;
+    if (device->table->buffer_map == NULL)
+        return unmap_staged(device, buffer);
     if (device->table->buffer_unmap != NULL)
         device->table->buffer_unmap(device->impl, buffer->storage->memory);
     return MICA_OK;

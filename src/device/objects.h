@@ -80,6 +80,9 @@ struct mica_buffer {
     uint32_t ndim;
     uint8_t temporary, read_only;
     mica_buffer *scales, *biases; /* affine weights in canonical layout */
+    /* Where the device cannot map: the host's copy while `maps` maps of this handle are open; the device's lock. */
+    void *staged;
+    uint32_t maps, maps_access;
 };
 
 struct mica_queue {

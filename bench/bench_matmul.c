@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "oracle/oracle_blocks.h"
 #include "oracle/oracle_number.h"
@@ -38,8 +39,10 @@ void bench_fill(mica_buffer *buffer, mica_dtype dtype, uint64_t count, test_rand
     void *data;
 
     bench_must(mica_buffer_map(buffer, MICA_ACCESS_WRITE, &data));
-    if (oracle_is_block(dtype)) {
+    if (oracle_is_block(dtype) || dtype == MICA_DTYPE_F8_E4M3) {
         test_blocks_fill(dtype, data, values, random, 0.02);
+    } else if (dtype == MICA_DTYPE_E8M0) {
+        memset(data, 120, count); /* 2^-7 */
     } else {
         for (uint64_t i = 0; i < count; i++)
             oracle_put(dtype, test_random_uniform(random, -1, 1),
@@ -103,16 +106,24 @@ void bench_matmul(void)
     }
 }
 
-/* One weight of the type; affine ones with their scales and biases. */
+/* Values that share a scale: as MLX has it where it says so. */
+static uint32_t group_of(mica_dtype dtype)
+{
+    return oracle_is_affine(dtype) ? 64 : 32;
+}
+
+/* One weight of the type; those with tables of scales with theirs. */
 static mica_buffer *make_weight(mica_device *device, mica_dtype dtype, bool packed, test_random *random)
 {
+    const mica_dtype scale = oracle_is_affine(dtype) ? MICA_DTYPE_BF16 : MICA_DTYPE_E8M0;
     mica_buffer *data = bench_buffer(device, dtype, ROWS, COLUMNS), *scales, *whole = data, *out;
+    const uint32_t group = group_of(dtype);
 
     bench_fill(data, dtype, (uint64_t)ROWS * COLUMNS, random);
-    if (oracle_is_affine(dtype)) {
-        scales = bench_buffer(device, MICA_DTYPE_BF16, ROWS, COLUMNS / 64);
-        bench_fill(scales, MICA_DTYPE_BF16, (uint64_t)ROWS * (COLUMNS / 64), random);
-        bench_must(mica_buffer_affine(data, scales, scales, 64, &whole));
+    if (oracle_has_scales(dtype)) {
+        scales = bench_buffer(device, scale, ROWS, COLUMNS / group);
+        bench_fill(scales, scale, (uint64_t)ROWS * (COLUMNS / group), random);
+        bench_must(mica_buffer_affine(data, scales, oracle_is_affine(dtype) ? scales : NULL, group, &whole));
         mica_buffer_release(scales);
         mica_buffer_release(data);
     }
@@ -127,7 +138,8 @@ static void time_matvec(uint32_t threads, mica_dtype dtype, bool packed)
 {
     mica_device *device = bench_device(threads);
     test_random random = test_random_from(7);
-    uint64_t extra = oracle_is_affine(dtype) ? (uint64_t)ROWS * (COLUMNS / 64) * 4 : 0;
+    uint64_t groups = oracle_has_scales(dtype) ? (uint64_t)ROWS * (COLUMNS / group_of(dtype)) : 0;
+    uint64_t extra = groups * (oracle_is_affine(dtype) ? 4 : 1);
     uint64_t bytes = oracle_row_bytes(dtype, (uint64_t)ROWS * COLUMNS) + extra;
     uint64_t total = bench_settings.quick ? 256u << 20 : 1024u << 20;
     product p = {.count = (uint32_t)((total + bytes - 1) / bytes),
@@ -154,17 +166,21 @@ static void time_matvec(uint32_t threads, mica_dtype dtype, bool packed)
 void bench_matvec(void)
 {
     static const mica_dtype types[] = {
-        MICA_DTYPE_F16,     MICA_DTYPE_BF16,   MICA_DTYPE_Q4_0,   MICA_DTYPE_Q4_1,   MICA_DTYPE_Q5_0,
-        MICA_DTYPE_Q5_1,    MICA_DTYPE_Q8_0,   MICA_DTYPE_Q2_K,   MICA_DTYPE_Q3_K,   MICA_DTYPE_Q4_K,
-        MICA_DTYPE_Q5_K,    MICA_DTYPE_Q6_K,   MICA_DTYPE_IQ4_NL, MICA_DTYPE_IQ4_XS, MICA_DTYPE_AFFINE4,
-        MICA_DTYPE_AFFINE6, MICA_DTYPE_AFFINE8};
+        MICA_DTYPE_F16,    MICA_DTYPE_BF16,    MICA_DTYPE_Q4_0,    MICA_DTYPE_Q4_1,    MICA_DTYPE_Q5_0,
+        MICA_DTYPE_Q5_1,   MICA_DTYPE_Q8_0,    MICA_DTYPE_Q2_K,    MICA_DTYPE_Q3_K,    MICA_DTYPE_Q4_K,
+        MICA_DTYPE_Q5_K,   MICA_DTYPE_Q6_K,    MICA_DTYPE_IQ4_NL,  MICA_DTYPE_IQ4_XS,  MICA_DTYPE_MXFP4,
+        MICA_DTYPE_NVFP4,  MICA_DTYPE_AFFINE4, MICA_DTYPE_AFFINE6, MICA_DTYPE_AFFINE8, MICA_DTYPE_FP4,
+        MICA_DTYPE_F8_E4M3};
 
     bench_section("mat-vec, weights from memory (goal: quantised at 50 % of read on 2 threads)");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (oracle_is_block(types[i]))
+        const bool packs = types[i] != MICA_DTYPE_F8_E4M3; /* which is read as it is */
+
+        if (oracle_is_block(types[i]) || !packs)
             time_matvec(2, types[i], false);
-        time_matvec(2, types[i], true);
-        if (!bench_settings.quick)
+        if (packs)
+            time_matvec(2, types[i], true);
+        if (packs && !bench_settings.quick)
             time_matvec(1, types[i], true);
     }
 }

@@ -7,6 +7,7 @@ about it in float32 on the CPU.
 
 A folder holds config.json and model.safetensors as Hugging Face keeps them, and expected.json: "tokens", and for
 decoders "rows" (positions) with the logits after each of them, for encoders the mean-pooled, normalised "embedding".
+Where short contexts turn their heads in another way, "near_logits" come from the tokens up to "near_rows" alone.
 Norms, biases and routers are random too, windows and original contexts are shorter than the prompt: a part that is left
 out or misread shows."""
 import json
@@ -76,6 +77,7 @@ def models():
                             bos_token_id=1, eos_token_id=2), "float32", False),
         "bert": (BertConfig(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
                             intermediate_size=40, max_position_embeddings=128, pad_token_id=0), "float32", False),
+        "gemma2-scalar": (Gemma2Config(**HEADS, **caps, sliding_window=16, query_pre_attn_scalar=20), "float32", False),
     }
 
 
@@ -127,7 +129,12 @@ def expected(model, tokens):
         hidden = model(ids, attention_mask=torch.ones_like(ids)).last_hidden_state[0]
         return {"tokens": tokens, "embedding": numbers(torch.nn.functional.normalize(hidden.mean(0), dim=0))}
     logits = model(ids, use_cache=False).logits[0]
-    return {"tokens": tokens, "rows": ROWS, "logits": [numbers(logits[row]) for row in ROWS]}
+    made = {"tokens": tokens, "rows": ROWS, "logits": [numbers(logits[row]) for row in ROWS]}
+    if (getattr(model.config, "rope_parameters", None) or {}).get("rope_type") == "longrope":
+        near = model.config.rope_parameters["original_max_position_embeddings"]
+        logits = model(ids[:, :near], use_cache=False).logits[0]
+        made.update(near_rows=[near - 1], near_logits=numbers(logits[near - 1]))
+    return made
 
 
 def numbers(tensor):

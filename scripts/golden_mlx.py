@@ -50,6 +50,9 @@ MODELS = {
     "mlx-8bit": ({**QWEN, "tie_word_embeddings": False, "intermediate_size": 64}, 8, 32, "affine", None),
     "mlx-mixed": ({**LLAMA, "head_dim": 16}, 3, 64, "affine", eight_at_the_ends),
     "mlx-moe": (ROUTED, 4, 32, "affine", None),
+    "mlx-mxfp4": ({**QWEN, "tie_word_embeddings": False}, 4, 32, "mxfp4", None),
+    "mlx-nvfp4": (ROUTED, 4, 16, "nvfp4", None),
+    "mlx-mxfp8": ({**QWEN, "tie_word_embeddings": True}, 8, 32, "mxfp8", None),
 }
 
 

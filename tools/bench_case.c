@@ -32,7 +32,9 @@ static double sum_of_bytes(const bench_case *c, const bench_set *set)
 
 static int input_count(mica_op op)
 {
-    return op == MICA_OP_ADD || op == MICA_OP_MUL || op == MICA_OP_SILU_MUL ? 2 : op == MICA_OP_FILL ? 0 : 1;
+    const int two =
+        op == MICA_OP_ADD || op == MICA_OP_MUL || op == MICA_OP_SILU_MUL || op == MICA_OP_GELU_MUL;
+    return two ? 2 : op == MICA_OP_FILL ? 0 : 1;
 }
 
 static mica_status rows_create(mica_device *device, const bench_case *c, bench_set *set)
@@ -42,7 +44,7 @@ static mica_status rows_create(mica_device *device, const bench_case *c, bench_s
         TOOL_TRY(activation(device, c->type, c->size[0], c->size[1], &set->buffer[i]));
     if (c->op == MICA_OP_ARGMAX)
         return index_vector(device, c->size[0], 0, &set->buffer[2]);
-    if (c->op == MICA_OP_RMS_NORM)
+    if (c->op == MICA_OP_RMS_NORM || c->op == MICA_OP_LAYER_NORM)
         TOOL_TRY(tool_constant_create(device, MICA_DTYPE_F32, 1, &c->size[1], 1, &set->buffer[3]));
     return activation(device, c->type, c->size[0], c->size[1], &set->buffer[2]);
 }
@@ -56,9 +58,11 @@ static mica_status rows_encode(mica_encoder *e, const bench_case *c, const bench
     case MICA_OP_ADD: return mica_add(e, a, b, y);
     case MICA_OP_MUL: return mica_mul(e, a, b, y);
     case MICA_OP_SILU_MUL: return mica_silu_mul(e, a, b, y);
+    case MICA_OP_GELU_MUL: return mica_gelu_mul(e, a, b, y);
     case MICA_OP_GELU: return mica_gelu(e, a, y);
     case MICA_OP_SOFTCAP: return mica_softcap(e, a, 30, y);
     case MICA_OP_RMS_NORM: return mica_rms_norm(e, a, set->buffer[3], 1e-5f, y);
+    case MICA_OP_LAYER_NORM: return mica_layer_norm(e, a, set->buffer[3], set->buffer[3], 1e-5f, y);
     case MICA_OP_SOFTMAX: return mica_softmax(e, a, 1, y);
     default: return mica_argmax(e, a, y);
     }
@@ -72,11 +76,11 @@ static double no_flops(const bench_case *c)
 
 static const bench_family rows_family = {rows_create, rows_encode, sum_of_bytes, no_flops, 1};
 
-/* ---- rope and kv_write: size = tokens, heads, head size ---- */
+/* ---- rope and kv_write (the type is the cache's): size = tokens, heads, head size ---- */
 
 static mica_status heads_create(mica_device *device, const bench_case *c, bench_set *set)
 {
-    TOOL_TRY(tool_weight_create(device, c->type, 3, c->size, 1, &set->buffer[0]));
+    TOOL_TRY(tool_weight_create(device, MICA_DTYPE_F32, 3, c->size, 1, &set->buffer[0]));
     TOOL_TRY(index_vector(device, c->size[0], 0, &set->buffer[1]));
     uint32_t *positions = malloc(c->size[0] * sizeof *positions);
     if (positions == NULL)
@@ -86,8 +90,7 @@ static mica_status heads_create(mica_device *device, const bench_case *c, bench_
     mica_status status = mica_buffer_write(set->buffer[1], 0, positions, c->size[0] * sizeof *positions);
     free(positions);
     if (status == MICA_OK)
-        status = tool_weight_create(device, c->op == MICA_OP_KV_WRITE ? MICA_DTYPE_F16 : c->type, 3, c->size,
-                                    1, &set->buffer[2]);
+        status = tool_weight_create(device, c->type, 3, c->size, 1, &set->buffer[2]);
     return status;
 }
 
@@ -199,6 +202,28 @@ static double experts_flops(const bench_case *c)
 
 static const bench_family experts_family = {experts_create, experts_encode, experts_bytes, experts_flops, 1};
 
+/* ---- route and expert_sum: size = tokens, slots, experts or columns ---- */
+
+static mica_status slots_create(mica_device *device, const bench_case *c, bench_set *set)
+{
+    TOOL_TRY(activation(device, MICA_DTYPE_F32, c->size[0], c->size[1], &set->buffer[1]));
+    if (c->op == MICA_OP_EXPERT_SUM)
+        TOOL_TRY(tool_weight_create(device, MICA_DTYPE_F32, 3, c->size, 1, &set->buffer[0]));
+    else
+        TOOL_TRY(mica_buffer_alloc(device, MICA_DTYPE_U32, 2, c->size, &set->buffer[0]));
+    return activation(device, MICA_DTYPE_F32, c->size[0], c->size[2], &set->buffer[2]);
+}
+
+static mica_status slots_encode(mica_encoder *e, const bench_case *c, const bench_set *set)
+{
+    const mica_route_params params = {.softmax_first = 1, .normalise = 1};
+    if (c->op == MICA_OP_EXPERT_SUM)
+        return mica_expert_sum(e, set->buffer[0], set->buffer[1], set->buffer[2]);
+    return mica_route(e, set->buffer[2], &params, set->buffer[0], set->buffer[1]);
+}
+
+static const bench_family slots_family = {slots_create, slots_encode, sum_of_bytes, no_flops, 1};
+
 static mica_status embedding_create(mica_device *device, const bench_case *c, bench_set *set)
 {
     TOOL_TRY(tool_weight_packed(device, c->type, 2, &c->size[1], 1, &set->buffer[1]));
@@ -223,14 +248,22 @@ static const bench_family embedding_family = {embedding_create, embedding_encode
 
 /* ---- the rows ---- */
 
-#define ROWS(op, type)                                                 \
-    {                                                                  \
-        MICA_OP_##op, MICA_DTYPE_##type, {1024, 2048, 0}, &rows_family \
+#define ROWS(op, type)                                                    \
+    {                                                                     \
+        MICA_OP_##op, MICA_DTYPE_##type, {1024, 2048, 0}, &rows_family, 0 \
     }
-#define MATMUL(type, m, n, k)                                        \
-    {                                                                \
-        MICA_OP_MATMUL, MICA_DTYPE_##type, {m, n, k}, &matmul_family \
+#define MATMUL(type, m, n, k)                                           \
+    {                                                                   \
+        MICA_OP_MATMUL, MICA_DTYPE_##type, {m, n, k}, &matmul_family, 0 \
     }
+#define LARGE(type, m, n, k)                                            \
+    {                                                                   \
+        MICA_OP_MATMUL, MICA_DTYPE_##type, {m, n, k}, &matmul_family, 1 \
+    }
+/* The matrices of an 8B model in decode, and one of them in prefill. */
+#define EIGHT(type)                                                                       \
+    LARGE(type, 1, 4096, 4096), LARGE(type, 1, 28672, 4096), LARGE(type, 1, 4096, 14336), \
+        LARGE(type, 1, 128256, 4096), LARGE(type, 2048, 14336, 4096), LARGE(type, 2048, 4096, 14336)
 /* Decode and prefill of one weight type. */
 #define BOTH(type) MATMUL(type, 1, 8192, 2048), MATMUL(type, 128, 2048, 2048)
 
@@ -242,17 +275,23 @@ static const bench_case cases[] = {
     ROWS(ADD, BF16),
     ROWS(MUL, F32),
     ROWS(SILU_MUL, F32),
+    ROWS(GELU_MUL, F32),
     ROWS(GELU, F32),
     ROWS(SOFTCAP, F32),
     ROWS(RMS_NORM, F32),
     ROWS(RMS_NORM, BF16),
+    ROWS(LAYER_NORM, F32),
     ROWS(SOFTMAX, F32),
     ROWS(ARGMAX, F32),
-    {MICA_OP_ROPE, MICA_DTYPE_F32, {512, HEADS, 64}, &heads_family},
-    {MICA_OP_KV_WRITE, MICA_DTYPE_F32, {512, KV_HEADS, 64}, &heads_family},
-    {MICA_OP_ATTENTION, MICA_DTYPE_F16, {1, 1024, 64}, &attention_family},
-    {MICA_OP_ATTENTION, MICA_DTYPE_F16, {1, 8192, 64}, &attention_family},
-    {MICA_OP_ATTENTION, MICA_DTYPE_F16, {128, 512, 64}, &attention_family},
+    {MICA_OP_ROPE, MICA_DTYPE_F32, {512, HEADS, 64}, &heads_family, 0},
+    {MICA_OP_KV_WRITE, MICA_DTYPE_F16, {512, KV_HEADS, 64}, &heads_family, 0},
+    {MICA_OP_KV_WRITE, MICA_DTYPE_Q8_0, {512, KV_HEADS, 64}, &heads_family, 0},
+    {MICA_OP_ATTENTION, MICA_DTYPE_F16, {1, 1024, 64}, &attention_family, 0},
+    {MICA_OP_ATTENTION, MICA_DTYPE_F16, {1, 8192, 64}, &attention_family, 0},
+    {MICA_OP_ATTENTION, MICA_DTYPE_F16, {128, 512, 64}, &attention_family, 0},
+    {MICA_OP_ATTENTION, MICA_DTYPE_Q8_0, {1, 1024, 64}, &attention_family, 0},
+    {MICA_OP_ATTENTION, MICA_DTYPE_Q8_0, {1, 8192, 64}, &attention_family, 0},
+    {MICA_OP_ATTENTION, MICA_DTYPE_Q8_0, {128, 512, 64}, &attention_family, 0},
     MATMUL(F32, 1024, 1024, 1024),
     BOTH(F32),
     BOTH(F16),
@@ -264,9 +303,21 @@ static const bench_case cases[] = {
     BOTH(AFFINE4),
     BOTH(AFFINE6),
     BOTH(AFFINE8),
-    {MICA_OP_MATMUL_EXPERTS, MICA_DTYPE_Q4_K, {1, 768, 2048}, &experts_family},
-    {MICA_OP_MATMUL_EXPERTS, MICA_DTYPE_Q4_K, {64, 768, 2048}, &experts_family},
-    {MICA_OP_EMBEDDING, MICA_DTYPE_Q4_0, {128, 32000, 2048}, &embedding_family},
+    EIGHT(Q4_0),
+    EIGHT(Q4_K),
+    EIGHT(Q8_0),
+    EIGHT(F16),
+    LARGE(F32, 4096, 4096, 4096),
+    LARGE(BF16, 4096, 4096, 4096),
+    {MICA_OP_ATTENTION, MICA_DTYPE_F16, {1, 8192, 128}, &attention_family, 1},
+    {MICA_OP_ATTENTION, MICA_DTYPE_F16, {2048, 2048, 128}, &attention_family, 1},
+    {MICA_OP_MATMUL_EXPERTS, MICA_DTYPE_Q4_K, {1, 768, 2048}, &experts_family, 0},
+    {MICA_OP_MATMUL_EXPERTS, MICA_DTYPE_Q4_K, {64, 768, 2048}, &experts_family, 0},
+    {MICA_OP_ROUTE, MICA_DTYPE_F32, {1, 8, 128}, &slots_family, 0},
+    {MICA_OP_ROUTE, MICA_DTYPE_F32, {512, 8, 128}, &slots_family, 0},
+    {MICA_OP_EXPERT_SUM, MICA_DTYPE_F32, {1, 8, 2048}, &slots_family, 0},
+    {MICA_OP_EXPERT_SUM, MICA_DTYPE_F32, {512, 8, 2048}, &slots_family, 0},
+    {MICA_OP_EMBEDDING, MICA_DTYPE_Q4_0, {128, 32000, 2048}, &embedding_family, 0},
 };
 
 const bench_case *bench_cases(size_t *out_count)

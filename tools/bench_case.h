@@ -17,6 +17,7 @@ struct bench_case {
     mica_dtype type;  /* of the weights, or of the activations where there are none */
     uint64_t size[3]; /* what they mean is the family's: rows and columns, or m, n, k */
     const struct bench_family *family;
+    int large; /* 1: for GPUs only, a size of the 8B models */
 };
 
 /* How the ops of one kind are set up, encoded and counted. */

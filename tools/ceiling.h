@@ -9,7 +9,7 @@ typedef struct tool_ceilings {
     double gflops;   /* f32 multiply-adds from registers, two operations each, 1e9 a second */
 } tool_ceilings;
 
-/* Takes about a second. UNSUPPORTED where host kernels cannot run. */
+/* Takes about a second. Fails where the device can run neither host kernels nor text (the null device). */
 mica_status tool_ceilings_measure(mica_device *device, tool_ceilings *out);
 
 #endif

@@ -221,6 +221,16 @@ static const tool_command commands[] = {
         .run = tool_info,
     },
     {
+        .name = "cache",
+        .summary = "list or clear the compiled GPU kernels on disk",
+        .description = "Kernels are compiled on first use and kept in MICA_CACHE_DIR, else in mica/ below "
+                       "XDG_CACHE_HOME or "
+                       "~/.cache. Clearing costs nothing but the time to compile them again.",
+        .argument = {{"ACTION", TOOL_WORD, "list|clear", 0}},
+        .group = {&tool_json_group},
+        .run = tool_cache,
+    },
+    {
         .name = "bench",
         .summary = "measure the speed of models, or of single ops",
         .description =

@@ -11,6 +11,7 @@ int tool_tokenize(const tool_call *call);
 int tool_template(const tool_call *call);
 int tool_perplexity(const tool_call *call);
 int tool_info(const tool_call *call);
+int tool_cache(const tool_call *call);
 int tool_bench(const tool_call *call);
 int tool_pass(const tool_call *call);
 int tool_inspect(const tool_call *call);

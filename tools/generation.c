@@ -1,4 +1,4 @@
-/* generation.c - the loop of sampling and feeding, and what is said about it afterwards. */
+/* generation.c - the loop of decode steps, and what is said about it afterwards. */
 #define _POSIX_C_SOURCE 200809L
 #define _DARWIN_C_SOURCE
 #include "generation.h"
@@ -104,13 +104,19 @@ int tool_generation_resample(tool_generation *g)
 
 /* ---- one text ---- */
 
-/* A signal that came when nothing ran stops the next feed before it begins; if it was dealt with, that is tried again. */
-static mica_status feed(tool_generation *g, const uint32_t *tokens, uint32_t count)
+/* Feeds tokens and gives the one that follows. A signal that came when nothing ran stops the next step before it begins;
+ * if it was dealt with, that is tried again. */
+static mica_status next(tool_generation *g, const uint32_t *tokens, uint32_t count, uint32_t *out_id)
 {
-    mica_feed what = {.sequence = g->sequence, .tokens = tokens, .count = count, .want = MICA_WANT_LAST};
-    mica_status status = mica_context_feed(g->context, &what, 1);
+    mica_next item = {.sequence = g->sequence,
+                      .tokens = tokens,
+                      .count = count,
+                      .flags = g->logprobs > 0 ? MICA_NEXT_LOGITS : 0,
+                      .sampler = g->sampler};
+    mica_status status = mica_context_next(g->context, &item, 1);
     if (status == MICA_ERR_CANCELLED && tool_interrupt_number() == 0)
-        status = mica_context_feed(g->context, &what, 1);
+        status = mica_context_next(g->context, &item, 1);
+    *out_id = item.id;
     return status;
 }
 
@@ -177,22 +183,20 @@ static int show(tool_generation *g, const char *text, size_t length, tool_end *o
     return g->stopper.stopped;
 }
 
-/* The next token into the text; 0 to go on, 1 at an end. */
-static int step(tool_generation *g, uint32_t *out_id, tool_end *out_end)
+/* A token into the text; 0 to go on, 1 at an end. */
+static int add_token(tool_generation *g, uint32_t id, tool_end *out_end)
 {
     mica_string text;
     *out_end = TOOL_END_FAILED;
-    mica_status status = mica_context_sample(g->context, g->sequence, g->sampler, out_id);
-    if (status == MICA_OK && g->logprobs > 0)
-        status = print_logprobs(g, *out_id);
-    if (status == MICA_OK && mica_tokenizer_is_end(g->model->tokenizer, *out_id)) {
+    mica_status status = g->logprobs > 0 ? print_logprobs(g, id) : MICA_OK;
+    if (status == MICA_OK && mica_tokenizer_is_end(g->model->tokenizer, id)) {
         *out_end = TOOL_END_MODEL;
         return 1;
     }
     if (status == MICA_OK)
-        status = mica_sampler_accept(g->sampler, *out_id, 1);
+        status = mica_sampler_accept(g->sampler, id, 1);
     if (status == MICA_OK)
-        status = mica_detokenizer_push(g->detokenizer, *out_id, &text);
+        status = mica_detokenizer_push(g->detokenizer, id, &text);
     if (status != MICA_OK) {
         tool_fail_status();
         return 1;
@@ -201,13 +205,13 @@ static int step(tool_generation *g, uint32_t *out_id, tool_end *out_end)
     return show(g, text.data, text.length, out_end);
 }
 
-static tool_end generate_tokens(tool_generation *g)
+/* From the first token on. */
+static tool_end generate_tokens(tool_generation *g, uint32_t id)
 {
     uint64_t start = tool_clock_ns();
     tool_end end = TOOL_END_LIMIT;
     for (int64_t n = 0; g->limit < 0 || n < g->limit; n++) {
-        uint32_t id = 0;
-        if (step(g, &id, &end))
+        if (add_token(g, id, &end))
             break;
         if (n == 0) {
             uint64_t now = tool_clock_ns();
@@ -217,7 +221,7 @@ static tool_end generate_tokens(tool_generation *g)
         end = tool_interrupt_number() != 0 ? TOOL_END_SIGNAL : TOOL_END_LIMIT;
         if (end == TOOL_END_SIGNAL || n + 1 == g->limit)
             break;
-        mica_status status = feed(g, &id, 1);
+        mica_status status = next(g, &id, 1, &id);
         if (status != MICA_OK) {
             end = end_of_feed(status);
             break;
@@ -245,19 +249,20 @@ tool_end tool_generate(tool_generation *g, const uint32_t *tokens, uint32_t coun
                        uint32_t history_count)
 {
     uint64_t start = tool_clock_ns();
+    uint32_t first = 0;
     memset(&g->counts, 0, sizeof g->counts);
     mica_sampler_reset(g->sampler);
     tool_stopper_reset(&g->stopper);
     for (uint32_t i = 0; i < history_count; i++)
         if (mica_sampler_accept(g->sampler, history[i], 0) != MICA_OK)
             return end_of_feed(MICA_ERR_INTERNAL);
-    mica_status status = feed(g, tokens, count);
+    mica_status status = next(g, tokens, count, &first);
     g->counts.prompt_ns = tool_clock_ns() - start;
     if (status != MICA_OK)
         return end_of_feed(status);
     g->counts.prompt_tokens = count;
     g->counts.kept_tokens = history_count - count;
-    return finish(g, generate_tokens(g));
+    return finish(g, generate_tokens(g, first));
 }
 
 /* ---- the report ---- */

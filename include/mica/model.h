@@ -134,10 +134,31 @@ typedef struct mica_feed {
  * INVALID_ARGUMENT: no such sequence, an id out of range, a prompt longer than the context. BUDGET: no room (then nothing
  * was fed). CANCELLED. After a failure of the device a sequence has the tokens of the passes that were done. */
 MICA_API mica_status mica_context_feed(mica_context *context, const mica_feed *feeds, uint32_t count);
-/* The logits that the last feed wanted of this sequence: [out_rows, vocabulary], borrowed until the next feed. STATE if
- * it wanted none. */
+/* The logits that the last feed (or mica_context_next) wanted of this sequence: [out_rows, vocabulary], borrowed until
+ * the next one. STATE if it wanted none. */
 MICA_API mica_status mica_context_logits(mica_context *context, uint32_t sequence, const float **out_logits,
                                          uint32_t *out_rows);
+
+#define MICA_NEXT_LOG_PROBABILITY 1u /* log_probability is wanted */
+#define MICA_NEXT_LOGITS 2u          /* mica_context_logits afterwards */
+
+/* Tokens for a sequence, and the one that follows them. */
+typedef struct mica_next {
+    uint32_t sequence;
+    const uint32_t *tokens; /* fed first */
+    uint32_t count;         /* at least 1 */
+    uint32_t flags;         /* MICA_NEXT_* */
+    mica_sampler *sampler;  /* each in one item alone, for the model's vocabulary */
+    uint32_t id;            /* out: the token that follows; MICA_NO_TOKEN after a failure */
+    float log_probability;  /* out, with that flag: natural, of the softmax of the raw logits */
+} mica_next;
+
+/* A decode step: feeds as mica_context_feed does and picks as mica_sampler_pick does, in one pass over the device that
+ * gives back the token and nothing else. Samplers with mirostat, DRY or XTC, a bias for more than 1024 tokens or
+ * penalties on more than 4096 pick on the host, from logits that are read back; the caller sees no difference. The
+ * token is neither accepted nor fed: mica_sampler_accept, then the next call. INVALID_ARGUMENT also where a sampler has
+ * nothing to choose: then the tokens were fed. */
+MICA_API mica_status mica_context_next(mica_context *context, mica_next *items, uint32_t count);
 
 /* The token that follows, by the last row of those logits: mica_sampler_pick. It is neither accepted nor fed. */
 MICA_API mica_status mica_context_sample(mica_context *context, uint32_t sequence, mica_sampler *sampler,

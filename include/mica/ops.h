@@ -135,9 +135,10 @@ typedef struct mica_matmul_params {
 } mica_matmul_params;
 
 /* y [.., M, N] = x [.., M, K] . weight [N, K]^T, or batched weight [B, N, K] with x [B', M, K], B' a multiple of B
- * (weight b' / (B'/B)). weight: f32 f16 bf16, every block type, affine2 to affine8; any layout. Activations as 8-bit
- * blocks, and so faster by default, with q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k iq4_nl iq4_xs, and with affine
- * types in groups of a multiple of 32 with f16 or bf16 scales; with other quantised weights they enter as f32.
+ * (weight b' / (B'/B)). weight: f32 f16 bf16, every block type, every type with scales that mica_buffer_affine joins;
+ * any layout. Activations as 8-bit blocks, and so faster by default, with q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k
+ * iq4_nl iq4_xs mxfp4 nvfp4, with affine types in groups of a multiple of 32 with f16 or bf16 scales, and with fp4 in groups
+ * of 32 with e8m0 or of 16 with f8_e4m3 scales; with other quantised weights they enter as f32.
  * `params` may be NULL. The bits of a row of y do not depend on the other rows. */
 MICA_API mica_status mica_matmul(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
                                  const mica_matmul_params *params, mica_buffer *y);
@@ -167,6 +168,87 @@ MICA_API mica_status mica_embedding(mica_encoder *encoder, mica_buffer *table, m
 /* ids [rows] (u32 or i32): index of the greatest element of each row of x [rows, n]; the lowest index among
  * equals; NaN never wins; a row with nothing but NaN gives 0. */
 MICA_API mica_status mica_argmax(mica_encoder *encoder, mica_buffer *x, mica_buffer *ids);
+
+/*
+ * Sampling: mica_penalize changes logits, mica_sample picks one token of each row. Everything that differs from request
+ * to request or from step to step is read from `settings`, a u32 buffer [rows, MICA_SAMPLE_WORDS] whose rows are
+ * mica_sample_settings, when the work runs: one recording serves every request.
+ *
+ * A history is [rows, width], u32 or i32: a ring of the tokens chosen before. Tokens enter at `history_next`, which
+ * then moves on by one and wraps at width; entry e counts if (history_next + width - 1 - e) % width < history_last.
+ * history_next is taken modulo width, history_last is cut to it. An entry of -1 (u32: 2^32 - 1) is none; another one
+ * outside [0, vocabulary) is passed over, FAULT.
+ */
+#define MICA_SAMPLE_WORDS 16u
+#define MICA_SAMPLE_MASKED 1u /* flags: the row of the mask holds; else it is not looked at */
+
+/* One row, 16 words of 32 bits. Fields of another value than told count as the nearest that is, NaN as no filter. */
+typedef struct mica_sample_settings {
+    uint32_t seed_low, seed_high; /* one number of 64 bits */
+    uint32_t pick_low, pick_high; /* which draw of that seed this is; mica_sample adds 1 */
+    float temperature;            /* 0, and anything not above 2^-126: the most likely token */
+    uint32_t top_k;               /* 0: all */
+    float top_p;                  /* 1 or more: all */
+    float min_p;                  /* 0 or less: all */
+    float typical_p;              /* 1 or more: all */
+    uint32_t keep;                /* tokens that no filter goes below; 0 = 1 */
+    float repeat_penalty;         /* > 0; 1: none */
+    float presence_penalty;       /* 0: none */
+    float frequency_penalty;      /* 0: none */
+    uint32_t history_last;        /* tokens that penalties look back on */
+    uint32_t history_next;        /* where the next token enters the history; mica_sample moves it */
+    uint32_t flags;               /* MICA_SAMPLE_MASKED */
+} mica_sample_settings;
+
+typedef struct mica_penalize_operands {
+    mica_buffer *logits;   /* [rows, vocabulary] */
+    mica_buffer *settings; /* u32 [rows, MICA_SAMPLE_WORDS] */
+    mica_buffer *bias_ids; /* u32 or i32 [rows, slots] or NULL; -1 is none, another id outside: passed over, FAULT */
+    mica_buffer *bias;     /* f32 f16 bf16 [rows, slots]; NULL without bias_ids */
+    mica_buffer *mask;     /* u32 [rows, words] or NULL, words * 32 >= vocabulary: bit i % 32 of word i / 32 admits i */
+    mica_buffer *history;  /* [rows, width] or NULL */
+} mica_penalize_operands;
+
+/* y [rows, vocabulary] = logits, then in this order: the bias of each slot is added to the logit it names, in the order
+ * of the slots where several name one; logits that a mask does not admit become -inf; each token that counts in the
+ * history, unless its logit is NaN or -inf by now, gets its logit l changed once: l * repeat_penalty where l <= 0, else
+ * l / repeat_penalty, minus (frequency_penalty * times + presence_penalty), kept finite, where `times` is how often it
+ * counts. f32, each step rounded. In place on logits. */
+MICA_API mica_status mica_penalize(mica_encoder *encoder, const mica_penalize_operands *operands,
+                                   mica_buffer *y);
+
+typedef struct mica_sample_operands {
+    mica_buffer *logits;   /* [rows, vocabulary] */
+    mica_buffer *raw;      /* [rows, vocabulary]: what log-probabilities are of; NULL = logits */
+    mica_buffer *settings; /* u32 [rows, MICA_SAMPLE_WORDS]: pick and history_next move on */
+    mica_buffer *history;  /* [rows, width] or NULL: the token enters it */
+} mica_sample_operands;
+
+/*
+ * One token of each row: ids [rows] (u32 or i32), and log_probabilities [rows] (f32 f16 bf16; NULL: not asked for), the
+ * natural logarithm of the chosen token's part in the softmax of raw (of candidates there, as below).
+ *
+ * The candidates are all tokens whose logit is neither NaN nor -inf; +inf counts as the highest finite number. Each
+ * filter that is not neutral takes candidates away and looks at those that the ones before left; with m their greatest
+ * logit, v(i) = m - logit(i) and c(i) = exp(-v(i)) / sum of exp(-v):
+ *   top_k      the first max(top_k, keep) in the order of (v, id);
+ *   typical_p  with a = sum of c v: in the order of (|v - a|, id), which is the distance of -log(c) from the entropy,
+ *              the shortest run whose c add up to more than typical_p, at least keep;
+ *   top_p      in the order of (v, id) the shortest run whose c add up to top_p or more, at least keep;
+ *   min_p      those with v <= -log(min_p), and the first keep in the order of (v, id).
+ * Then w(i) = exp(-v(i) / temperature) with the m of what is left, and the chosen token is the first in the order of the
+ * ids where the running sum of w is above r times their whole sum (the last with w > 0 if rounding leaves none). r is a
+ * multiple of 2^-24 in [0, 1), the upper 24 bits of
+ *   mix(mix(seed + g) + g * (2 * pick + 1)), g = 0x9e3779b97f4a7c15, in 64 bits, where mix(x) is
+ *   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9; x = (x ^ x >> 27) * 0x94d049bb133111eb; x ^ x >> 31.
+ * Temperature 0 takes the first candidate in the order of (v, id) and draws nothing, though pick moves on. A kernel may
+ * add up in any order, in f32 or finer: where a sum meets its bound, or r its place, to that rounding, either is right.
+ * On the cpu the bits do not depend on threads or on other rows.
+ *
+ * Without any candidate the id is -1 (u32: 2^32 - 1), its log-probability -inf, and neither pick nor history move.
+ */
+MICA_API mica_status mica_sample(mica_encoder *encoder, const mica_sample_operands *operands,
+                                 mica_buffer *ids, mica_buffer *log_probabilities);
 
 #ifdef __cplusplus
 }

@@ -96,10 +96,16 @@ MICA_API mica_dtype mica_dtype_from_name(const char *name);
 
 /*
  * How a buffer's bytes are arranged. Canonical is what files hold. Rows8 interleaves eight rows of a weight
- * matrix block by block so that one vector holds the same position of eight rows (docs/architecture.md);
- * matmul and embedding read either. Made by mica_buffer_pack.
+ * matrix block by block so that one vector holds the same position of eight rows (docs/architecture.md): for the
+ * CPU. Planes puts the fields of all blocks of a row one after the other, codes first, rows at multiples of 16 bytes: for
+ * GPUs. matmul and embedding read each. Made by mica_buffer_pack.
  */
-typedef enum mica_layout { MICA_LAYOUT_CANONICAL = 0, MICA_LAYOUT_ROWS8, MICA_LAYOUT_COUNT } mica_layout;
+typedef enum mica_layout {
+    MICA_LAYOUT_CANONICAL = 0,
+    MICA_LAYOUT_ROWS8,
+    MICA_LAYOUT_PLANES,
+    MICA_LAYOUT_COUNT
+} mica_layout;
 
 /*
  * Every op: X(NAME, "text"). The enum identifies ops in recordings, profiles and counters. chain has no function
@@ -129,7 +135,9 @@ typedef enum mica_layout { MICA_LAYOUT_CANONICAL = 0, MICA_LAYOUT_ROWS8, MICA_LA
     X(ROUTE, "route")                   \
     X(EXPERT_SUM, "expert_sum")         \
     X(EMBEDDING, "embedding")           \
-    X(ARGMAX, "argmax")
+    X(ARGMAX, "argmax")                 \
+    X(PENALIZE, "penalize")             \
+    X(SAMPLE, "sample")
 
 typedef enum mica_op {
     MICA_OP_NONE = 0,

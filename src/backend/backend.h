@@ -61,7 +61,7 @@ typedef struct mica__device_info {
 
 /* ---- planning ---- */
 
-#define MICA__PLAN_DISPATCHES 4
+#define MICA__PLAN_DISPATCHES 6
 #define MICA__CONSTANTS_BYTES 96
 #define MICA__PLAN_BINDINGS 24
 #define MICA__PLAN_PARAM_BYTES 12288
@@ -191,6 +191,8 @@ typedef struct mica__backend_table {
     /* What is submitted to `queue` from now on starts after submission `value` of queue `after`. Does not wait; may be
      * absent: then the device room does, on the host. */
     mica_status (*queue_order)(mica__device *, mica__queue *queue, mica__queue *after, uint64_t value);
+    /* Sets every byte to `byte` and waits. May be absent: then it is mapped or written. */
+    mica_status (*buffer_fill)(mica__device *, mica__memory *, uint8_t byte);
 } mica__backend_table;
 
 /* Kept results: `wait` answers for any value already handed out by `submit`, however old, with the status of that
@@ -207,9 +209,13 @@ typedef struct mica__backend {
     const mica__kernel_row *(*rows)(uint32_t *out_count);
     /* The layout matmul reads fastest for this weight: CANONICAL if no other. */
     mica_layout (*weight_layout)(const mica__operand *weight, const mica__device_info *);
+    /* How many devices, from the first on, "auto" may take. May be absent: as many as there are. */
+    uint32_t (*automatic)(void);
 } mica__backend;
 
 extern const mica__backend mica__backend_cpu;
+extern const mica__backend mica__backend_opencl;
+extern const mica__backend mica__backend_cuda;
 extern const mica__backend mica__backend_null;
 
 #endif

@@ -129,8 +129,30 @@ enum {
     MICA__EMBEDDING_SLOTS
 };
 enum { MICA__ARGMAX_X, MICA__ARGMAX_IDS, MICA__ARGMAX_SLOTS };
+/* bias_ids? with bias?, mask?, history?; y may be the view of logits */
+enum {
+    MICA__PENALIZE_LOGITS,
+    MICA__PENALIZE_SETTINGS,
+    MICA__PENALIZE_BIAS_IDS,
+    MICA__PENALIZE_BIAS,
+    MICA__PENALIZE_MASK,
+    MICA__PENALIZE_HISTORY,
+    MICA__PENALIZE_Y,
+    MICA__PENALIZE_SLOTS
+};
+/* raw?, history?, log_probabilities?; settings and history are read and written */
+enum {
+    MICA__SAMPLE_LOGITS,
+    MICA__SAMPLE_RAW,
+    MICA__SAMPLE_SETTINGS,
+    MICA__SAMPLE_HISTORY,
+    MICA__SAMPLE_IDS,
+    MICA__SAMPLE_LOG_PROBABILITIES,
+    MICA__SAMPLE_SLOTS
+};
 
-/* Parameters. attention: mica_attention_params; kv_write: mica_kv_params; route: mica_route_params. */
+/* Parameters. attention: mica_attention_params; kv_write: mica_kv_params; route: mica_route_params.
+ * penalize and sample have none: what they need lies in their settings operand. */
 typedef struct mica__fill_params {
     double value;
 } mica__fill_params;

@@ -13,6 +13,11 @@ struct mica__dl {
     const char *name;
 };
 
+/* A driver has threads and memory of its own that outlive what it was opened for: once loaded it stays. */
+#ifndef RTLD_NODELETE
+#define RTLD_NODELETE 0
+#endif
+
 /* Joins the names with ", " into a fixed buffer; what does not fit is cut. */
 static void join_names(const char *const *names, char *out_text, size_t capacity)
 {
@@ -30,7 +35,7 @@ mica_status mica__dl_open(const char *const *names, mica__dl **out_library)
     size_t i = 0;
     *out_library = NULL;
     for (; names[i] != NULL; i++) {
-        handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+        handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
         if (handle != NULL)
             break;
         const char *why = dlerror();

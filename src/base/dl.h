@@ -10,13 +10,13 @@ typedef struct mica__dl mica__dl;
  * MICA_ERR_UNSUPPORTED and a sentence "looked for a, b: why" when none does. */
 mica_status mica__dl_open(const char *const *names, mica__dl **out_library);
 
-/* The address of a symbol, NULL when the library has none. Lives as long as the library stays open. */
+/* The address of a symbol, NULL when the library has none. */
 void *mica__dl_symbol(const mica__dl *library, const char *name);
 
 /* The name under which the library was found; points into the caller's list of mica__dl_open. */
 const char *mica__dl_name(const mica__dl *library);
 
-/* Closes it; NULL is fine. */
+/* Lets go of it; NULL is fine. The library itself stays loaded for the life of the process, and its symbols with it. */
 void mica__dl_close(mica__dl *library);
 
 #endif

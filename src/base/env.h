@@ -8,12 +8,15 @@
 #include <stdint.h>
 
 /* The words of MICA_DEBUG, separated by commas: X(NAME, "word", "what it does"). */
-#define MICA__DEBUG_LIST(X)                                                        \
-    X(VALIDATE, "validate", "log the buffers that outlive a reset of their pool")  \
-    X(LOG, "log", "send debug lines to the log callback too")                      \
-    X(POISON, "poison", "fill fresh and freed host memory with a pattern")         \
-    X(SERIAL, "serial", "run each dispatch to its end before the next one starts") \
-    X(TRACE, "trace", "log every op record, dispatch and barrier as it is encoded")
+#define MICA__DEBUG_LIST(X)                                                         \
+    X(VALIDATE, "validate", "log the buffers that outlive a reset of their pool")   \
+    X(LOG, "log", "send debug lines to the log callback too")                       \
+    X(POISON, "poison", "fill fresh and freed host memory with a pattern")          \
+    X(SERIAL, "serial", "run each dispatch to its end before the next one starts")  \
+    X(TRACE, "trace", "log every op record, dispatch and barrier as it is encoded") \
+    X(NONATIVE, "nonative", "use the portable kernels only")                        \
+    X(NOCUBLAS, "nocublas", "do as if cuBLASLt were not on this machine")           \
+    X(NONVRTC, "nonvrtc", "do as if NVRTC were not on this machine")
 
 #define MICA__DEBUG_INDEX(name, word, text) MICA__DEBUG_INDEX_##name,
 enum { MICA__DEBUG_LIST(MICA__DEBUG_INDEX) MICA__DEBUG_COUNT };
@@ -29,7 +32,7 @@ typedef struct mica__env {
     uint32_t threads;      /* MICA_THREADS: 1 to 1024; 0 = not set */
     char device[64];       /* MICA_DEVICE: what "auto" opens; "" = not set, here and below */
     char cpu_isa[32];      /* MICA_CPU_ISA: instruction-set variant of the CPU kernels */
-    char cache_dir[1024];  /* MICA_CACHE_DIR: folder of compiled kernels */
+    char cache_dir[1024];  /* MICA_CACHE_DIR: folder of compiled kernels; else XDG's or HOME's; "": nowhere */
     char trace_path[1024]; /* MICA_TRACE: file that gets the timeline */
     char complaint[256];   /* what was ignored and why; "" = nothing */
 } mica__env;

@@ -5,7 +5,8 @@
 #include "base/status.h"
 #include "device/objects.h"
 
-static const mica__backend *const list[] = {&mica__backend_cpu, &mica__backend_null};
+static const mica__backend *const list[] = {&mica__backend_cuda, &mica__backend_opencl, &mica__backend_cpu,
+                                            &mica__backend_null};
 
 const mica__backend *mica__backend_at(uint32_t index)
 {

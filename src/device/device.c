@@ -96,7 +96,8 @@ static mica_status find_backend(const char *id, const mica__backend **out, uint3
         *out_index = 0;
         if (!automatic && !id_matches(id, backend, out_index))
             continue;
-        uint32_t count = backend->probe(reason, sizeof reason);
+        uint32_t count = automatic && backend->automatic != NULL ? backend->automatic()
+                                                                 : backend->probe(reason, sizeof reason);
         if (*out_index < count) {
             *out = backend;
             return MICA_OK;

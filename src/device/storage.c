@@ -58,6 +58,8 @@ static void ledger_give(mica_device *device, uint64_t bytes, bool imported)
 static mica_status clear_memory(mica_device *device, mica__memory *memory, uint64_t bytes, int byte)
 {
     void *pointer = NULL;
+    if (device->table->buffer_fill != NULL)
+        return device->table->buffer_fill(device->impl, memory, (uint8_t)byte);
     if (device->table->buffer_map != NULL &&
         device->table->buffer_map(device->impl, memory, &pointer) == MICA_OK) {
         memset(pointer, byte, bytes);

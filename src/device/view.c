@@ -161,9 +161,10 @@ mica_status mica_buffer_slice(mica_buffer *buffer, uint32_t dim, uint64_t start,
     }
     if (buffer->packing.layout == MICA_LAYOUT_CANONICAL) {
         hull_bytes(view->dtype, view->ndim, view->shape, view->stride, &view->length);
-    } else { /* whole groups; the hull ends with the last group of the last batch */
-        uint64_t groups = (view->shape[view->ndim - 2] + 7) / 8;
-        view->length = groups * 8 * view->stride[view->ndim - 2];
+    } else { /* whole rows, ROWS8 whole groups; the hull ends with the last of the last batch */
+        const uint64_t together = buffer->packing.layout == MICA_LAYOUT_ROWS8 ? 8 : 1;
+        const uint64_t groups = (view->shape[view->ndim - 2] + together - 1) / together;
+        view->length = groups * together * view->stride[view->ndim - 2];
         for (uint32_t d = 0; d + 2 < view->ndim; d++)
             view->length += (view->shape[d] - 1) * view->stride[d];
     }

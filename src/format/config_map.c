@@ -1,6 +1,7 @@
 /* config_map.c - config.json to metadata and back. Rotary scaling is in rope_map.c. */
 #include "format/config_map.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -112,6 +113,31 @@ static uint64_t get(const mica__plan *plan, const char *arch, const char *gguf)
     return mica__plan_get_number(plan, key, 0);
 }
 
+/* The width of a head by which Gemma's scores are scaled where GGUF does not say it: that of its heads, but in the largest
+ * models, known by their layers, that of heads that share the model's width. */
+static uint64_t gemma_scalar(const char *arch, uint64_t layers, uint64_t width, uint64_t heads, uint64_t head)
+{
+    const bool largest = layers == (strcmp(arch, "gemma2") == 0 ? 46 : 62);
+    return largest && heads != 0 ? width / heads : head;
+}
+
+/* query_pre_attn_scalar, which GGUF has as a factor; nothing where it says nothing new. */
+static mica_status set_scale(mica__plan *plan, const mica__json *json, const char *arch)
+{
+    const mica__json_node *node = mica__config_get(json, "query_pre_attn_scalar");
+    const uint64_t usual =
+        gemma_scalar(arch, get(plan, arch, "block_count"), get(plan, arch, "embedding_length"),
+                     get(plan, arch, "attention.head_count"), get(plan, arch, "attention.key_length"));
+    double scalar = 0;
+    if (node == NULL || strncmp(arch, "gemma", 5) != 0)
+        return MICA_OK;
+    mica_status status =
+        mica__json_as_double(node, "config.json: query_pre_attn_scalar", 1e-6, 1e12, &scalar);
+    if (status != MICA_OK || scalar == (double)usual)
+        return status;
+    return set_default(plan, arch, "attention.scale", MICA_VALUE_F32, 1 / sqrt(scalar));
+}
+
 /* What follows from the rest. */
 static mica_status set_derived(mica__plan *plan, const char *arch)
 {
@@ -158,6 +184,8 @@ mica_status mica__config_to_gguf(mica__plan *plan, const mica__json *json, const
             status = set_default(plan, family->arch, defaults[i].gguf, defaults[i].type, defaults[i].number);
     if (status == MICA_OK)
         status = set_derived(plan, family->arch);
+    if (status == MICA_OK)
+        status = set_scale(plan, json, family->arch);
     return status == MICA_OK ? check_needed(plan, family->arch) : status;
 }
 
@@ -225,19 +253,44 @@ static void put_tokens(mica__json_writer *json, const mica__archive *archive)
     }
 }
 
+static double meta_number(const mica__archive *archive, const char *arch, const char *gguf)
+{
+    char key[160];
+    snprintf(key, sizeof key, "%.60s.%.90s", arch, gguf);
+    const mica_value *value = mica__archive_meta(archive, key);
+    if (value == NULL)
+        return 0;
+    return value->type == MICA_VALUE_F32   ? value->as.f
+           : value->type == MICA_VALUE_U32 ? (double)value->as.u
+                                           : 0;
+}
+
+static void put_scalar(mica__json_writer *json, const mica__archive *archive, const char *arch)
+{
+    const double scale = meta_number(archive, arch, "attention.scale");
+    const double scalar =
+        scale > 0 ? 1 / (scale * scale)
+                  : (double)gemma_scalar(arch, (uint64_t)meta_number(archive, arch, "block_count"),
+                                         (uint64_t)meta_number(archive, arch, "embedding_length"),
+                                         (uint64_t)meta_number(archive, arch, "attention.head_count"),
+                                         (uint64_t)meta_number(archive, arch, "attention.key_length"));
+    mica__json_key(json, "query_pre_attn_scalar");
+    if (fabs(scalar - nearbyint(scalar)) < 1e-6 * scalar) /* it was whole before its root was rounded */
+        mica__json_uint(json, (uint64_t)nearbyint(scalar));
+    else
+        mica__json_double(json, scalar);
+}
+
 /* What the family's code wants to find and GGUF does not say. */
 static void put_habits(mica__json_writer *json, const mica__archive *archive, const mica__family *family)
 {
-    char key[160];
-    snprintf(key, sizeof key, "%.60s.attention.key_length", family->arch);
-    const mica_value *head = mica__archive_meta(archive, key);
     const bool is_gemma = strncmp(family->arch, "gemma", 5) == 0, is_bert = strcmp(family->arch, "bert") == 0;
     if (strcmp(family->arch, "gpt2") != 0) {
         mica__json_key(json, is_gemma ? "hidden_activation" : "hidden_act");
         mica__json_string(json, is_gemma ? "gelu_pytorch_tanh" : is_bert ? "gelu" : "silu");
     }
-    if (is_gemma && head != NULL)
-        mica__config_put(json, "query_pre_attn_scalar", head);
+    if (is_gemma)
+        put_scalar(json, archive, family->arch);
     mica__json_key(json, "tie_word_embeddings");
     mica__json_bool(json, mica__archive_find(archive, "output.weight", 13) == MICA__NO_TENSOR);
 }

@@ -131,11 +131,11 @@ static mica_status fill(mica_context *context, const mica_context_options *optio
     context->k = mica__calloc(model->h.layers, sizeof(mica_buffer *));
     context->v = mica__calloc(model->h.layers, sizeof(mica_buffer *));
     context->sequence = mica__calloc(context->sequences, sizeof *context->sequence);
-    const uint64_t words = 3 * (uint64_t)context->batch + context->most_outputs + context->sequences;
-    context->input = mica__calloc((size_t)words, sizeof *context->input);
-    if (context->k == NULL || context->v == NULL || context->sequence == NULL || context->input == NULL)
+    context->feeds = mica__calloc(context->sequences, sizeof *context->feeds);
+    context->picks = mica__calloc(2 * (size_t)context->sequences, sizeof *context->picks);
+    if (context->k == NULL || context->v == NULL || context->sequence == NULL || context->feeds == NULL ||
+        context->picks == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a context");
-    MICA__TRY(mica_buffer_alloc(model->device, MICA_DTYPE_U32, 1, &words, &context->inputs));
     if (model->family->encoder)
         return MICA_OK;
     MICA__TRY(make_sequences(context));
@@ -160,11 +160,12 @@ void mica_context_release(mica_context *context)
         mica__pages_free(&context->pages[kind]);
         mica_buffer_release(context->table[kind]);
     }
-    mica_buffer_release(context->inputs);
     mica__free(context->k);
     mica__free(context->v);
     mica__free(context->sequence);
     mica__free(context->input);
+    mica__free(context->feeds);
+    mica__free(context->picks);
     mica__free(context->logits);
     pthread_mutex_destroy(&context->lock);
     mica_model_release(context->model);

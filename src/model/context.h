@@ -2,7 +2,8 @@
  * context.h - a context: its sequences, its cache, the passes it runs.
  *
  * context.c makes it and keeps its sequences; feed.c turns tokens into passes; pass.c runs one, recorded or once;
- * decoder.c and encoder.c are the forward functions; embed.c and state.c use them for vectors and files.
+ * decoder.c and encoder.c are the forward functions, pick.c is the end of a pass that also chooses the tokens that
+ * follow, next.c what samplers give it and get from it; embed.c and state.c use passes for vectors and files.
  */
 #ifndef MICA_MODEL_CONTEXT_H
 #define MICA_MODEL_CONTEXT_H
@@ -25,11 +26,28 @@ typedef struct mica__sequence {
 /* What a pass gives. */
 typedef enum mica__gives { MICA__GIVES_LOGITS = 0, MICA__GIVES_STATES } mica__gives;
 
+/* What the end of a pass does to choose a token for each output. */
+typedef struct mica__picking {
+    uint32_t on;      /* 1: tokens are chosen */
+    uint32_t history; /* width of the histories; 0: none */
+    uint32_t bias;    /* slots of biases; 0: none */
+    uint32_t masked;  /* 1: with masks of tokens */
+    uint32_t chances; /* 1: their log-probabilities too */
+    uint32_t logits;  /* 1: logits are left as they were */
+} mica__picking;
+
 /* A pass over `rows` tokens of which `outputs` give something. States: all rows do. */
 typedef struct mica__pass_shape {
     uint32_t rows, outputs;
     mica__gives gives;
+    mica__picking picking;
 } mica__pass_shape;
+
+/* What came out of a pass, borrowed until the next one. */
+typedef struct mica__pass_result {
+    mica_buffer *rows;  /* logits [outputs, vocabulary] or states [rows, width], f32; NULL: no outputs */
+    mica_buffer *picks; /* u32 [2, outputs]: chosen tokens, the bits of their log-probabilities; NULL: none */
+} mica__pass_result;
 
 #define MICA__RECORDED 24u /* recordings that are kept */
 #define MICA__RECORDED_ROWS \
@@ -38,7 +56,8 @@ typedef struct mica__pass_shape {
 typedef struct mica__recorded {
     mica__pass_shape shape;
     mica_recording *recording; /* NULL: free */
-    mica_buffer *result;
+    mica_buffer *inputs;       /* what the host writes before each replay */
+    mica__pass_result result;
     uint64_t used; /* the pass that used it last */
 } mica__recorded;
 
@@ -53,12 +72,14 @@ struct mica_context {
     mica_buffer **k, **v; /* [layers]: [pages, page, kv heads, head] */
     uint64_t cache_bytes;
     mica__sequence *sequence; /* [sequences] */
-    uint32_t *input;          /* host copy of what a pass reads, laid out as in pass.c */
-    mica_buffer *inputs;
+    uint32_t *input;          /* [input_capacity] host copy of what a pass reads, laid out as in pass.c */
+    uint64_t input_capacity;
+    mica_feed *feeds; /* [sequences] of mica_context_next */
+    uint32_t *picks;  /* [2, sequences] host copy of a pass's picks */
     float *logits; /* [logit_capacity, vocabulary] of the last feed */
     uint32_t logit_rows, logit_capacity;
     mica__recorded recorded[MICA__RECORDED];
-    mica_buffer *once; /* result of the last pass that was not recorded */
+    mica__pass_result once; /* of the last pass that was not recorded */
     uint64_t passes, tokens;
     pthread_mutex_t lock; /* guards `running` and `cancelled` */
     mica_fence *running;
@@ -66,13 +87,21 @@ struct mica_context {
 };
 
 /* Words of `input` for a pass of this shape, in this order: tokens, positions and sequences [rows], rows that give
- * something [outputs], lengths [sequences]. */
+ * something [outputs], lengths [sequences]; where tokens are chosen also [outputs] rows of settings, of a history, of
+ * ids with a bias, of the bits of these biases, of a mask. */
 typedef struct mica__pass_input {
     uint32_t *tokens, *positions, *sequences, *wanted, *lengths;
+    uint32_t *settings, *history, *bias_ids, *bias, *mask;
 } mica__pass_input;
-mica__pass_input mica__pass_place(mica_context *context, const mica__pass_shape *shape);
-/* Runs it over `input`; *out_result [outputs or rows, ..] is borrowed until the next pass, f32. CANCELLED. */
-mica_status mica__pass_run(mica_context *context, const mica__pass_shape *shape, mica_buffer **out_result);
+/* Grows `input` where it must: OUT_OF_MEMORY. */
+mica_status mica__pass_place(mica_context *context, const mica__pass_shape *shape, mica__pass_input *out);
+/* Words of a row of a mask. */
+static inline uint32_t mica__mask_words(const mica_context *context)
+{
+    return (context->model->h.vocabulary + 31) / 32;
+}
+/* Runs it over `input`. CANCELLED. */
+mica_status mica__pass_run(mica_context *context, const mica__pass_shape *shape, mica__pass_result *out);
 /* Drops all recordings and results. */
 void mica__pass_forget(mica_context *context);
 
@@ -97,6 +126,7 @@ enum {
     MICA__B_EXPERT_OUT,
     MICA__B_CHOSEN,
     MICA__B_CHOSEN_NORMED,
+    MICA__B_PENALIZED,
     MICA__B_COUNT
 };
 
@@ -108,8 +138,11 @@ typedef struct mica__pass {
     mica_session *session;
     mica_encoder *encoder;
     mica__pass_shape shape;
-    mica_buffer *tokens, *positions, *sequences, *wanted, *lengths;
-    mica_buffer *result;
+    mica_buffer *inputs;
+    mica_buffer *tokens, *positions, *sequences, *wanted, *lengths; /* parts of it */
+    uint64_t rest;       /* the word of `inputs` where what picking reads begins */
+    mica_buffer *result; /* logits or states */
+    mica_buffer *picks;
     mica_buffer *buffer[MICA__B_COUNT];
     mica_buffer *view[MICA__PASS_VIEWS]; /* released with the pass */
     uint32_t view_count;
@@ -124,6 +157,8 @@ mica_status mica__pass_keep(mica__pass *pass, mica_status made, mica_buffer *con
 /* The forward functions: encode the pass. */
 mica_status mica__decoder_forward(mica__pass *pass);
 mica_status mica__encoder_forward(mica__pass *pass);
+/* The end of a pass whose logits are in `result`: chooses tokens. */
+mica_status mica__pass_pick(mica__pass *pass);
 
 /* y = x . w^T + bias; bias may be NULL. */
 mica_status mica__linear(mica__pass *pass, mica_buffer *x, mica_buffer *weight, mica_buffer *bias,
@@ -134,6 +169,18 @@ mica_status mica__norm(mica__pass *pass, mica_buffer *x, mica_buffer *weight, mi
 
 /* Appends nothing, runs the model over tokens of a text alone: its states [count, width] in `out`, f32. */
 mica_status mica__context_states(mica_context *context, const uint32_t *tokens, uint32_t count, float *out);
+/* Feeds, and where `items` is not NULL chooses the token that follows each of the feeds: they are its feeds, with
+ * WANT_LAST, in the same order. */
+mica_status mica__context_feed(mica_context *context, const mica_feed *feeds, uint32_t count,
+                               mica_next *items);
+/* next.c: what the passes of such a feed do at their end; *out_reads: the host needs logits. */
+mica__picking mica__next_picking(const mica_next *items, uint32_t count, bool *out_reads);
+/* Writes what the sampler of an item knows into row `row` of a pass's input. */
+mica_status mica__next_place(const mica_context *context, const mica__picking *picking,
+                             const mica__pass_input *input, uint32_t row, const mica_next *item);
+/* Gives `count` items the tokens of a pass: outputs 0 to count - 1 of it. `logits` is [count, vocabulary] or NULL. */
+mica_status mica__next_take(mica_context *context, const mica__pass_result *result, const float *logits,
+                            mica_next *items, uint32_t count);
 /* INVALID_ARGUMENT unless the sequence is in use. */
 mica_status mica__sequence_check(const char *call, const mica_context *context, uint32_t sequence);
 /* Copies a page of a kind of layers in all of them. */

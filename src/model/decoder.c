@@ -111,10 +111,11 @@ static mica_status turn(decoder *d, const mica__layer *layer)
                                      .theta = rope->theta,
                                      .position_scale = rope->position_scale,
                                      .attention_scale = rope->attention_scale};
+    mica_buffer *factors = mica__rope_is_near(rope, pass->context->capacity) ? rope->near : rope->factors;
     if (model->family->no_rope)
         return MICA_OK;
-    MICA__TRY(mica_rope(pass->encoder, d->heads.q, pass->positions, rope->factors, &params, d->heads.q));
-    return mica_rope(pass->encoder, d->heads.k, pass->positions, rope->factors, &params, d->heads.k);
+    MICA__TRY(mica_rope(pass->encoder, d->heads.q, pass->positions, factors, &params, d->heads.q));
+    return mica_rope(pass->encoder, d->heads.k, pass->positions, factors, &params, d->heads.k);
 }
 
 static mica_status attend(decoder *d, uint32_t index)

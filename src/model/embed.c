@@ -9,11 +9,12 @@
 static mica_status encoder_states(mica_context *context, const uint32_t *tokens, uint32_t count, float *out)
 {
     const mica__pass_shape shape = {.rows = count, .gives = MICA__GIVES_STATES};
-    const mica__pass_input input = mica__pass_place(context, &shape);
-    mica_buffer *result;
+    mica__pass_input input;
+    mica__pass_result result;
     if (count > context->batch)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_embed: the text has %u tokens, the batch %u",
                           count, context->batch);
+    MICA__TRY(mica__pass_place(context, &shape, &input));
     memcpy(input.tokens, tokens, count * sizeof *tokens);
     for (uint32_t i = 0; i < count; i++) {
         input.positions[i] = i;
@@ -21,7 +22,7 @@ static mica_status encoder_states(mica_context *context, const uint32_t *tokens,
     }
     input.lengths[0] = count;
     MICA__TRY(mica__pass_run(context, &shape, &result));
-    return mica_buffer_read(result, 0, out, (uint64_t)count * context->model->h.width * sizeof *out);
+    return mica_buffer_read(result.rows, 0, out, (uint64_t)count * context->model->h.width * sizeof *out);
 }
 
 /* A decoder reads it in pieces, through a sequence that is removed afterwards. */
@@ -31,8 +32,9 @@ static mica_status decoder_states(mica_context *context, uint32_t sequence, cons
     for (uint32_t done = 0; done < count;) {
         const uint32_t take = count - done < context->batch ? count - done : context->batch;
         const mica__pass_shape shape = {.rows = take, .gives = MICA__GIVES_STATES};
-        const mica__pass_input input = mica__pass_place(context, &shape);
-        mica_buffer *result;
+        mica__pass_input input;
+        mica__pass_result result;
+        MICA__TRY(mica__pass_place(context, &shape, &input));
         MICA__TRY(mica__context_extend(context, sequence, done, done + take));
         for (uint32_t i = 0; i < context->sequences; i++)
             input.lengths[i] = context->sequence[i].used ? context->sequence[i].length : 0;
@@ -44,7 +46,7 @@ static mica_status decoder_states(mica_context *context, uint32_t sequence, cons
         done += take;
         input.lengths[sequence] = context->sequence[sequence].length = done;
         MICA__TRY(mica__pass_run(context, &shape, &result));
-        MICA__TRY(mica_buffer_read(result, 0, out + (size_t)(done - take) * context->model->h.width,
+        MICA__TRY(mica_buffer_read(result.rows, 0, out + (size_t)(done - take) * context->model->h.width,
                                    (uint64_t)take * context->model->h.width * sizeof *out));
         if (context->pages[1].count != 0)
             mica__pages_forget(&context->pages[1], sequence, done);

@@ -11,6 +11,13 @@ typedef struct progress {
     uint32_t feed, token; /* the next token to run */
 } progress;
 
+/* What is done with what passes give. */
+typedef struct feed_plan {
+    mica_next *items; /* NULL: no tokens are chosen */
+    mica__picking picking;
+    bool reads; /* logits are read back */
+} feed_plan;
+
 /* ---- checking ------------------------------------------------------------------------------------------- */
 
 static mica_status check_feed(const mica_context *context, const mica_feed *feeds, uint32_t index)
@@ -105,15 +112,6 @@ mica_status mica_context_logits(mica_context *context, uint32_t sequence, const 
     return MICA_OK;
 }
 
-mica_status mica_context_sample(mica_context *context, uint32_t sequence, mica_sampler *sampler,
-                                uint32_t *out_id)
-{
-    const float *logits;
-    uint32_t rows;
-    MICA__TRY(mica_context_logits(context, sequence, &logits, &rows));
-    return mica_sampler_pick(sampler, logits + (size_t)(rows - 1) * context->model->h.vocabulary, out_id);
-}
-
 /* ---- passes --------------------------------------------------------------------------------------------- */
 
 static bool is_wanted(const mica_feed *feed, uint32_t token)
@@ -122,7 +120,8 @@ static bool is_wanted(const mica_feed *feed, uint32_t token)
 }
 
 /* The shape of the next pass, and where it ends. */
-static mica__pass_shape measure(const mica_context *context, const progress *from, progress *out_end)
+static mica__pass_shape measure(const mica_context *context, const feed_plan *plan, const progress *from,
+                                progress *out_end)
 {
     mica__pass_shape shape = {.gives = MICA__GIVES_LOGITS};
     progress p = *from;
@@ -138,16 +137,20 @@ static mica__pass_shape measure(const mica_context *context, const progress *fro
             p.feed++;
         }
     }
+    if (shape.outputs != 0)
+        shape.picking = plan->picking;
     *out_end = p;
     return shape;
 }
 
 /* Writes the tokens of the pass into its input and makes room for them. */
-static mica_status place_tokens(mica_context *context, const mica__pass_shape *shape, const progress *from)
+static mica_status place_tokens(mica_context *context, const mica__pass_shape *shape, const feed_plan *plan,
+                                const progress *from)
 {
-    const mica__pass_input input = mica__pass_place(context, shape);
+    mica__pass_input input;
     progress p = *from;
     uint32_t row = 0, outputs = 0;
+    MICA__TRY(mica__pass_place(context, shape, &input));
     for (uint32_t i = 0; i < context->sequences; i++)
         input.lengths[i] = context->sequence[i].used ? context->sequence[i].length : 0;
     while (row < shape->rows) {
@@ -160,8 +163,12 @@ static mica_status place_tokens(mica_context *context, const mica__pass_shape *s
             input.tokens[row] = sequence->tokens[sequence->length + i] = feed->tokens[p.token + i];
             input.positions[row] = sequence->length + i;
             input.sequences[row] = feed->sequence;
-            if (is_wanted(feed, p.token + i))
-                input.wanted[outputs++] = row;
+            if (!is_wanted(feed, p.token + i))
+                continue;
+            if (shape->picking.on)
+                MICA__TRY(
+                    mica__next_place(context, &shape->picking, &input, outputs, &plan->items[p.feed]));
+            input.wanted[outputs++] = row;
         }
         input.lengths[feed->sequence] = sequence->length + take;
         p.feed++;
@@ -170,19 +177,19 @@ static mica_status place_tokens(mica_context *context, const mica__pass_shape *s
     return MICA_OK;
 }
 
-/* The pass is done: its tokens are part of their sequences. */
-static void keep_tokens(mica_context *context, const progress *from, const progress *end)
+/* The pass is done: its tokens are part of their sequences. `reads`: so are their logits of `logits`. */
+static void keep_tokens(mica_context *context, bool reads, const progress *from, const progress *end)
 {
     for (progress p = *from; p.feed < end->feed || (p.feed == end->feed && p.token < end->token);
          p.feed++, p.token = 0) {
         const mica_feed *feed = &p.feeds[p.feed];
         mica__sequence *sequence = &context->sequence[feed->sequence];
         const uint32_t last = p.feed == end->feed ? end->token : feed->count;
-        for (uint32_t i = p.token; i < last; i++)
+        for (uint32_t i = p.token; reads && i < last; i++)
             if (is_wanted(feed, i) && sequence->row_count++ == 0)
                 sequence->first_row = context->logit_rows;
         sequence->length += last - p.token;
-        for (uint32_t i = p.token; i < last; i++)
+        for (uint32_t i = p.token; reads && i < last; i++)
             context->logit_rows += is_wanted(feed, i);
         if (context->pages[1].count != 0)
             mica__pages_forget(&context->pages[1], feed->sequence, sequence->length);
@@ -198,19 +205,25 @@ static bool take_cancel(mica_context *context)
     return cancelled;
 }
 
-static mica_status run_passes(mica_context *context, const mica_feed *feeds, uint32_t count)
+static mica_status run_passes(mica_context *context, const mica_feed *feeds, uint32_t count, const feed_plan *plan)
 {
     progress at = {.feeds = feeds, .count = count}, end;
     while (at.feed < count) {
-        mica_buffer *result;
-        const mica__pass_shape shape = measure(context, &at, &end);
-        MICA__TRY(place_tokens(context, &shape, &at));
+        mica__pass_result result;
+        const mica__pass_shape shape = measure(context, plan, &at, &end);
+        MICA__TRY(place_tokens(context, &shape, plan, &at));
         const mica_status status = mica__pass_run(context, &shape, &result);
         if (take_cancel(context))
             return mica__fail(MICA_ERR_CANCELLED, "context_feed: cancelled");
         MICA__TRY(status);
-        MICA__TRY(take_logits(context, result, shape.outputs));
-        keep_tokens(context, &at, &end);
+        const float *logits = NULL;
+        if (plan->reads) {
+            MICA__TRY(take_logits(context, result.rows, shape.outputs));
+            logits = context->logits + (size_t)context->logit_rows * context->model->h.vocabulary;
+        }
+        keep_tokens(context, plan->reads, &at, &end);
+        if (plan->items != NULL) /* each feed that ended here gave one output */
+            MICA__TRY(mica__next_take(context, &result, logits, plan->items + at.feed, end.feed - at.feed));
         at = end;
     }
     return MICA_OK;
@@ -252,9 +265,27 @@ static mica_status shift(mica_context *context, const mica_feed *feed)
     const mica_feed part = {
         .sequence = feed->sequence, .tokens = again, .count = newer, .want = MICA_WANT_NONE};
     if (status == MICA_OK && newer != 0)
-        status = run_passes(context, &part, 1);
+        status = run_passes(context, &part, 1, &(feed_plan){.reads = true});
     mica__free(again);
     return status;
+}
+
+mica_status mica__context_feed(mica_context *context, const mica_feed *feeds, uint32_t count,
+                               mica_next *items)
+{
+    feed_plan plan = {.items = items, .reads = true};
+    for (uint32_t i = 0; i < count; i++)
+        MICA__TRY(check_feed(context, feeds, i));
+    if (take_cancel(context))
+        return mica__fail(MICA_ERR_CANCELLED, "context_feed: cancelled");
+    if (items != NULL)
+        plan.picking = mica__next_picking(items, count, &plan.reads);
+    MICA__TRY(reserve_logits(context, feeds, plan.reads ? count : 0));
+    for (uint32_t i = 0; context->shift && i < count; i++)
+        if (feeds[i].count > context->capacity - context->sequence[feeds[i].sequence].length)
+            MICA__TRY(shift(context, &feeds[i]));
+    MICA__TRY(check_room(context, feeds, count));
+    return run_passes(context, feeds, count, &plan);
 }
 
 mica_status mica_context_feed(mica_context *context, const mica_feed *feeds, uint32_t count)
@@ -262,14 +293,5 @@ mica_status mica_context_feed(mica_context *context, const mica_feed *feeds, uin
     if (context == NULL || (feeds == NULL && count != 0))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_feed: %s is NULL",
                           context == NULL ? "context" : "feeds");
-    for (uint32_t i = 0; i < count; i++)
-        MICA__TRY(check_feed(context, feeds, i));
-    if (take_cancel(context))
-        return mica__fail(MICA_ERR_CANCELLED, "context_feed: cancelled");
-    MICA__TRY(reserve_logits(context, feeds, count));
-    for (uint32_t i = 0; context->shift && i < count; i++)
-        if (feeds[i].count > context->capacity - context->sequence[feeds[i].sequence].length)
-            MICA__TRY(shift(context, &feeds[i]));
-    MICA__TRY(check_room(context, feeds, count));
-    return run_passes(context, feeds, count);
+    return mica__context_feed(context, feeds, count, NULL);
 }

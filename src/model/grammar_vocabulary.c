@@ -203,12 +203,6 @@ static mica_status read_tokens(mica__vocabulary *v, const mica_tokenizer *tokeni
     return MICA_OK;
 }
 
-const mica_tokenizer *mica__tokenizer_retain(const mica_tokenizer *tokenizer)
-{
-    atomic_fetch_add_explicit(&((mica_tokenizer *)tokenizer)->references, 1, memory_order_relaxed);
-    return tokenizer;
-}
-
 mica_status mica__vocabulary_of(const mica_tokenizer *tokenizer, mica__vocabulary **out_vocabulary)
 {
     mica_tokenizer_info info;

@@ -46,9 +46,6 @@ void mica__vocabulary_release(mica__vocabulary *vocabulary);
  * from the tokenizer. */
 mica_string mica__token_bytes(const mica_tokenizer *tokenizer, uint32_t id);
 
-/* One more owner of a tokenizer; release takes it back. */
-const mica_tokenizer *mica__tokenizer_retain(const mica_tokenizer *tokenizer);
-
 /* The same as mica_grammar_begin, over a vocabulary that is there already; it is kept. */
 mica_status mica__grammar_begin(mica_grammar *grammar, mica__vocabulary *vocabulary,
                                 mica_grammar_state **out_state);

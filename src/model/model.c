@@ -20,8 +20,10 @@ void mica_model_release(mica_model *model)
     for (uint32_t l = 0; model->layer != NULL && l < model->h.layers; l++)
         for (uint32_t i = 0; i < MICA__T_COUNT - MICA__T_WHOLE_COUNT; i++)
             mica_buffer_release(model->layer[l].tensor[i]);
-    mica_buffer_release(model->rope[0].factors);
-    mica_buffer_release(model->rope[1].factors);
+    for (uint32_t i = 0; i < 2; i++) {
+        mica_buffer_release(model->rope[i].factors);
+        mica_buffer_release(model->rope[i].near);
+    }
     mica_buffer_release(model->embedding_scale);
     mica_tokenizer_release(model->tokenizer);
     mica_device_release(model->device);

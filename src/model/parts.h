@@ -44,7 +44,16 @@ typedef struct mica__rope {
     float theta;
     float position_scale, attention_scale;
     mica_buffer *factors; /* [rotary / 2], or NULL */
+    mica_buffer *near;    /* the same for contexts of at most `original` tokens; NULL: there is no difference */
+    uint32_t original;
 } mica__rope;
+
+/* Whether heads turn as in short contexts. It hangs on what the context can hold, not on what it holds: the keys that are
+ * there keep their turn as a sequence grows, and the same prompt gives the same bits whatever follows. */
+static inline bool mica__rope_is_near(const mica__rope *rope, uint32_t capacity)
+{
+    return rope->near != NULL && capacity <= rope->original;
+}
 
 typedef struct mica__hparams {
     uint32_t layers, width, heads, kv_heads, head_k, head_v, rotary;

@@ -3,26 +3,66 @@
  * something, how long the sequences are) is one small buffer; so passes of one shape are the same work, recorded once
  * and replayed.
  */
-#include <string.h>
+#include <stdint.h>
 
+#include "base/alloc.h"
 #include "model/context.h"
 
 /* ---- inputs --------------------------------------------------------------------------------------------- */
 
-mica__pass_input mica__pass_place(mica_context *context, const mica__pass_shape *shape)
+/* Words that picking adds for each output. */
+static uint64_t picking_words(const mica_context *context, const mica__picking *picking)
 {
-    uint32_t *at = context->input;
-    return (mica__pass_input){.tokens = at,
-                              .positions = at + shape->rows,
-                              .sequences = at + 2 * (size_t)shape->rows,
-                              .wanted = at + 3 * (size_t)shape->rows,
-                              .lengths = at + 3 * (size_t)shape->rows + shape->outputs};
+    if (!picking->on)
+        return 0;
+    return MICA_SAMPLE_WORDS + (uint64_t)picking->history + 2 * (uint64_t)picking->bias +
+           (picking->masked ? mica__mask_words(context) : 0);
 }
 
-static mica_status send_inputs(mica_context *context, const mica__pass_shape *shape)
+static uint64_t input_words(const mica_context *context, const mica__pass_shape *shape)
 {
-    const uint64_t words = 3 * (uint64_t)shape->rows + shape->outputs + context->sequences;
-    MICA__TRY(mica_buffer_write(context->inputs, 0, context->input, words * sizeof(uint32_t)));
+    return 3 * (uint64_t)shape->rows + context->sequences +
+           shape->outputs * (1 + picking_words(context, &shape->picking));
+}
+
+static mica_status reserve_input(mica_context *context, uint64_t words)
+{
+    if (words <= context->input_capacity)
+        return MICA_OK;
+    uint32_t *input =
+        words < SIZE_MAX / sizeof *input ? mica__alloc((size_t)words * sizeof *input) : NULL;
+    if (input == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the %llu words that a pass reads",
+                          (unsigned long long)words);
+    mica__free(context->input);
+    context->input = input;
+    context->input_capacity = words;
+    return MICA_OK;
+}
+
+mica_status mica__pass_place(mica_context *context, const mica__pass_shape *shape, mica__pass_input *out)
+{
+    const size_t rows = shape->rows, outputs = shape->outputs;
+    const mica__picking *picking = &shape->picking;
+    MICA__TRY(reserve_input(context, input_words(context, shape)));
+    uint32_t *at = context->input, *rest = at + 3 * rows + outputs + context->sequences;
+    *out = (mica__pass_input){.tokens = at,
+                              .positions = at + rows,
+                              .sequences = at + 2 * rows,
+                              .wanted = at + 3 * rows,
+                              .lengths = at + 3 * rows + outputs};
+    out->settings = rest;
+    out->history = out->settings + outputs * MICA_SAMPLE_WORDS;
+    out->bias_ids = out->history + outputs * picking->history;
+    out->bias = out->bias_ids + outputs * picking->bias;
+    out->mask = out->bias + outputs * picking->bias;
+    return MICA_OK;
+}
+
+static mica_status send_inputs(mica_context *context, const mica__pass_shape *shape, mica_buffer *inputs)
+{
+    MICA__TRY(
+        mica_buffer_write(inputs, 0, context->input, input_words(context, shape) * sizeof(uint32_t)));
     for (uint32_t kind = 0; kind < MICA__KINDS; kind++) {
         mica__pages *pages = &context->pages[kind];
         if (!pages->changed)
@@ -62,7 +102,7 @@ static mica_status input_view(mica__pass *pass, uint64_t *at, uint64_t count, mi
 {
     if (count == 0)
         return MICA_OK;
-    MICA__TRY(mica_buffer_slice(pass->context->inputs, 0, *at, count, out));
+    MICA__TRY(mica_buffer_slice(pass->inputs, 0, *at, count, out));
     *at += count;
     return MICA_OK;
 }
@@ -71,12 +111,15 @@ static mica_status make_ends(mica__pass *pass)
 {
     const mica__hparams *h = &pass->model->h;
     const mica__pass_shape *shape = &pass->shape;
+    const uint64_t words = input_words(pass->context, shape);
     uint64_t at = 0;
+    MICA__TRY(mica_buffer_alloc(pass->model->device, MICA_DTYPE_U32, 1, &words, &pass->inputs));
     MICA__TRY(input_view(pass, &at, shape->rows, &pass->tokens));
     MICA__TRY(input_view(pass, &at, shape->rows, &pass->positions));
     MICA__TRY(input_view(pass, &at, shape->rows, &pass->sequences));
     MICA__TRY(input_view(pass, &at, shape->outputs, &pass->wanted));
     MICA__TRY(input_view(pass, &at, pass->context->sequences, &pass->lengths));
+    pass->rest = at;
     const bool states = shape->gives == MICA__GIVES_STATES;
     const uint64_t result[2] = {states ? shape->rows : shape->outputs, states ? h->width : h->vocabulary};
     return result[0] == 0 ? MICA_OK
@@ -85,8 +128,8 @@ static mica_status make_ends(mica__pass *pass)
 
 static void release_pass(mica__pass *pass)
 {
-    mica_buffer *const ends[] = {pass->tokens, pass->positions, pass->sequences,
-                                 pass->wanted, pass->lengths,   pass->result};
+    mica_buffer *const ends[] = {pass->inputs, pass->tokens,  pass->positions, pass->sequences,
+                                 pass->wanted, pass->lengths, pass->result,    pass->picks};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         mica_buffer_release(ends[i]);
     for (uint32_t i = 0; i < pass->view_count; i++)
@@ -102,15 +145,29 @@ static mica_status encode(mica_context *context, const mica__pass_shape *shape, 
     MICA__TRY(mica_session_begin(context->model->device, NULL, MICA_SESSION_RECORD, &pass->session));
     pass->encoder = mica_session_encoder(pass->session);
     MICA__TRY(make_ends(pass));
-    return context->model->family->encoder ? mica__encoder_forward(pass) : mica__decoder_forward(pass);
+    MICA__TRY(context->model->family->encoder ? mica__encoder_forward(pass) : mica__decoder_forward(pass));
+    return shape->picking.on ? mica__pass_pick(pass) : MICA_OK;
 }
 
 /* ---- recordings ----------------------------------------------------------------------------------------- */
 
+static void drop_result(mica__pass_result *result)
+{
+    mica_buffer_release(result->rows);
+    mica_buffer_release(result->picks);
+    *result = (mica__pass_result){0};
+}
+
+static mica__pass_result keep_result(const mica__pass *pass)
+{
+    return (mica__pass_result){mica_buffer_retain(pass->result), mica_buffer_retain(pass->picks)};
+}
+
 static void drop(mica__recorded *recorded)
 {
     mica_recording_release(recorded->recording);
-    mica_buffer_release(recorded->result);
+    mica_buffer_release(recorded->inputs);
+    drop_result(&recorded->result);
     *recorded = (mica__recorded){0};
 }
 
@@ -118,13 +175,19 @@ void mica__pass_forget(mica_context *context)
 {
     for (uint32_t i = 0; i < MICA__RECORDED; i++)
         drop(&context->recorded[i]);
-    mica_buffer_release(context->once);
-    context->once = NULL;
+    drop_result(&context->once);
+}
+
+static bool same_picking(const mica__picking *a, const mica__picking *b)
+{
+    return a->on == b->on && a->history == b->history && a->bias == b->bias && a->masked == b->masked &&
+           a->chances == b->chances && a->logits == b->logits;
 }
 
 static bool same_shape(const mica__pass_shape *a, const mica__pass_shape *b)
 {
-    return a->rows == b->rows && a->outputs == b->outputs && a->gives == b->gives;
+    return a->rows == b->rows && a->outputs == b->outputs && a->gives == b->gives &&
+           same_picking(&a->picking, &b->picking);
 }
 
 /* The recording of that shape, else the place that was not used for the longest time, emptied. */
@@ -151,7 +214,8 @@ static mica_status record(mica_context *context, const mica__pass_shape *shape, 
             mica_session_record(pass.session, MICA_FINISH_FUSE | MICA_FINISH_REORDER, NULL, &out->recording);
     if (status == MICA_OK) {
         out->shape = *shape;
-        out->result = mica_buffer_retain(pass.result);
+        out->inputs = mica_buffer_retain(pass.inputs);
+        out->result = keep_result(&pass);
     }
     release_pass(&pass);
     return status;
@@ -176,38 +240,40 @@ static mica_status wait_for(mica_context *context, mica_fence *fence)
 }
 
 /* A pass that will not come again in this shape: encoded, fused, run. */
-static mica_status run_once(mica_context *context, const mica__pass_shape *shape, mica_buffer **out_result)
+static mica_status run_once(mica_context *context, const mica__pass_shape *shape, mica__pass_result *out)
 {
     mica__pass pass;
     mica_fence *fence = NULL;
     mica_status status = encode(context, shape, &pass);
     if (status == MICA_OK)
+        status = send_inputs(context, shape, pass.inputs);
+    if (status == MICA_OK)
         status = mica_session_commit(pass.session, MICA_FINISH_FUSE | MICA_FINISH_REORDER, NULL, &fence);
     if (status == MICA_OK)
         status = wait_for(context, fence);
     if (status == MICA_OK) {
-        mica_buffer_release(context->once);
-        *out_result = context->once = mica_buffer_retain(pass.result);
+        drop_result(&context->once);
+        *out = context->once = keep_result(&pass);
     }
     release_pass(&pass);
     return status;
 }
 
-mica_status mica__pass_run(mica_context *context, const mica__pass_shape *shape, mica_buffer **out_result)
+mica_status mica__pass_run(mica_context *context, const mica__pass_shape *shape, mica__pass_result *out)
 {
     mica_fence *fence = NULL;
-    *out_result = NULL;
-    MICA__TRY(send_inputs(context, shape));
+    *out = (mica__pass_result){0};
     context->passes++;
     context->tokens += shape->rows;
     if (shape->rows > MICA__RECORDED_ROWS)
-        return run_once(context, shape, out_result);
+        return run_once(context, shape, out);
     mica__recorded *recorded = find_recorded(context, shape);
     if (recorded->recording == NULL)
         MICA__TRY(record(context, shape, recorded));
+    MICA__TRY(send_inputs(context, shape, recorded->inputs));
     recorded->used = context->passes;
     MICA__TRY(mica_recording_replay(recorded->recording, &fence));
     MICA__TRY(wait_for(context, fence));
-    *out_result = recorded->result;
+    *out = recorded->result;
     return MICA_OK;
 }

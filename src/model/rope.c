@@ -73,25 +73,29 @@ static void read_scaling(const mica_weights *weights, const mica_model *model, s
         s->factor = 1;
 }
 
-/* Factors that are tensors: Llama 3's, or Phi-3's for contexts beyond the original one. */
-static mica_status take_factors(mica_model *model, const scaling *s, mica__rope *rope)
+static mica_status take_tensor(mica_buffer *tensor, mica_buffer **out)
 {
-    mica_buffer *const *t = model->tensor;
-    mica_buffer *chosen = t[MICA__T_ROPE_FACTORS];
     mica_buffer_info info;
-    if (chosen == NULL && t[MICA__T_ROPE_FACTORS_LONG] != NULL) {
-        const bool is_long = model->h.context_length > s->original;
-        chosen = is_long ? t[MICA__T_ROPE_FACTORS_LONG] : t[MICA__T_ROPE_FACTORS_SHORT];
-        rope->attention_scale = s->attention > 0 ? s->attention : 1;
-    }
-    if (chosen == NULL)
+    if (tensor == NULL)
         return MICA_OK;
-    MICA__TRY(mica_buffer_get_info(chosen, &info));
+    MICA__TRY(mica_buffer_get_info(tensor, &info));
     if (info.dtype != MICA_DTYPE_F32)
         return mica__fail(MICA_ERR_UNSUPPORTED, "the factors of rotary heads are %s, expected f32",
                           mica_dtype_name(info.dtype));
-    rope->factors = mica_buffer_retain(chosen);
+    *out = mica_buffer_retain(tensor);
     return MICA_OK;
+}
+
+/* Factors that are tensors: Llama 3's, or Phi-3's for contexts beyond the original one and for those within. */
+static mica_status take_factors(mica_model *model, const scaling *s, mica__rope *rope)
+{
+    mica_buffer *const *t = model->tensor;
+    if (t[MICA__T_ROPE_FACTORS] != NULL || t[MICA__T_ROPE_FACTORS_LONG] == NULL)
+        return take_tensor(t[MICA__T_ROPE_FACTORS], &rope->factors);
+    rope->attention_scale = s->attention > 0 ? s->attention : 1;
+    rope->original = s->original;
+    MICA__TRY(take_tensor(t[MICA__T_ROPE_FACTORS_LONG], &rope->factors));
+    return take_tensor(t[MICA__T_ROPE_FACTORS_SHORT], &rope->near);
 }
 
 mica_status mica__rope_setup(mica_model *model, const mica_weights *weights)
@@ -127,6 +131,7 @@ mica_status mica__rope_setup(mica_model *model, const mica_weights *weights)
     if (strcmp(arch, "gemma3") != 0) {
         *sliding = *rope;
         sliding->factors = mica_buffer_retain(rope->factors);
+        sliding->near = mica_buffer_retain(rope->near);
     }
     return MICA_OK;
 }

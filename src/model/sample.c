@@ -146,10 +146,11 @@ static void filter(mica_sampler *sampler, const float *logits)
     mica__filter_temperature(list, s->temperature);
 }
 
-/* The place in the list that a number in [0, 1) falls on. */
+/* The place in the list that a number in [0, 1) falls on. 24 of its bits count, as in mica_sample. */
 static uint32_t draw(const mica__candidates *list, double number)
 {
     uint32_t last = 0; /* the last with a chance at all, where rounding leaves the sum below the number */
+    number = floor(number * 0x1p24) * 0x1p-24;
     for (uint32_t i = 0; i < list->count; i++) {
         if (list->chance[i] > 0)
             last = i;
@@ -180,6 +181,7 @@ mica_status mica_sampler_pick(mica_sampler *sampler, const float *logits, uint32
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "mica_sampler_pick: logits: each of the %u is NaN, -infinity or forbidden%s",
                           sampler->vocabulary, sampler->grammar != NULL ? " by the bias or the grammar" : "");
+    mica__candidates_order(&sampler->list);
     (void)mica__candidates_softmax(&sampler->list);
     at = draw(&sampler->list, mica__random_at(sampler->sampling.seed, sampler->picks, DRAW));
     sampler->picks++;

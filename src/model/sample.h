@@ -1,14 +1,16 @@
 /* sample.h (model): the filters over candidates, and the tokens a sampler looks back on.
  *
  * A candidate list goes through the filters one after the other; each takes candidates away and changes no other's
- * logit, but for the temperature. What they mean is written here once, for whoever does it on a device. They know
- * no vocabulary and allocate nothing. */
+ * logit, but for the temperature. They know no vocabulary and allocate nothing. They mean the same as mica_penalize and
+ * mica_sample (ops.h), which take their place in a decode step, in double precision; mirostat, DRY and XTC are here
+ * alone. */
 #ifndef MICA_MODEL_SAMPLE_H
 #define MICA_MODEL_SAMPLE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "mica/ops.h"
 #include "mica/sample.h"
 
 typedef struct mica__candidate {
@@ -30,6 +32,8 @@ typedef struct mica__candidates {
 void mica__candidates_gather(mica__candidates *list, const float *logits, uint32_t count, uint32_t k);
 /* Highest logit first, equal ones by id. */
 void mica__candidates_sort(mica__candidates *list);
+/* By id: the order in which a draw goes through them. */
+void mica__candidates_order(mica__candidates *list);
 /* Sets chance[i] = exp(logit[i] - max) / sum. Returns the natural logarithm of sum exp(logit - max), plus max. */
 double mica__candidates_softmax(mica__candidates *list);
 
@@ -37,8 +41,8 @@ double mica__candidates_softmax(mica__candidates *list);
 void mica__filter_top_p(mica__candidates *list, double p);
 /* Keeps those at least p times as likely as the most likely one. 0: all. */
 void mica__filter_min_p(mica__candidates *list, double p);
-/* Orders by the distance of -log(chance) from the entropy, nearest first, and keeps the shortest run whose chances add
- * up to more than p. 1: all. */
+/* Orders by the distance of -log(chance) from the entropy, nearest first, equal logits by id, and keeps the shortest
+ * run whose chances add up to more than p. 1: all. */
 void mica__filter_typical(mica__candidates *list, double p);
 /* Of those with a chance of `threshold` or more, takes away all but the least likely one. */
 void mica__filter_xtc(mica__candidates *list, double threshold);
@@ -104,6 +108,30 @@ struct mica_sampler {
     double surprise; /* of the last pick, in bits */
     uint32_t picked; /* MICA_NO_TOKEN: none, or accepted already */
 };
+
+/* ---- for the ops ---------------------------------------------------------------------------------------- */
+
+/* Whether mica_penalize and mica_sample can do all that this sampler asks for. */
+bool mica__sampler_in_ops(const mica_sampler *sampler);
+
+/* Operands that it then needs: the width of a history, slots of a bias (0: none), a mask. */
+typedef struct mica__sampler_needs {
+    uint32_t history, bias;
+    bool mask;
+} mica__sampler_needs;
+mica__sampler_needs mica__sampler_measure(const mica_sampler *sampler);
+
+/* Its row of settings, for a history of this width that mica__sampler_write wrote. */
+void mica__sampler_settings(const mica_sampler *sampler, uint32_t history_width, mica_sample_settings *out);
+/* Its rows of a history [width] and of a bias [slots]; NULL: empty ones. */
+void mica__sampler_write(const mica_sampler *sampler, uint32_t *history, uint32_t width, uint32_t *bias_ids,
+                         uint32_t *bias, uint32_t slots);
+/* The mask of its grammar. */
+mica_status mica__sampler_mask(mica_sampler *sampler, uint32_t *mask, uint64_t words);
+/* A token was picked by the ops. */
+void mica__sampler_picked(mica_sampler *sampler, uint32_t id);
+/* log of a token's part in the softmax of logits. */
+float mica__log_probability(const float *logits, uint32_t count, uint32_t id);
 
 /* ---- random numbers ------------------------------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "model/grammar_vocabulary.h"
 #include "model/sample.h"
+#include "model/tokenizer.h"
 
 #define MOST_VOCABULARY (1u << 26)
 #define MOST_LAST (1u << 24) /* tokens looked back on */

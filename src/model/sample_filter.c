@@ -56,19 +56,30 @@ static uint32_t sort_key(float logit)
     return bits >> 31 ? bits : ~bits & 0x7fffffffu;
 }
 
+static uint32_t logit_key(const mica__candidate *item)
+{
+    return sort_key(item->logit);
+}
+
+static uint32_t id_key(const mica__candidate *item)
+{
+    return item->id;
+}
+
 /* Stable, by four bytes from the lowest: time does not depend on the values. */
-static void radix_sort(mica__candidate *items, mica__candidate *scratch, uint32_t count)
+static inline void radix_sort(mica__candidate *items, mica__candidate *scratch, uint32_t count,
+                              uint32_t (*key)(const mica__candidate *))
 {
     mica__candidate *from = items, *to = scratch;
     for (uint32_t shift = 0; shift < 32; shift += 8) {
         uint32_t starts[257] = {0};
         mica__candidate *swap = from;
         for (uint32_t i = 0; i < count; i++)
-            starts[(sort_key(from[i].logit) >> shift & 0xff) + 1]++;
+            starts[(key(&from[i]) >> shift & 0xff) + 1]++;
         for (uint32_t digit = 0; digit < 256; digit++)
             starts[digit + 1] += starts[digit];
         for (uint32_t i = 0; i < count; i++)
-            to[starts[sort_key(from[i].logit) >> shift & 0xff]++] = from[i];
+            to[starts[key(&from[i]) >> shift & 0xff]++] = from[i];
         from = to;
         to = swap;
     }
@@ -82,9 +93,20 @@ void mica__candidates_sort(mica__candidates *list)
         heap_make(list->items, list->count);
         heap_sort(list->items, list->count);
     } else {
-        radix_sort(list->items, list->scratch, list->count);
+        radix_sort(list->items, list->scratch, list->count, logit_key);
     }
     list->sorted = true;
+}
+
+void mica__candidates_order(mica__candidates *list)
+{
+    bool ordered = true;
+    for (uint32_t i = 1; i < list->count && ordered; i++)
+        ordered = list->items[i - 1].id < list->items[i].id;
+    if (ordered)
+        return;
+    radix_sort(list->items, list->scratch, list->count, id_key);
+    list->sorted = false;
 }
 
 /* ---- gathering ------------------------------------------------------------------------------------------ */
@@ -215,6 +237,15 @@ void mica__filter_min_p(mica__candidates *list, double p)
     list->count = kept;
 }
 
+/* The first of the equal logits that end before a place of a sorted list. */
+static uint32_t equals_before(const mica__candidates *list, uint32_t end)
+{
+    uint32_t first = end;
+    while (first > 0 && list->items[first - 1].logit == list->items[end - 1].logit)
+        first--;
+    return first;
+}
+
 void mica__filter_typical(mica__candidates *list, double p)
 {
     double entropy = 0, sum = 0;
@@ -226,20 +257,28 @@ void mica__filter_typical(mica__candidates *list, double p)
     for (uint32_t i = 0; i < list->count; i++)
         entropy -= list->chance[i] > 0 ? list->chance[i] * ((double)list->items[i].logit - total) : 0;
     /* The distance falls and then rises along the sorted list, so the nearest are taken from two ends: `low` goes up
-     * from the first candidate past the entropy, `high` down from the one before it. */
+     * from the first candidate past the entropy, `high` down from the one before it, there by groups of equal logits,
+     * of which `group` is the next one. */
     uint32_t low = 0;
     while (low < list->count && total - (double)list->items[low].logit < entropy)
         low++;
-    for (uint32_t high = low; (high > 0 || low < list->count) && (sum <= p || kept < list->least);) {
+    uint32_t high = low, group = equals_before(list, high);
+    while ((high > 0 || low < list->count) && (sum <= p || kept < list->least)) {
         const double below = high > 0 ? entropy - (total - (double)list->items[high - 1].logit) : INFINITY;
         const double above = low < list->count ? total - (double)list->items[low].logit - entropy : INFINITY;
-        const uint32_t taken = below <= above ? --high : low++;
+        const uint32_t taken = below <= above ? group++ : low++;
+        if (below <= above && group == high) {
+            while (high > 0 && list->items[high - 1].logit == list->items[taken].logit)
+                high--;
+            group = equals_before(list, high);
+        }
         sum += list->chance[taken];
         list->scratch[kept++] = list->items[taken];
     }
     memcpy(list->items, list->scratch, kept * sizeof *list->items);
     list->count = kept;
     list->sorted = false;
+    mica__candidates_order(list);
 }
 
 void mica__filter_xtc(mica__candidates *list, double threshold)

@@ -24,8 +24,9 @@ static float within(double logit)
 float mica__penalty(const mica_sampling *sampling, float logit, uint32_t times)
 {
     const float scaled = logit <= 0 ? logit * sampling->repeat_penalty : logit / sampling->repeat_penalty;
-    return within((double)scaled - (double)sampling->frequency_penalty * times -
-                  (double)sampling->presence_penalty);
+    const float off = sampling->frequency_penalty * (float)times;
+    const float all = off + sampling->presence_penalty;
+    return within((double)(scaled - all)); /* in f32, as mica_penalize does it: greedy texts are the same */
 }
 
 float mica__dry_penalty(const mica_sampling *sampling, uint32_t length)

@@ -176,6 +176,8 @@ mica_status mica__steps_add_regex(mica__steps *steps, mica__step_kind kind, cons
                                   size_t length, mica__step **out_step);
 /* Makes the tables from what the loaders filled. */
 mica_status mica__tokenizer_finish(mica_tokenizer *tokenizer);
+/* One more owner; release takes it back. */
+const mica_tokenizer *mica__tokenizer_retain(const mica_tokenizer *tokenizer);
 
 /* ---- loaders ------------------------------------------------------------------------------------------------ */
 

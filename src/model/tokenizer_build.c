@@ -52,6 +52,12 @@ static void release_steps(mica__steps *steps)
         mica__regex_release(steps->step[i].regex);
 }
 
+const mica_tokenizer *mica__tokenizer_retain(const mica_tokenizer *tokenizer)
+{
+    atomic_fetch_add_explicit(&((mica_tokenizer *)(uintptr_t)tokenizer)->references, 1, memory_order_relaxed);
+    return tokenizer;
+}
+
 void mica_tokenizer_release(mica_tokenizer *t)
 {
     if (t == NULL || atomic_fetch_sub(&t->references, 1) != 1)

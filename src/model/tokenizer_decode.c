@@ -95,11 +95,11 @@ mica_status mica_detokenizer_create(const mica_tokenizer *tokenizer, uint32_t fl
     mica_detokenizer *d = mica__alloc(sizeof *d + room * 4 + 1);
     if (d == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a detokenizer");
-    *d = (mica_detokenizer){
-        .tokenizer = (mica_tokenizer *)(uintptr_t)tokenizer, .flags = flags, .at_start = true};
+    *d = (mica_detokenizer){.tokenizer = (mica_tokenizer *)(uintptr_t)mica__tokenizer_retain(tokenizer),
+                            .flags = flags,
+                            .at_start = true};
     d->in = (char *)(d + 1);
     d->out = d->in + room;
-    atomic_fetch_add(&d->tokenizer->references, 1);
     *out_detokenizer = d;
     return MICA_OK;
 }

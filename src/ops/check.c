@@ -63,7 +63,8 @@ static bool kind_has(mica__kind kind, mica_dtype dtype)
     case MICA__KIND_ACTIVATION: return is_activation(dtype);
     case MICA__KIND_F32: return dtype == MICA_DTYPE_F32;
     case MICA__KIND_INDEX: return is_index(dtype);
-    case MICA__KIND_WEIGHT: return is_activation(dtype) || mica__dtype_elements(dtype) > 1;
+    case MICA__KIND_WEIGHT:
+        return is_activation(dtype) || mica__dtype_elements(dtype) > 1 || mica__dtype_is_grouped(dtype);
     case MICA__KIND_NUMBER: return is_activation(dtype) || is_index(dtype);
     case MICA__KIND_CACHE: return is_activation(dtype) || dtype == MICA_DTYPE_Q8_0;
     }
@@ -137,11 +138,11 @@ void mica__op_weight(mica__op_builder *op, uint32_t slot, const char *argument, 
                      uint32_t min_dims, uint32_t max_dims)
 {
     put(op, slot, argument, buffer, MICA__KIND_WEIGHT, min_dims, max_dims, MICA_ACCESS_READ);
-    if (op->status != MICA_OK || !mica__dtype_is_affine(buffer->dtype) ||
+    if (op->status != MICA_OK || !mica__dtype_is_grouped(buffer->dtype) ||
         buffer->packing.layout != MICA_LAYOUT_CANONICAL)
         return;
-    mica__op_require(op, buffer->scales != NULL, "%s is %s without scales and biases (mica_buffer_affine)",
-                     argument, mica_dtype_name(buffer->dtype));
+    mica__op_require(op, buffer->scales != NULL, "%s is %s without scales (mica_buffer_affine)", argument,
+                     mica_dtype_name(buffer->dtype));
     if (op->status != MICA_OK)
         return;
     op->argument[slot + 1] = op->argument[slot + 2] = argument;

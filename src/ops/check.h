@@ -49,7 +49,7 @@ void mica__op_write(mica__op_builder *op, uint32_t slot, const char *argument, c
 /* An output that is read too (a cache, a counter). */
 void mica__op_update(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer,
                      mica__kind kind, uint32_t min_dims, uint32_t max_dims);
-/* A weight and, for affine ones, its scales and biases in the two slots behind it. */
+/* A weight and, for types that have them, its scales and biases in the two slots behind it. */
 void mica__op_weight(mica__op_builder *op, uint32_t slot, const char *argument, const mica_buffer *buffer,
                      uint32_t min_dims, uint32_t max_dims);
 /* Dimension `dim` of the operand (negative: from the end) must be `size`; `why` says what it must match. */

@@ -29,6 +29,12 @@ static inline uint64_t mica__bits_gather(uint64_t bytes, unsigned width)
 static inline void mica__bits_unpack(const uint8_t *bytes, unsigned width, uint64_t count, uint8_t *numbers)
 {
     uint64_t i = 0, word;
+    /* Where eight bytes are left they are read in one piece; the upper ones fall away. */
+    for (; (count - i) * width >= 64; i += 8, bytes += width) {
+        memcpy(&word, bytes, 8);
+        word = mica__bits_spread(word, width);
+        memcpy(numbers + i, &word, 8);
+    }
     for (; i + 8 <= count; i += 8, bytes += width) {
         word = 0;
         memcpy(&word, bytes, width);

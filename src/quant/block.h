@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include "base/half.h"
+
 /* ---- blocks of 32 ---- */
 
 typedef struct mica__block_q4_0 { /* w = (q - 8) * d */
@@ -151,6 +153,9 @@ typedef struct mica__block_iq1_m { /* runs of 16: w = d * (1 + 2 * scale) * (gri
 
 /* ---- 4-bit floats e2m1 and ternary digits ---- */
 
+/* Twice the sixteen e2m1: whole numbers. Minus zero is plain zero. */
+#define MICA__FP4_LEVELS 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
+
 typedef struct mica__block_mxfp4 { /* 32 values: w = 2^(e - 128) * twice the e2m1 */
     uint8_t e;
     uint8_t qs[16]; /* as q4_0 */
@@ -199,6 +204,18 @@ _Static_assert(sizeof(mica__block_mxfp4) == 17, "mxfp4 block");
 _Static_assert(sizeof(mica__block_nvfp4) == 36, "nvfp4 block");
 _Static_assert(sizeof(mica__block_tq1_0) == 54, "tq1_0 block");
 _Static_assert(sizeof(mica__block_tq2_0) == 66, "tq2_0 block");
+
+/* The scale of an mxfp4 block, 2^(e - 128), all 256 of them: the two smallest are subnormal. */
+static inline float mica__mxfp4_half(uint8_t e)
+{
+    return mica__f32_from_bits(e < 2 ? 0x200000u << e : (uint32_t)(e - 1) << 23);
+}
+
+/* The scale of an nvfp4 sub-block: half of an e4m3 whose sign is not looked at. */
+static inline float mica__nvfp4_half(uint8_t d)
+{
+    return d == 0x7f ? 0.0f : 0.5f * mica__small_to_magnitude(d & 0x7f, 3, 7);
+}
 
 /* The eight scales and eight mins of a q4_k or q5_k block: the first four of each in 6 bits of a byte, the low four
  * bits of the others in the last four bytes, their upper two bits above the first ones. */

@@ -32,4 +32,10 @@ static inline bool mica__dtype_is_affine(uint32_t dtype)
     return dtype >= MICA_DTYPE_AFFINE2 && dtype <= MICA_DTYPE_AFFINE8;
 }
 
+/* Types with tables of scales beside them. */
+static inline bool mica__dtype_is_grouped(uint32_t dtype)
+{
+    return mica__dtype_is_affine(dtype) || dtype == MICA_DTYPE_FP4 || dtype == MICA_DTYPE_F8_E4M3;
+}
+
 #endif

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "quant/grouped.h"
 #include "quant/packed_blocks.h"
 #include "quant/packed_words.h"
 #include "quant/quant.h"
@@ -23,6 +24,9 @@ static const mica__packed_form forms[MICA_DTYPE_COUNT] = {
     [MICA_DTYPE_Q6_K] = {256, 144, 192, 0},
     [MICA_DTYPE_IQ4_NL] = {32, 16, 128, 0},
     [MICA_DTYPE_IQ4_XS] = {256, 64, 128, 0},
+    [MICA_DTYPE_MXFP4] = {32, 16, 128, 0},
+    [MICA_DTYPE_NVFP4] = {64, 64, 128, 0},
+    [MICA_DTYPE_FP4] = {32, 0, 128, 0}, /* a scale a group */
     [MICA_DTYPE_AFFINE2] = {0, 32, 64, MICA__PACKED_HEAD},
     [MICA_DTYPE_AFFINE3] = {0, 32, 96, MICA__PACKED_HEAD},
     [MICA_DTYPE_AFFINE4] = {0, 32, 128, MICA__PACKED_HEAD},
@@ -36,14 +40,20 @@ bool mica__packed_form_of(uint16_t dtype, uint32_t group_size, mica__packed_form
     if (dtype >= MICA_DTYPE_COUNT || forms[dtype].part_bytes == 0)
         return false;
     *out = forms[dtype];
+    if (dtype == MICA_DTYPE_FP4) {
+        out->scale_bytes = group_size == 32 ? 16 : 32;
+        return group_size == 32 || group_size == 16;
+    }
     if (out->block_values != 0)
         return true;
     out->block_values = group_size;
     return group_size != 0 && group_size % PART == 0 && group_size <= MICA__PACKED_MAX_GROUP;
 }
 
-bool mica__packed_scales(uint16_t scale_dtype)
+bool mica__packed_scales(uint16_t dtype, uint32_t group_size, uint16_t scale_dtype)
 {
+    if (dtype == MICA_DTYPE_FP4)
+        return scale_dtype == (group_size == 32 ? MICA_DTYPE_E8M0 : MICA_DTYPE_F8_E4M3);
     return scale_dtype == MICA_DTYPE_F16 || scale_dtype == MICA_DTYPE_BF16;
 }
 
@@ -119,13 +129,30 @@ static void get_part(uint32_t part_bytes, const unsigned char *part, uint32_t r,
 
 /* ---- canonical to packed ---- */
 
-static void write_affine(const mica__packed_source *source, const mica__packed_form *form, uint64_t row,
-                         uint64_t first, uint32_t r, unsigned char *dst)
+/* The scales of the block of `count` values at `first`, for row r of the group. */
+static void write_scales(const mica__packed_source *source, uint64_t row, uint64_t first, uint64_t count,
+                         uint32_t r, unsigned char *dst)
 {
+    const unsigned char *scales = source->scales + row * source->scale_stride;
     const uint64_t group = first / source->group_size;
-    const uint64_t left = source->k - first, count = left < source->group_size ? left : source->group_size;
-    memcpy(dst + 2 * r, source->scales + row * source->scale_stride + group * 2, 2);
-    memcpy(dst + 2 * (MICA__PACKED_ROWS + r), source->biases + row * source->bias_stride + group * 2, 2);
+    if (source->dtype != MICA_DTYPE_FP4) {
+        memcpy(dst + 2 * r, scales + group * 2, 2);
+        memcpy(dst + 2 * (MICA__PACKED_ROWS + r), source->biases + row * source->bias_stride + group * 2, 2);
+        return;
+    }
+    for (uint64_t i = 0; i < PART; i += source->group_size, dst += 2 * MICA__PACKED_ROWS) {
+        float half = 0;
+        if (i < count)
+            half = 0.5f * mica__scale_value(source->scale_dtype, scales, (first + i) / source->group_size);
+        mica__scale_store(source->group_size == 32 ? MICA_DTYPE_BF16 : MICA_DTYPE_F16, dst, r, half);
+    }
+}
+
+static void write_grouped(const mica__packed_source *source, const mica__packed_form *form, uint64_t row,
+                          uint64_t first, uint32_t r, unsigned char *dst)
+{
+    const uint64_t left = source->k - first, count = left < form->block_values ? left : form->block_values;
+    write_scales(source, row, first, count, r, dst);
     unsigned char *part = dst + form->scale_bytes;
     for (uint64_t i = 0; i < count; i += PART, part += form->part_bytes) {
         uint8_t codes[PART] = {0};
@@ -151,7 +178,7 @@ void mica__packed_write(const mica__packed_source *source, const mica__packed_fo
             continue;
         }
         for (uint64_t k = 0; k < k_count; k += form->block_values)
-            write_affine(source, form, row + r, k_first + k, r, dst + k / form->block_values * block_bytes);
+            write_grouped(source, form, row + r, k_first + k, r, dst + k / form->block_values * block_bytes);
     }
 }
 
@@ -173,15 +200,16 @@ uint16_t mica__packed_scale_dtype(const void *group)
 
 /* ---- packed to f32 ---- */
 
-/* w = step * (code - zero), or step * level[code]; then - low where the type has one. */
+/* w = step * (code - zero), or step * level[code]; then - low where the type has one. Mirrored: codes from 8 on are the
+ * negatives of the first eight, minus zero too. */
 typedef struct part_scale {
     float step, low;
     int zero;
-    bool has_low;
+    bool has_low, mirrored;
     const int8_t *level;
 } part_scale;
 
-static const int8_t iq4_levels[16] = {MICA__IQ4_LEVELS};
+static const int8_t iq4_levels[16] = {MICA__IQ4_LEVELS}, fp4_levels[16] = {MICA__FP4_LEVELS};
 
 static float half_at(const unsigned char *table, uint32_t i)
 {
@@ -229,7 +257,8 @@ static part_scale scale_iq4_xs(const unsigned char *block, uint32_t r, uint64_t 
     return (part_scale){.step = half_at(block, r) * (float)(scale - 32), .level = iq4_levels};
 }
 
-/* Scale of the 16 values from 16 * half of part `part` of a block, for row r. */
+/* Scale of the 16 values from 16 * half of part `part` of a block, for row r. scale_dtype: of types with tables of
+ * scales, as it is packed. */
 static part_scale scale_of(uint16_t dtype, uint16_t scale_dtype, const unsigned char *block, uint32_t r,
                            uint64_t part, uint32_t half)
 {
@@ -250,6 +279,14 @@ static part_scale scale_of(uint16_t dtype, uint16_t scale_dtype, const unsigned 
     }
     case MICA_DTYPE_IQ4_NL: return (part_scale){.step = half_at(block, r), .level = iq4_levels};
     case MICA_DTYPE_IQ4_XS: return scale_iq4_xs(block, r, part);
+    case MICA_DTYPE_MXFP4:
+        return (part_scale){.step = mica__scale_value(MICA_DTYPE_BF16, block, r), .level = fp4_levels};
+    case MICA_DTYPE_NVFP4:
+        return (part_scale){.step = half_at(block + 16 * (2 * part + half), r), .level = fp4_levels};
+    case MICA_DTYPE_FP4:
+        block += scale_dtype == MICA_DTYPE_F16 ? 16 * half : 0;
+        return (part_scale){
+            .step = mica__scale_value(scale_dtype, block, r), .mirrored = true, .level = fp4_levels};
     default:
         return (part_scale){.step = mica__scale_value(scale_dtype, block, r),
                             .low = -mica__scale_value(scale_dtype, block, MICA__PACKED_ROWS + r),
@@ -259,7 +296,11 @@ static part_scale scale_of(uint16_t dtype, uint16_t scale_dtype, const unsigned 
 
 static void decode_part(const part_scale *scale, const uint8_t *codes, uint64_t n, float *dst)
 {
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; scale->mirrored && i < n; i++) {
+        const float w = scale->step * (float)scale->level[codes[i] & 7];
+        dst[i] = codes[i] & 8 ? -w : w;
+    }
+    for (uint64_t i = 0; !scale->mirrored && i < n; i++) {
         const int number = scale->level != NULL ? scale->level[codes[i]] : codes[i] - scale->zero;
         const float w = scale->step * (float)number;
         dst[i] = scale->has_low ? w - scale->low : w;
@@ -269,14 +310,25 @@ static void decode_part(const part_scale *scale, const uint8_t *codes, uint64_t 
 /* How many values share a scale, at most a part. */
 static uint32_t scale_values(uint16_t dtype)
 {
-    return dtype == MICA_DTYPE_Q2_K || dtype == MICA_DTYPE_Q3_K || dtype == MICA_DTYPE_Q6_K ? 16 : PART;
+    static const uint8_t sixteen[MICA_DTYPE_COUNT] = {
+        [MICA_DTYPE_Q2_K] = 1,  [MICA_DTYPE_Q3_K] = 1, [MICA_DTYPE_Q6_K] = 1,
+        [MICA_DTYPE_NVFP4] = 1, [MICA_DTYPE_FP4] = 1,
+    };
+    return sixteen[dtype] ? 16 : PART;
+}
+
+/* The type of the scales in a group of a type with tables of scales. */
+static uint16_t packed_scale_dtype(uint16_t dtype, const void *group, uint32_t group_size)
+{
+    if (dtype == MICA_DTYPE_FP4)
+        return group_size == 32 ? MICA_DTYPE_BF16 : MICA_DTYPE_F16;
+    return mica__dtype_is_affine(dtype) ? mica__packed_scale_dtype(group) : MICA_DTYPE_NONE;
 }
 
 void mica__packed_decode_row(uint16_t dtype, const void *group, uint32_t row, uint64_t k, uint32_t group_size,
                              float *dst)
 {
-    const uint16_t scale_dtype =
-        mica__dtype_is_affine(dtype) ? mica__packed_scale_dtype(group) : MICA_DTYPE_NONE;
+    const uint16_t scale_dtype = packed_scale_dtype(dtype, group, group_size);
     mica__packed_form form;
     if (!mica__packed_form_of(dtype, group_size, &form)) {
         memset(dst, 0, k * sizeof *dst);

@@ -28,10 +28,14 @@
  *   q6_k    256 values  h d[8]; i8 scales[16][8]; eight 6-bit parts             w = d scale (code - 32)
  *   iq4_nl   32 values  h d[8]; a 4-bit part                                    w = d level[code]
  *   iq4_xs  256 values  h d[8]; scales_h[2][8]; scales_l[4][8]; eight 4-bit parts
+ *   mxfp4    32 values  bf16 half[8]; a 4-bit part                              w = half level[code], half = 2^(e - 128)
+ *   nvfp4    64 values  h half[4][8], of 16 values each; two 4-bit parts        w = half level[code]
+ *   fp4      32 values  groups of 32 with scales of e8m0 as mxfp4; groups of 16 with scales of f8_e4m3: h half[2][8]; a
+ *                       4-bit part, the last one filled with zero codes. half is half the scale.
  *   affine  one group   scale[8]; bias[8] as f16 or bf16; parts of 2, 3, 4, 5, 6 or 8 bits, the last one filled with
  *                       zero codes; the last group of a row may have fewer parts. Head: 64 bytes, u32 dtype of scales.
- * Affine groups that are no multiple of 32 values, or longer than 8192, have no packed form; nor have scales of f32
- * (mica__packed_scales), which would make every other weight larger.
+ * Affine groups that are no multiple of 32 values, or longer than 8192, have no packed form; nor have scales of f32,
+ * which would make every other weight larger, nor other groups and scales of fp4 (mica__packed_scales).
  */
 #ifndef MICA_QUANT_PACKED_H
 #define MICA_QUANT_PACKED_H
@@ -52,16 +56,17 @@ typedef struct mica__packed_form {
     uint32_t head_bytes;
 } mica__packed_form;
 
-/* How a type is packed; false if it is not. group_size matters to affine types. */
+/* How a type is packed; false if it is not. group_size matters to affine types and fp4. */
 bool mica__packed_form_of(uint16_t dtype, uint32_t group_size, mica__packed_form *out);
-/* Whether affine scales of this type can be packed. */
-bool mica__packed_scales(uint16_t scale_dtype);
+/* Whether a type with scales of its own is packed with such scales. */
+bool mica__packed_scales(uint16_t dtype, uint32_t group_size, uint16_t scale_dtype);
 /* Bytes of the blocks that hold k values of eight rows. */
 uint64_t mica__packed_block_bytes(const mica__packed_form *form, uint64_t k);
 /* Bytes of one group of eight rows, a multiple of 64; 0 if the type has no packed form. */
 uint64_t mica__packed_group_bytes(uint16_t dtype, uint64_t k, uint32_t group_size);
 
-/* A canonical matrix to be packed: row r at data + r * row_stride; scales and biases for affine types. */
+/* A canonical matrix to be packed: row r at data + r * row_stride; scales for types that have them, biases for
+ * affine ones. */
 typedef struct mica__packed_source {
     const unsigned char *data, *scales, *biases;
     uint64_t row_stride, scale_stride, bias_stride; /* bytes */

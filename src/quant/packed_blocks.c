@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "mica/types.h"
+#include "quant/block.h"
 #include "quant/packed_words.h"
 
 /* Bodies that a type's own constants make short. */
@@ -170,13 +171,48 @@ static void write_iq4_xs(const unsigned char *src, uint32_t r, uint64_t blocks, 
     }
 }
 
+static void put_f16(float value, uint32_t r, unsigned char *table)
+{
+    const uint16_t half = mica__f32_to_f16(value);
+    memcpy(table + 2 * r, &half, sizeof half);
+}
+
+static void write_mxfp4(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    for (; blocks > 0; blocks--, src += 17, dst += 144) {
+        const uint16_t half = mica__f32_to_bf16(mica__mxfp4_half(src[0])); /* exact */
+        memcpy(dst + 2 * r, &half, sizeof half);
+        for (int v = 0; v < 4; v++) /* the nibbles lie as in the part */
+            memcpy(dst + 16 + 32 * v + 4 * r, src + 1 + 4 * v, 4);
+    }
+}
+
+/* A byte holds values j and j + 8 of a run of 16; a part has one run in its low nibbles and the next in its high ones. */
+static void write_nvfp4(const unsigned char *src, uint32_t r, uint64_t blocks, unsigned char *dst)
+{
+    const uint64_t nibbles = 0x0f0f0f0f0f0f0f0f;
+    for (; blocks > 0; blocks--, src += 36, dst += 320) {
+        for (int s = 0; s < 4; s++)
+            put_f16(mica__nvfp4_half(src[s]), r, dst + 16 * s); /* exact */
+        for (int p = 0; p < 2; p++) {
+            const uint64_t first = mica__load64(src + 4 + 16 * p), second = mica__load64(src + 12 + 16 * p);
+            unsigned char *part = dst + 64 + 128 * p + 4 * r;
+            mica__store_words(part, (first & nibbles) | (second & nibbles) << 4);
+            mica__store_words(part + 64, (first >> 4 & nibbles) | (second & ~nibbles));
+        }
+    }
+}
+
 mica__packed_row_writer mica__packed_writer_of(uint16_t dtype)
 {
     static const mica__packed_row_writer writers[MICA_DTYPE_COUNT] = {
-        [MICA_DTYPE_Q4_0] = write_q4_0, [MICA_DTYPE_Q4_1] = write_q4_1,   [MICA_DTYPE_Q5_0] = write_q5_0,
-        [MICA_DTYPE_Q5_1] = write_q5_1, [MICA_DTYPE_Q8_0] = write_q8_0,   [MICA_DTYPE_Q2_K] = write_q2_k,
-        [MICA_DTYPE_Q3_K] = write_q3_k, [MICA_DTYPE_Q4_K] = write_q4_k,   [MICA_DTYPE_Q5_K] = write_q5_k,
-        [MICA_DTYPE_Q6_K] = write_q6_k, [MICA_DTYPE_IQ4_NL] = write_q4_0, [MICA_DTYPE_IQ4_XS] = write_iq4_xs,
+        [MICA_DTYPE_Q4_0] = write_q4_0,   [MICA_DTYPE_Q4_1] = write_q4_1,
+        [MICA_DTYPE_Q5_0] = write_q5_0,   [MICA_DTYPE_Q5_1] = write_q5_1,
+        [MICA_DTYPE_Q8_0] = write_q8_0,   [MICA_DTYPE_Q2_K] = write_q2_k,
+        [MICA_DTYPE_Q3_K] = write_q3_k,   [MICA_DTYPE_Q4_K] = write_q4_k,
+        [MICA_DTYPE_Q5_K] = write_q5_k,   [MICA_DTYPE_Q6_K] = write_q6_k,
+        [MICA_DTYPE_IQ4_NL] = write_q4_0, [MICA_DTYPE_IQ4_XS] = write_iq4_xs,
+        [MICA_DTYPE_MXFP4] = write_mxfp4, [MICA_DTYPE_NVFP4] = write_nvfp4,
     };
     return dtype < MICA_DTYPE_COUNT ? writers[dtype] : NULL;
 }

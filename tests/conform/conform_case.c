@@ -104,6 +104,26 @@ static uint32_t draw_group(const conform_case *c, test_random *random)
     return c->typical ? 64 : groups[test_random_below(random, sizeof groups / sizeof *groups)];
 }
 
+/* Scales of fp4 and f8_e4m3: as MLX pairs them, or now and then in another way that is allowed. */
+static void add_small_scales(conform_case *c, test_random *random, uint32_t ndim, const uint64_t *shape)
+{
+    bool halves = c->row->weight == MICA_DTYPE_FP4 && test_random_one_in(random, 2);
+    mica_dtype dtype = halves ? MICA_DTYPE_F8_E4M3 : MICA_DTYPE_E8M0;
+    uint64_t groups[MICA_MAX_DIMS];
+    test_tensor *scales;
+
+    c->group_size = halves ? 16 : 32;
+    if (!c->typical && test_random_one_in(random, 4))
+        c->group_size = draw_group(c, random);
+    memcpy(groups, shape, ndim * sizeof *shape);
+    groups[ndim - 1] = (shape[ndim - 1] + c->group_size - 1) / c->group_size;
+    scales = &conform_add(c, random, "scales", dtype, ndim, groups, TEST_CONTIGUOUS)->tensor;
+    for (uint64_t i = 0; i < scales->count; i++) /* codes: about 2^-7 to 2^-1 */
+        test_tensor_set(scales, i,
+                        (double)((halves ? 1 : 120) + test_random_below(random, halves ? 0x30 : 7)));
+    conform_add_absent(c);
+}
+
 void conform_add_weight(conform_case *c, test_random *random, const char *name, uint32_t ndim,
                         const uint64_t *shape)
 {
@@ -113,13 +133,17 @@ void conform_add_weight(conform_case *c, test_random *random, const char *name, 
 
     c->weight_slot = c->operand_count - 1;
     c->packed = c->typical || test_random_one_in(random, 2);
-    if (!oracle_is_block(dtype)) {
+    if (!oracle_is_block(dtype) && !oracle_has_scales(dtype)) {
         test_tensor_normal(&operand->tensor, random, 1);
         conform_add_absent(c);
         conform_add_absent(c);
         return;
     }
     test_tensor_blocks(&operand->tensor, random);
+    if (oracle_has_scales(dtype) && !oracle_is_affine(dtype)) {
+        add_small_scales(c, random, ndim, shape);
+        return;
+    }
     if (!oracle_is_affine(dtype)) {
         conform_add_absent(c);
         conform_add_absent(c);

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "oracle/oracle_codes.h"
 #include "oracle/oracle_number.h"
 #include "oracle/oracle_ops.h"
 
@@ -90,13 +91,28 @@ mica_status conform_encode_matmul(const conform_case *c, mica_encoder *encoder)
                        conform_buffer(c, Y));
 }
 
+/* Scales as numbers. */
+static double *view_scales(conform_case *c, uint32_t slot)
+{
+    const test_tensor *scales = conform_tensor(c, slot);
+    double *values = conform_values(c, slot);
+
+    for (uint64_t i = 0; values != NULL && i < scales->count; i++) {
+        if (scales->dtype == MICA_DTYPE_E8M0)
+            values[i] = oracle_e8m0((int)values[i]);
+        else if (scales->dtype == MICA_DTYPE_F8_E4M3)
+            values[i] = oracle_e4m3((int)values[i]);
+    }
+    return values;
+}
+
 /* The weight of a case as an oracle sees it. `parts` are the decoded scales and biases; the caller frees them. */
 static oracle_weight view_weight(conform_case *c, uint32_t slot, double **parts)
 {
     const test_tensor *tensor = conform_tensor(c, slot);
     oracle_weight weight = {.dtype = tensor->dtype, .data = tensor->image + tensor->offset};
 
-    parts[0] = conform_values(c, slot + 1);
+    parts[0] = view_scales(c, slot + 1);
     parts[1] = conform_values(c, slot + 2);
     weight.columns = tensor->shape[tensor->ndim - 1];
     weight.rows = tensor->count / weight.columns;
@@ -113,15 +129,18 @@ static bool has_q8_activations(conform_case *c)
     static const mica_dtype types[] = {
         MICA_DTYPE_Q4_0,    MICA_DTYPE_Q4_1,    MICA_DTYPE_Q5_0,    MICA_DTYPE_Q5_1,    MICA_DTYPE_Q8_0,
         MICA_DTYPE_Q2_K,    MICA_DTYPE_Q3_K,    MICA_DTYPE_Q4_K,    MICA_DTYPE_Q5_K,    MICA_DTYPE_Q6_K,
-        MICA_DTYPE_IQ4_NL,  MICA_DTYPE_IQ4_XS,  MICA_DTYPE_AFFINE2, MICA_DTYPE_AFFINE3, MICA_DTYPE_AFFINE4,
-        MICA_DTYPE_AFFINE5, MICA_DTYPE_AFFINE6, MICA_DTYPE_AFFINE8};
+        MICA_DTYPE_IQ4_NL,  MICA_DTYPE_IQ4_XS,  MICA_DTYPE_MXFP4,   MICA_DTYPE_NVFP4,   MICA_DTYPE_FP4,
+        MICA_DTYPE_AFFINE2, MICA_DTYPE_AFFINE3, MICA_DTYPE_AFFINE4, MICA_DTYPE_AFFINE5, MICA_DTYPE_AFFINE6,
+        MICA_DTYPE_AFFINE8};
+    const mica_dtype scales = conform_tensor(c, c->weight_slot + 1)->dtype;
     bool known = false;
 
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         known = known || types[i] == c->row->weight;
     if (oracle_is_affine(c->row->weight))
-        known = known && c->group_size % 32 == 0 &&
-                conform_tensor(c, c->weight_slot + 1)->dtype != MICA_DTYPE_F32;
+        known = known && c->group_size % 32 == 0 && scales != MICA_DTYPE_F32;
+    if (c->row->weight == MICA_DTYPE_FP4)
+        known = scales == MICA_DTYPE_E8M0 ? c->group_size == 32 : c->group_size == 16;
     return known && c->params.matmul.precision != MICA_PRECISION_F32 &&
            c->params.matmul.precision != MICA_PRECISION_F16;
 }
@@ -134,7 +153,7 @@ static void judge_row(conform_case *c, const oracle_weight *weight, uint64_t fir
 
     oracle_matmul_row(weight, first, n, x, has_q8_activations(c), c->expected + row * n, error);
     for (uint64_t i = 0; c->params.matmul.precision == MICA_PRECISION_F16 && i < n; i++)
-        error[i] *= oracle_is_block(c->row->weight) ? F16_ROUNDINGS : 1;
+        error[i] *= oracle_is_block(c->row->weight) || c->group_size ? F16_ROUNDINGS : 1;
 }
 
 void conform_oracle_matmul(conform_case *c)

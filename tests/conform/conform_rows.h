@@ -35,6 +35,11 @@ CONFORM_OP(route_ids)
 CONFORM_OP(expert_sum)
 CONFORM_OP(embedding)
 CONFORM_OP(argmax)
+CONFORM_OP(penalize)
+CONFORM_OP(sample)
+CONFORM_OP(sample_log)
+CONFORM_OP(sample_settings)
+CONFORM_OP(sample_history)
 #undef CONFORM_OP
 
 #endif

@@ -9,9 +9,13 @@
 
 const char *const conform_isa_names[CONFORM_ISAS] = {"portable", "avx2", "avx512"};
 
+/* A device that chooses neither threads nor instruction set has one form. */
 mica_status conform_suite_open(conform_suite *suite, const char *id)
 {
     memset(suite, 0, sizeof *suite);
+    suite->id = id;
+    if (strcmp(id, "cpu") != 0)
+        return mica_device_open(id, NULL, &suite->device[0][0]);
     for (uint32_t isa = 0; isa < CONFORM_ISAS; isa++) {
         for (uint32_t threads = 1; threads <= CONFORM_THREADS; threads++) {
             mica_device_options options = {.size = sizeof options, .threads = threads};
@@ -47,7 +51,7 @@ static bool same_bits(conform_case *c, uint8_t **first, char *why)
     }
     if (memcmp(*first, output->after, output->bytes) == 0)
         return true;
-    snprintf(why, CONFORM_TEXT, "other bits than the same instruction set gave on one thread, direct");
+    snprintf(why, CONFORM_TEXT, "other bits than the same device gave before: on one thread, direct");
     return false;
 }
 
@@ -70,15 +74,16 @@ static bool run_modes(conform_case *c, mica_device *device, uint8_t **first, cha
     return fine;
 }
 
-static void report(const conform_case *c, uint64_t seed, uint32_t isa, uint32_t threads, conform_mode mode,
-                   char *why)
+static void report(const conform_suite *suite, const conform_case *c, uint64_t seed, uint32_t isa,
+                   uint32_t threads, conform_mode mode, char *why)
 {
-    char what[CONFORM_TEXT], text[CONFORM_TEXT];
+    char what[CONFORM_TEXT], text[CONFORM_TEXT], form[64] = "";
 
+    if (strcmp(suite->id, "cpu") == 0)
+        snprintf(form, sizeof form, ", %s, %u threads", conform_isa_names[isa], threads + 1);
     conform_case_describe(c, what, sizeof what);
-    snprintf(text, sizeof text, "%.500s\n  %s, %u threads, %s; seed %llu of '%s'\n  %.400s", why,
-             conform_isa_names[isa], threads + 1, conform_mode_name(mode), (unsigned long long)seed,
-             c->row->name, what);
+    snprintf(text, sizeof text, "%.500s\n  %s%s, %s; seed %llu of '%s'\n  %.400s", why, suite->id, form,
+             conform_mode_name(mode), (unsigned long long)seed, c->row->name, what);
     memcpy(why, text, sizeof text);
 }
 
@@ -98,7 +103,7 @@ bool conform_suite_case(const conform_suite *suite, const conform_row *row, uint
                 continue;
             fine = run_modes(&c, suite->device[isa][threads], &first, why, &mode);
             if (!fine)
-                report(&c, seed, isa, threads, mode, why);
+                report(suite, &c, seed, isa, threads, mode, why);
         }
         free(first);
     }

@@ -1,6 +1,6 @@
 /*
- * conform_suite.h - one row of the table on every form of a computing device: each instruction set that the machine
- * has, 1, 2 and 3 threads, direct and replayed.
+ * conform_suite.h - one row of the table on every form of a computing device, direct and replayed. The cpu's forms are
+ * each instruction set that the machine has with 1, 2 and 3 threads; other devices have one.
  */
 #ifndef CONFORM_SUITE_H
 #define CONFORM_SUITE_H
@@ -12,7 +12,8 @@
 #define CONFORM_SEED 20260807u
 
 typedef struct conform_suite {
-    mica_device *device[CONFORM_ISAS][CONFORM_THREADS]; /* NULL: the machine lacks that instruction set */
+    const char *id;
+    mica_device *device[CONFORM_ISAS][CONFORM_THREADS]; /* NULL: there is no such form here */
 } conform_suite;
 
 extern const char *const conform_isa_names[CONFORM_ISAS];

@@ -40,7 +40,8 @@
         ROW(text " affine4", id, op, AFFINE4, factor, reason),                                            \
         ROW(text " affine5", id, op, AFFINE5, factor, reason),                                            \
         ROW(text " affine6", id, op, AFFINE6, factor, reason),                                            \
-        ROW(text " affine8", id, op, AFFINE8, factor, reason)
+        ROW(text " affine8", id, op, AFFINE8, factor, reason),                                            \
+        ROW(text " fp4", id, op, FP4, factor, reason), ROW(text " f8_e4m3", id, op, F8_E4M3, factor, reason)
 
 const conform_row conform_table[] = {
     ROW("copy", COPY, copy, NONE, 0, "a conversion rounds once: known to the bit"),
@@ -75,6 +76,11 @@ const conform_row conform_table[] = {
     ROW("expert_sum", EXPERT_SUM, expert_sum, NONE, 4, "a sum of products in the order of the slots"),
     WEIGHT_ROWS("embedding", EMBEDDING, embedding, 2, DECODE),
     ROW("argmax", ARGMAX, argmax, NONE, 0, "whole numbers"),
+    ROW("penalize", PENALIZE, penalize, NONE, 4, "a sum for each bias, then a product, a sum, a difference"),
+    ROW("sample", SAMPLE, sample, NONE, 0, "whole numbers; no decision is near its bound"),
+    ROW("sample log", SAMPLE, sample_log, NONE, 4, "exp and a sum, a logarithm, two differences"),
+    ROW("sample settings", SAMPLE, sample_settings, NONE, 0, "whole numbers"),
+    ROW("sample history", SAMPLE, sample_history, NONE, 0, "whole numbers"),
 };
 
 const uint32_t conform_table_count = sizeof conform_table / sizeof *conform_table;

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "oracle/oracle_blocks.h"
+#include "oracle/oracle_codes.h"
 #include "oracle/oracle_number.h"
 #include "oracle/oracle_ops.h"
 
@@ -144,6 +145,22 @@ static void test_odd_affine(void **state)
         assert_true(value[i] == i);
 }
 
+static void test_floats(void **state)
+{
+    static const uint8_t four[2] = {0xf1, 0x8a}, eight[4] = {0x38, 0x81, 0x7e, 0x08};
+    static const double scales[] = {2, 4};
+    oracle_groups groups = {scales, NULL, 2};
+    double value[4], magnitude[4];
+
+    (void)state;
+    oracle_decode_row(MICA_DTYPE_FP4, four, 4, &groups, value, magnitude); /* 0.5, -6; -1, -0 */
+    assert_true(value[0] == 1 && value[1] == -12 && value[2] == -4 && value[3] == 0 && magnitude[1] == 12);
+    oracle_decode_row(MICA_DTYPE_F8_E4M3, eight, 4, &groups, value, magnitude); /* 1, -2^-9; 448, 2^-6 */
+    assert_true(value[0] == 2 && value[1] == -2.0 / 512 && value[2] == 4 * 448 && value[3] == 4.0 / 64);
+    assert_true(isnan(oracle_e4m3(0x7f)) && isnan(oracle_e4m3(0xff)) && isnan(oracle_e8m0(255)));
+    assert_true(oracle_e8m0(127) == 1 && oracle_e8m0(0) == ldexp(1, -127) && oracle_e8m0(130) == 8);
+}
+
 /* Formats whose codes stand for fixed levels; d = 1 is 0x3c00. */
 static void test_levels(void **state)
 {
@@ -247,7 +264,8 @@ int main(void)
         cmocka_unit_test(test_small_blocks), cmocka_unit_test(test_k_blocks),
         cmocka_unit_test(test_affine),       cmocka_unit_test(test_q8_activations),
         cmocka_unit_test(test_odd_affine),   cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_attention),    cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_floats),       cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_rows),
     };
 
     return cmocka_run_group_tests_name("oracle", tests, NULL, NULL);

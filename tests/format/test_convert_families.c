@@ -170,7 +170,7 @@ static void gemma2(void **state)
     make_checkpoint("hf",
                     "{\"architectures\":[\"Gemma2ForCausalLM\"],\"model_type\":\"gemma2\"," SIZES
                     "\"head_dim\":8,\"sliding_window\":64,\"attn_logit_softcapping\":50.0,"
-                    "\"final_logit_softcapping\":30.0}",
+                    "\"query_pre_attn_scalar\":20,\"final_logit_softcapping\":30.0}",
                     list, COUNT(list));
     convert_ok("hf", "out.gguf", NULL);
     check_values("model.norm.weight", "output_norm.weight", 1);
@@ -184,11 +184,13 @@ static void gemma2(void **state)
     check_f32(gguf, "gemma2.final_logit_softcapping", 30);
     check_u32(gguf, "gemma2.attention.sliding_window", 64);
     check_u32(gguf, "gemma2.attention.key_length", 8);
+    check_f32(gguf, "gemma2.attention.scale", 1 / sqrtf(20));
     mica__archive_close(gguf);
     convert_ok("out.gguf", "back", &(mica_convert_options){.overwrite = 1});
     mica__archive *back = rewrite_open(rewrite_path("back"));
     assert_non_null(strstr(back->config, "\"attn_logit_softcapping\":50"));
     assert_non_null(strstr(back->config, "\"final_logit_softcapping\":30"));
+    assert_non_null(strstr(back->config, "\"query_pre_attn_scalar\":20,"));
     assert_non_null(strstr(back->config, "Gemma2ForCausalLM"));
     rig_tensor(back, LAYER(0) "pre_feedforward_layernorm.weight");
     mica__archive_close(back);

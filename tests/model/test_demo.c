@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "model_rig.h"
+#include "support/sanitizer.h"
 
 #define MOST_SKILLS 16u
 #define MOST_TOKENS 192u
@@ -12,6 +13,8 @@
 /* Of a hundred problems of a kind 95 or more come out right; of those that need a look back a third, as the card says. */
 #define NEEDED 0.95
 #define NEEDED_OF_FACTS 0.33
+/* Sanitizers look at memory, not at skill: some problems of each kind are enough, and they get no marks. */
+#define ASKED_ONE_IN (TEST_ANY_SANITIZER ? 8u : 1u)
 
 typedef struct skill {
     char name[32];
@@ -120,8 +123,8 @@ static void skills_are_there(void **state)
     open_demo(&d);
     FILE *file = fopen("models/skills.txt", "r");
     assert_non_null(file);
-    while (fgets(line, sizeof line, file) != NULL)
-        if (line[0] != '#')
+    for (uint32_t number = 0; fgets(line, sizeof line, file) != NULL; number++)
+        if (line[0] != '#' && number % ASKED_ONE_IN == 0)
             run_line(&d, line);
     (void)fclose(file);
     uint32_t poor = 0;
@@ -131,7 +134,7 @@ static void skills_are_there(void **state)
         poor += s->right < (strcmp(s->name, "facts") == 0 ? NEEDED_OF_FACTS : NEEDED) * s->asked;
     }
     assert_true(d.count >= 10);
-    assert_int_equal(poor, 0);
+    assert_true(poor == 0 || ASKED_ONE_IN > 1);
     mica_context_release(d.context);
     mica_template_release(d.chat);
     rig_close(&d.r);

@@ -7,8 +7,9 @@
 #include <stdio.h>
 
 #include "model/sample.h"
+#include "support/sanitizer.h"
 
-#define DRAWS 100000
+#define DRAWS (TEST_ANY_SANITIZER ? 10000 : 100000)
 #define TOKENS 61u
 
 static mica_sampling neutral(void)

@@ -200,6 +200,11 @@ bool oracle_is_affine(mica_dtype dtype)
     return affine_bits(dtype) != 0;
 }
 
+bool oracle_has_scales(mica_dtype dtype)
+{
+    return oracle_is_affine(dtype) || dtype == MICA_DTYPE_FP4 || dtype == MICA_DTYPE_F8_E4M3;
+}
+
 bool oracle_is_block(mica_dtype dtype)
 {
     return oracle_block_values(dtype) > 1;
@@ -248,6 +253,19 @@ static void decode_affine(unsigned bits, const uint8_t *row, size_t count, const
     }
 }
 
+/* fp4: value i in the low nibble of byte i / 2 where i is even, else in the high one; f8_e4m3: a byte each. */
+static void decode_floats(mica_dtype dtype, const uint8_t *row, size_t count, const oracle_groups *groups,
+                          double *value, double *magnitude)
+{
+    for (size_t i = 0; i < count; i++) {
+        double number =
+            dtype == MICA_DTYPE_FP4 ? oracle_e2m1(row[i / 2] >> (i % 2 * 4) & 15) : oracle_e4m3(row[i]);
+
+        value[i] = number * groups->scales[i / groups->size];
+        magnitude[i] = fabs(value[i]);
+    }
+}
+
 void oracle_decode_row(mica_dtype dtype, const uint8_t *row, size_t count, const oracle_groups *groups,
                        double *value, double *magnitude)
 {
@@ -255,6 +273,10 @@ void oracle_decode_row(mica_dtype dtype, const uint8_t *row, size_t count, const
 
     if (oracle_is_affine(dtype)) {
         decode_affine(affine_bits(dtype), row, count, groups, value, magnitude);
+        return;
+    }
+    if (oracle_has_scales(dtype) && groups != NULL && groups->size != 0) {
+        decode_floats(dtype, row, count, groups, value, magnitude);
         return;
     }
     while (t < sizeof types / sizeof *types && types[t].dtype != dtype)

@@ -10,14 +10,15 @@
 
 #include "mica/types.h"
 
-/* The scale and bias of an affine row, decoded to double, one pair per `size` values. */
+/* The scale and bias of a row that has tables of them, decoded to double, one pair per `size` values. Biases: affine
+ * types. */
 typedef struct oracle_groups {
     const double *scales, *biases;
     uint32_t size;
 } oracle_groups;
 
 /* Decodes `count` values of one row. `magnitude` gets the sum of the absolute terms that a kernel may add up for a
- * value (scale * code and offset apart), so that rounding can be bounded. `groups` only for affine types. */
+ * value (scale * code and offset apart), so that rounding can be bounded. `groups` only for types with tables of scales. */
 void oracle_decode_row(mica_dtype dtype, const uint8_t *row, size_t count, const oracle_groups *groups,
                        double *value, double *magnitude);
 
@@ -31,6 +32,8 @@ void oracle_round_q8_0(const double *x, size_t count, double *out);
 /* Bytes of a row of `count` values. */
 size_t oracle_row_bytes(mica_dtype dtype, size_t count);
 bool oracle_is_affine(mica_dtype dtype);
+/* Whether a weight of the type has a table of scales: affine types, fp4, f8_e4m3. */
+bool oracle_has_scales(mica_dtype dtype);
 bool oracle_is_block(mica_dtype dtype);
 
 #endif

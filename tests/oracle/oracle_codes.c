@@ -42,8 +42,8 @@ double oracle_iq4_xs_value(const uint8_t *block, size_t i)
     return half_at(block) * (lower + 16 * upper - 32) * iq4_level(nibble(block + 8 + 16 * run, 16, i % 32));
 }
 
-/* e2m1: a sign, two bits of exponent with bias 1, one of fraction. */
-static double e2m1(int code)
+/* A sign, two bits of exponent with bias 1, one of fraction. */
+double oracle_e2m1(int code)
 {
     int exponent = code >> 1 & 3, fraction = code & 1;
     double size = exponent == 0 ? fraction * 0.5 : ldexp(1 + fraction * 0.5, exponent - 1);
@@ -54,17 +54,31 @@ static double e2m1(int code)
 /* A power of two with bias 127; 16 bytes of nibbles. */
 double oracle_mxfp4_value(const uint8_t *block, size_t i)
 {
-    return ldexp(e2m1(nibble(block + 1, 16, i)), block[0] - 127);
+    return ldexp(oracle_e2m1(nibble(block + 1, 16, i)), block[0] - 127);
+}
+
+/* A sign, four bits of exponent with bias 7, three of fraction. */
+double oracle_e4m3(int code)
+{
+    int exponent = code >> 3 & 15, fraction = code & 7;
+    double size = exponent == 0 ? ldexp(fraction, -9) : ldexp(8 + fraction, exponent - 10);
+
+    if ((code & 127) == 127)
+        return NAN;
+    return code & 128 ? -size : size;
+}
+
+double oracle_e8m0(int code)
+{
+    return code == 255 ? (double)NAN : ldexp(1, code - 127);
 }
 
 /* Four scales of e4m3 without a sign, bias 7; four runs of 8 bytes of nibbles. */
 double oracle_nvfp4_value(const uint8_t *block, size_t i)
 {
     size_t run = i / 16;
-    int exponent = block[run] >> 3 & 15, fraction = block[run] & 7;
-    double scale = exponent == 0 ? ldexp(fraction, -9) : ldexp(8 + fraction, exponent - 10);
 
-    return scale * e2m1(nibble(block + 4 + 8 * run, 8, i % 16));
+    return oracle_e4m3(block[run] & 127) * oracle_e2m1(nibble(block + 4 + 8 * run, 8, i % 16));
 }
 
 /* Digit n of a byte that holds a number below 1 in 256ths, in base three: each digit is what multiplying by three

@@ -1,5 +1,6 @@
 /*
- * oracle_codes.h - the block formats whose codes stand for fixed levels: iq4_nl iq4_xs mxfp4 nvfp4 tq1_0 tq2_0.
+ * oracle_codes.h - the block formats whose codes stand for fixed levels: iq4_nl iq4_xs mxfp4 nvfp4 tq1_0 tq2_0; and
+ * the floats of four and eight bits.
  */
 #ifndef ORACLE_CODES_H
 #define ORACLE_CODES_H
@@ -14,5 +15,11 @@ double oracle_mxfp4_value(const uint8_t *block, size_t i);
 double oracle_nvfp4_value(const uint8_t *block, size_t i);
 double oracle_tq1_0_value(const uint8_t *block, size_t i);
 double oracle_tq2_0_value(const uint8_t *block, size_t i);
+
+/* Small floats by their code: a sign, e bits of exponent, m of fraction. Without infinities; e4m3 with all bits but the
+ * sign set is NaN. e8m0 is a power of two with bias 127, 255 NaN. */
+double oracle_e2m1(int code);
+double oracle_e4m3(int code);
+double oracle_e8m0(int code);
 
 #endif

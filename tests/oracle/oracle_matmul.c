@@ -1,5 +1,5 @@
 /*
- * oracle_matmul.c - dot products with dense, block and affine rows, and rows of a table.
+ * oracle_matmul.c - dot products with dense rows, blocks and rows with tables of scales, and rows of a table.
  */
 #include "oracle/oracle_ops.h"
 
@@ -13,7 +13,7 @@ static void decode(const oracle_weight *weight, size_t row, double *value, doubl
 
     if (per_row) {
         groups.scales = weight->scales + row * per_row;
-        groups.biases = weight->biases + row * per_row;
+        groups.biases = weight->biases ? weight->biases + row * per_row : NULL;
         groups.size = weight->group_size;
     }
     oracle_decode_row(weight->dtype, weight->data + row * oracle_row_bytes(weight->dtype, weight->columns),
@@ -49,7 +49,7 @@ void oracle_matmul_row(const oracle_weight *weight, size_t first, size_t rows, c
 
 void oracle_embedding_row(const oracle_weight *table, size_t row, double *y, double *error)
 {
-    bool dense = !oracle_is_block(table->dtype);
+    bool dense = !oracle_is_block(table->dtype) && !table->group_size;
 
     decode(table, row, y, error);
     for (size_t i = 0; dense && i < table->columns; i++)

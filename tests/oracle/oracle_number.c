@@ -91,7 +91,7 @@ static const struct {
     {MICA_DTYPE_AFFINE8, 4, 4},  {MICA_DTYPE_AFFINE2, 16, 4}, {MICA_DTYPE_AFFINE3, 8, 3},
     {MICA_DTYPE_AFFINE5, 8, 5},  {MICA_DTYPE_IQ4_NL, 32, 18}, {MICA_DTYPE_IQ4_XS, 256, 136},
     {MICA_DTYPE_MXFP4, 32, 17},  {MICA_DTYPE_NVFP4, 64, 36},  {MICA_DTYPE_TQ1_0, 256, 54},
-    {MICA_DTYPE_TQ2_0, 256, 66},
+    {MICA_DTYPE_TQ2_0, 256, 66}, {MICA_DTYPE_FP4, 2, 1},      {MICA_DTYPE_E8M0, 1, 1},
 };
 
 size_t oracle_block_values(mica_dtype dtype)

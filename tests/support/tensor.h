@@ -53,9 +53,10 @@ void test_tensor_indices(test_tensor *tensor, test_random *random, uint64_t belo
 void test_tensor_bytes(test_tensor *tensor, test_random *random);
 /* Valid blocks of a block type: values of about 1. */
 void test_tensor_blocks(test_tensor *tensor, test_random *random);
-/* The same into plain memory, values of about `spread`. Affine types get codes alone. */
+/* The same into plain memory, values of about `spread`. Types with tables of scales get codes alone. */
 void test_blocks_fill(mica_dtype dtype, uint8_t *data, uint64_t blocks, test_random *random, double spread);
-/* All elements as double, dense order: of the image, or of what came back. Not of affine types. The caller frees. */
+/* All elements as double, dense order: of the image, or of what came back. Not of affine types and fp4. The caller
+ * frees. */
 double *test_tensor_values(const test_tensor *tensor, bool after);
 
 /* Makes the buffer and the view and sends the image there. */

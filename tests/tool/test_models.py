@@ -435,6 +435,35 @@ class Convert(Files):
         self.works("convert", path, self.path("out.safetensors"), "--type", "F32")
         self.assertEqual(set(self.types(self.path("out.safetensors")).values()), {"f32"})
 
+    def test_format_is_not_the_ending(self):
+        path = model(self.path("m.gguf"))
+        for name, words, found in (("a", ("gguf",), "gguf"), ("b.gguf", ("safetensors",), "safetensors"),
+                                   ("c", ("mlx", "--type", "affine6"), "mlx")):
+            self.works("convert", path, self.path(name), "--format", *words)
+            self.assertEqual(self.facts("inspect", self.path(name))["format"], found)
+        self.refused(2, "gguf|safetensors|mlx", "convert", path, "d", "--format", "npz")
+        self.refused(1, "mlx cannot hold", "convert", path, self.path("d"), "--format", "mlx", "--type", "q8_0")
+        self.refused(1, "gguf cannot hold", "convert", path, self.path("d.gguf"), "--type", "affine4")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["a", "b.gguf", "c", "m.gguf"])
+
+    def test_groups(self):
+        path = model(self.path("m.gguf"))
+        errors = {}
+        for size in (0, 32, 128):
+            folder = self.path("g%d" % size)
+            self.works("convert", path, folder, "--type", "affine4", "--group-size", str(size))
+            facts = self.facts("inspect", folder)
+            self.assertEqual(facts["config"]["quantization"], {"group_size": size or 64, "bits": 4, "mode": "affine"})
+            self.works("convert", folder, folder + ".gguf", "--type", "f32")
+            facts = json.loads(mica("diff", path, folder + ".gguf", "--json")[1])
+            errors[size] = max(row["relative_rms"] for row in facts["tensors"])
+        self.assertLess(errors[32], errors[0])  # smaller groups fit better
+        self.assertLess(errors[0], errors[128])
+        for size, status in (("16", 1), ("48", 1), ("-1", 2), ("256", 2), ("x", 2)):
+            self.refused(status, "group", "convert", path, self.path("no"), "--type", "affine4", "--group-size", size)
+        self.refused(1, "no groups", "convert", path, self.path("no"), "--type", "f16", "--group-size", "32")
+        self.assertFalse(os.path.exists(self.path("no")))
+
     def test_refusals(self):
         path = model(self.path("m.gguf"))
         self.refused(2, "q8_0|", "convert", path, "b", "--type", "f12")

@@ -212,6 +212,12 @@ class Bench(Base):
             self.assertGreater(row["us"], 0)
             self.assertGreater(row["gb_per_s"], 0)
 
+    def test_ops_of_models(self):
+        for op, type_ in (("layer_norm", "f32"), ("gelu_mul", "f32"), ("route", "f32"), ("expert_sum", "f32"),
+                          ("kv_write", "q8_0")):
+            facts = json.loads(self.works("bench", "ops", "--op", op, "--threads", "2", "--json"))
+            self.assertIn(type_, {row["type"] for row in facts["ops"]}, op)
+
     def test_table(self):
         out = self.works("bench", "ops", "--op=embedding", "--threads=1")
         self.assertRegex(out, r"ceilings: [\d.]+ GB/s read, [\d.]+ GFLOP/s f32")

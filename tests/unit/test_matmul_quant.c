@@ -7,6 +7,7 @@
 
 #include "base/half.h"
 #include "oracle/oracle_blocks.h"
+#include "oracle/oracle_codes.h"
 #include "quant/packed.h"
 #include "quant/quant.h"
 #include "support/random.h"
@@ -17,8 +18,9 @@
 static const mica_dtype types[] = {
     MICA_DTYPE_Q4_0,    MICA_DTYPE_Q4_1,    MICA_DTYPE_Q5_0,    MICA_DTYPE_Q5_1,    MICA_DTYPE_Q8_0,
     MICA_DTYPE_Q2_K,    MICA_DTYPE_Q3_K,    MICA_DTYPE_Q4_K,    MICA_DTYPE_Q5_K,    MICA_DTYPE_Q6_K,
-    MICA_DTYPE_IQ4_NL,  MICA_DTYPE_IQ4_XS,  MICA_DTYPE_AFFINE2, MICA_DTYPE_AFFINE3, MICA_DTYPE_AFFINE4,
-    MICA_DTYPE_AFFINE5, MICA_DTYPE_AFFINE6, MICA_DTYPE_AFFINE8};
+    MICA_DTYPE_IQ4_NL,  MICA_DTYPE_IQ4_XS,  MICA_DTYPE_MXFP4,   MICA_DTYPE_NVFP4,   MICA_DTYPE_FP4,
+    MICA_DTYPE_AFFINE2, MICA_DTYPE_AFFINE3, MICA_DTYPE_AFFINE4, MICA_DTYPE_AFFINE5, MICA_DTYPE_AFFINE6,
+    MICA_DTYPE_AFFINE8};
 
 /* A weight [batches, n, k] in both layouts with its exact values. */
 typedef struct weight {
@@ -34,17 +36,35 @@ typedef struct weight {
 static void fill_row(test_random *random, mica_dtype dtype, unsigned char *row, uint64_t k)
 {
     const uint64_t bytes = oracle_row_bytes(dtype, k);
-    if (!mica__dtype_is_affine((uint16_t)dtype)) {
+    if (!oracle_has_scales(dtype)) {
         const double spread = test_random_one_in(random, 2) ? 0.1 : -0.1;
         test_blocks_fill(dtype, row, k / mica_dtype_block_elements(dtype), random, spread);
         return;
     }
-    for (uint64_t i = 0; i < bytes; i++)
+    for (uint64_t i = 0; i < bytes; i++) {
         row[i] = (unsigned char)test_random_next(random);
+        row[i] ^= dtype == MICA_DTYPE_F8_E4M3 && (row[i] & 127) == 127; /* no NaN */
+    }
+}
+
+/* fp4, f8_e4m3: codes of small floats, of both signs where there is one. */
+static void fill_codes(test_random *random, weight *w, double *scale, uint64_t row)
+{
+    for (uint64_t g = 0; g < w->groups; g++) {
+        const bool e8m0 = w->scale_dtype == MICA_DTYPE_E8M0;
+        const int code = e8m0 ? 118 + (int)test_random_below(random, 8)
+                              : (int)(test_random_below(random, 0x30) | test_random_below(random, 2) << 7);
+        w->scales[row * w->groups + g] = (unsigned char)code;
+        scale[g] = e8m0 ? oracle_e8m0(code) : oracle_e4m3(code);
+    }
 }
 
 static void fill_scales(test_random *random, weight *w, double *scale, double *bias, uint64_t row)
 {
+    if (!oracle_is_affine(w->dtype)) {
+        fill_codes(random, w, scale, row);
+        return;
+    }
     for (uint64_t g = 0; g < w->groups; g++) {
         const bool f16 = w->scale_dtype == MICA_DTYPE_F16, f32 = w->scale_dtype == MICA_DTYPE_F32;
         for (int part = 0; part < 2; part++) {
@@ -64,16 +84,16 @@ static void pack_weight(weight *w)
 {
     const uint64_t group_bytes = mica__packed_group_bytes((uint16_t)w->dtype, w->k, w->group_size);
     const uint64_t shape[3] = {w->batches, w->n, w->k};
-    const bool affine = mica__dtype_is_affine((uint16_t)w->dtype);
     if (group_bytes == 0 || w->scale_dtype == MICA_DTYPE_F32)
         return;
     w->packed = malloc(w->batches * ((w->n + 7) / 8) * group_bytes);
     mica__operand operand[MICA__COPY_SLOTS] = {0};
     operand[MICA__COPY_X] = rig_operand(w->data, w->dtype, 3, shape, MICA_ACCESS_READ);
-    if (affine) {
+    if (w->group_size != 0) {
         const uint64_t table[3] = {w->batches, w->n, w->groups};
         operand[MICA__COPY_SCALES] = rig_operand(w->scales, w->scale_dtype, 3, table, MICA_ACCESS_READ);
-        operand[MICA__COPY_BIASES] = rig_operand(w->biases, w->scale_dtype, 3, table, MICA_ACCESS_READ);
+        if (oracle_is_affine(w->dtype))
+            operand[MICA__COPY_BIASES] = rig_operand(w->biases, w->scale_dtype, 3, table, MICA_ACCESS_READ);
     }
     operand[MICA__COPY_Y] = rig_operand(w->packed, w->dtype, 3, shape, MICA_ACCESS_WRITE);
     operand[MICA__COPY_Y].layout = MICA_LAYOUT_ROWS8;
@@ -84,14 +104,22 @@ static void pack_weight(weight *w)
     assert_int_equal(rig_run(rig_table("portable"), mica__cpu_plan_pack, &record, 2, 3), 0);
 }
 
+/* scale_dtype and group_size: of affine types. fp4 has groups of 32 for multiples of 64, else of 16;
+ * f8_e4m3 scales of e8m0. */
 static weight weight_make(test_random *random, mica_dtype dtype, mica_dtype scale_dtype, uint32_t group_size,
                           uint64_t batches, uint64_t n, uint64_t k)
 {
-    const bool affine = mica__dtype_is_affine((uint16_t)dtype);
+    const bool grouped = oracle_has_scales(dtype);
     weight w = {.dtype = dtype, .scale_dtype = scale_dtype, .batches = batches, .n = n, .k = k};
     const uint64_t rows = batches * n, row_bytes = oracle_row_bytes(dtype, k);
-    w.group_size = affine ? group_size : 0;
-    w.groups = affine ? (k + group_size - 1) / group_size : 1;
+    if (dtype == MICA_DTYPE_FP4) {
+        group_size = group_size % 64 != 0 ? 16 : 32;
+        w.scale_dtype = group_size == 16 ? MICA_DTYPE_F8_E4M3 : MICA_DTYPE_E8M0;
+    }
+    if (dtype == MICA_DTYPE_F8_E4M3)
+        w.scale_dtype = MICA_DTYPE_E8M0;
+    w.group_size = grouped ? group_size : 0;
+    w.groups = grouped ? (k + group_size - 1) / group_size : 1;
     w.data = malloc(rows * row_bytes);
     w.scales = malloc(rows * w.groups * 4);
     w.biases = malloc(rows * w.groups * 4);
@@ -101,7 +129,7 @@ static weight weight_make(test_random *random, mica_dtype dtype, mica_dtype scal
     const oracle_groups groups = {scale, bias, group_size};
     for (uint64_t r = 0; r < rows; r++) {
         fill_row(random, dtype, w.data + r * row_bytes, k);
-        if (affine)
+        if (grouped)
             fill_scales(random, &w, scale, bias, r);
         oracle_decode_row(dtype, w.data + r * row_bytes, k, &groups, w.value + r * k, w.magnitude + r * k);
     }
@@ -136,7 +164,8 @@ static void weight_operands(const weight *w, bool packed, bool flat, mica__opera
             out[0].stride[0] = (w->n + 7) / 8 * group_bytes;
     } else if (w->group_size != 0) {
         out[1] = rig_operand(w->scales, w->scale_dtype, ndim, table + skip, MICA_ACCESS_READ);
-        out[2] = rig_operand(w->biases, w->scale_dtype, ndim, table + skip, MICA_ACCESS_READ);
+        if (oracle_is_affine(w->dtype))
+            out[2] = rig_operand(w->biases, w->scale_dtype, ndim, table + skip, MICA_ACCESS_READ);
     }
 }
 
@@ -243,8 +272,8 @@ static void check_matmul(const mica__cpu_kernel *table, const char *isa, test_ra
     rows x = rows_make(random, float_types[test_random_below(random, 3)], m, w.k);
     float *y = malloc(m * n * sizeof *y), *again = malloc(m * n * sizeof *again);
     char what[80];
-    const bool q8 =
-        !mica__dtype_is_affine((uint16_t)dtype) || (group_size % 32 == 0 && scale_dtype != MICA_DTYPE_F32);
+    const bool q8 = oracle_is_affine(dtype) ? group_size % 32 == 0 && scale_dtype != MICA_DTYPE_F32
+                                            : dtype != MICA_DTYPE_F8_E4M3;
     snprintf(what, sizeof what, "%s %s", isa, mica_dtype_name(dtype));
     multiply(table, &w, false, &x, 0, m, MICA_PRECISION_DEFAULT, 0, y);
     assert_near_oracle(&w, &x, q8, y, what);
@@ -276,6 +305,8 @@ static void test_matmul(void **state)
         test_random random = test_random_from(10);
         for (uint32_t round = 0; table != NULL && round < 6 * COUNT(types); round++)
             check_matmul(table, rig_isa_name[i], &random, types[round % COUNT(types)]);
+        for (uint32_t round = 0; table != NULL && round < 12; round++)
+            check_matmul(table, rig_isa_name[i], &random, MICA_DTYPE_F8_E4M3);
     }
 }
 
@@ -285,7 +316,8 @@ static void code_bytes(mica_dtype dtype, uint64_t *first, uint64_t *end)
     const bool d_last = dtype == MICA_DTYPE_Q3_K || dtype == MICA_DTYPE_Q6_K;
     const bool two = dtype == MICA_DTYPE_Q4_1 || dtype == MICA_DTYPE_Q5_1 || dtype == MICA_DTYPE_Q2_K ||
                      dtype == MICA_DTYPE_Q4_K || dtype == MICA_DTYPE_Q5_K;
-    const uint64_t scales = mica__dtype_is_affine((uint16_t)dtype) ? 0 : two ? 4 : 2;
+    uint64_t scales = two || dtype == MICA_DTYPE_NVFP4 ? 4 : dtype == MICA_DTYPE_MXFP4 ? 1 : 2;
+    scales = oracle_has_scales(dtype) ? 0 : scales;
     *first = d_last || dtype == MICA_DTYPE_Q2_K ? 0 : scales;
     *end = mica_dtype_block_bytes(dtype) - (*first == 0 ? scales : 0);
 }
@@ -297,7 +329,7 @@ static void test_extremes(void **state)
     test_random random = test_random_from(11);
     for (uint32_t i = 0; i < RIG_ISAS * COUNT(types); i++) {
         const mica__cpu_kernel *table = rig_table(rig_isa_name[i % RIG_ISAS]);
-        weight w = weight_make(&random, types[i / RIG_ISAS], MICA_DTYPE_BF16, 64, 1, 16, 512);
+        weight w = weight_make(&random, types[i / RIG_ISAS], MICA_DTYPE_BF16, i % 2 ? 32 : 64, 1, 16, 512);
         rows x = rows_make(&random, MICA_DTYPE_F32, 2, w.k);
         const uint64_t row_bytes = oracle_row_bytes(w.dtype, w.k), block = mica_dtype_block_bytes(w.dtype);
         for (uint64_t r = 0; r < w.n; r++) { /* codes only: scales at either end of a block stay */
@@ -307,9 +339,9 @@ static void test_extremes(void **state)
             for (uint64_t b = 0; b < row_bytes; b++)
                 if (b % block >= first && b % block < end)
                     row[b] = r % 4 == 0 ? 0xff : r % 4 == 1 ? 0x00 : r % 4 == 2 ? 0x80 : 0x7f;
-            double scale[8], bias[8];
-            const oracle_groups groups = {scale, bias, 64};
-            if (mica__dtype_is_affine((uint16_t)w.dtype))
+            double scale[32], bias[32];
+            const oracle_groups groups = {scale, bias, w.group_size};
+            if (w.group_size != 0)
                 fill_scales(&random, &w, scale, bias, r);
             oracle_decode_row(w.dtype, row, w.k, &groups, w.value + r * w.k, w.magnitude + r * w.k);
         }
@@ -520,11 +552,12 @@ static void test_fused(void **state)
 /* One matrix of a batched weight. */
 static weight matrix_of(const weight *w, uint64_t index)
 {
+    const uint64_t size = !oracle_is_affine(w->dtype) ? 1 : w->scale_dtype == MICA_DTYPE_F32 ? 4 : 2;
     weight one = *w;
     one.batches = 1;
     one.data += index * w->n * oracle_row_bytes(w->dtype, w->k);
-    one.scales += index * w->n * w->groups * (w->scale_dtype == MICA_DTYPE_F32 ? 4 : 2);
-    one.biases += index * w->n * w->groups * (w->scale_dtype == MICA_DTYPE_F32 ? 4 : 2);
+    one.scales += index * w->n * w->groups * size;
+    one.biases += index * w->n * w->groups * size;
     return one;
 }
 

@@ -19,8 +19,9 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static const mica_dtype block_types[] = {
-    MICA_DTYPE_Q4_0, MICA_DTYPE_Q4_1, MICA_DTYPE_Q5_0, MICA_DTYPE_Q5_1, MICA_DTYPE_Q8_0,   MICA_DTYPE_Q2_K,
-    MICA_DTYPE_Q3_K, MICA_DTYPE_Q4_K, MICA_DTYPE_Q5_K, MICA_DTYPE_Q6_K, MICA_DTYPE_IQ4_NL, MICA_DTYPE_IQ4_XS};
+    MICA_DTYPE_Q4_0,   MICA_DTYPE_Q4_1,   MICA_DTYPE_Q5_0,  MICA_DTYPE_Q5_1, MICA_DTYPE_Q8_0,
+    MICA_DTYPE_Q2_K,   MICA_DTYPE_Q3_K,   MICA_DTYPE_Q4_K,  MICA_DTYPE_Q5_K, MICA_DTYPE_Q6_K,
+    MICA_DTYPE_IQ4_NL, MICA_DTYPE_IQ4_XS, MICA_DTYPE_MXFP4, MICA_DTYPE_NVFP4};
 static const mica_dtype affine_types[] = {MICA_DTYPE_AFFINE2, MICA_DTYPE_AFFINE3, MICA_DTYPE_AFFINE4,
                                           MICA_DTYPE_AFFINE5, MICA_DTYPE_AFFINE6, MICA_DTYPE_AFFINE8};
 
@@ -248,18 +249,61 @@ static void test_packed_rows(void **state)
     }
 }
 
+static void fp4_row(const mica__packed_source *s, size_t row, float *dst)
+{
+    mica__affine_decode_row(s->dtype, s->data + row * s->row_stride, s->scales + row * s->scale_stride, NULL,
+                            s->scale_dtype, s->group_size, dst, s->k);
+}
+
+/* Every code and every scale, NaN and minus zero too; rows that end within a part. */
+static void test_packed_fp4(void **state)
+{
+    (void)state;
+    test_random random = test_random_from(5);
+    for (int t = 0; t < 40; t++) {
+        const uint32_t group_size = t % 2 ? 16 : 32;
+        const size_t k = 2 * (1 + test_random_below(&random, 600)), rows = 1 + test_random_below(&random, 20);
+        const size_t groups = (k + group_size - 1) / group_size;
+        uint8_t *codes = malloc(rows * k / 2), *scales = malloc(rows * groups);
+        random_bytes(&random, codes, rows * k / 2);
+        random_bytes(&random, scales, rows * groups);
+        const mica__packed_source source = {.data = codes,
+                                            .scales = scales,
+                                            .row_stride = k / 2,
+                                            .scale_stride = groups,
+                                            .k = k,
+                                            .group_size = group_size,
+                                            .dtype = MICA_DTYPE_FP4,
+                                            .scale_dtype = t % 2 ? MICA_DTYPE_F8_E4M3 : MICA_DTYPE_E8M0};
+        assert_true(mica__packed_scales(MICA_DTYPE_FP4, group_size, source.scale_dtype));
+        check_packed(&source, rows, fp4_row);
+        free(codes);
+        free(scales);
+    }
+}
+
 static void test_packed_sizes(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < COUNT(block_types); t++) /* nothing is added where rows fill cache lines */
+    for (size_t t = 0; t < COUNT(block_types); t++) { /* nothing is added where rows fill cache lines */
+        uint64_t more = 0;
+        if (block_types[t] == MICA_DTYPE_MXFP4 || block_types[t] == MICA_DTYPE_NVFP4)
+            more =
+                4096 / (block_types[t] == MICA_DTYPE_MXFP4 ? 32 : 16); /* a scale of two bytes, not of one */
         assert_int_equal(mica__packed_group_bytes((uint16_t)block_types[t], 4096, 0),
-                         8 * oracle_row_bytes(block_types[t], 4096));
+                         8 * (oracle_row_bytes(block_types[t], 4096) + more));
+    }
     assert_int_equal(mica__packed_group_bytes(MICA_DTYPE_AFFINE4, 4096, 64), 64 + 64 * (32 + 2 * 128));
     assert_int_equal(mica__packed_group_bytes(MICA_DTYPE_F32, 4096, 0), 0);
     assert_int_equal(mica__packed_group_bytes(MICA_DTYPE_AFFINE4, 4096, 0), 0);
     assert_int_equal(mica__packed_group_bytes(MICA_DTYPE_AFFINE4, 4096, 48), 0);
     assert_int_equal(mica__packed_group_bytes(MICA_DTYPE_AFFINE4, 65536, 16384), 0);
-    assert_true(mica__packed_scales(MICA_DTYPE_BF16) && !mica__packed_scales(MICA_DTYPE_F32));
+    assert_int_equal(mica__packed_group_bytes(MICA_DTYPE_FP4, 4096, 64), 0);
+    assert_int_equal(mica__packed_group_bytes(MICA_DTYPE_F8_E4M3, 4096, 32), 0);
+    assert_true(mica__packed_scales(MICA_DTYPE_AFFINE4, 64, MICA_DTYPE_BF16) &&
+                !mica__packed_scales(MICA_DTYPE_AFFINE4, 64, MICA_DTYPE_F32));
+    assert_true(!mica__packed_scales(MICA_DTYPE_FP4, 32, MICA_DTYPE_F8_E4M3) &&
+                !mica__packed_scales(MICA_DTYPE_FP4, 16, MICA_DTYPE_E8M0));
 }
 
 int main(void)
@@ -267,7 +311,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dtype_facts),   cmocka_unit_test(test_decode_blocks),
         cmocka_unit_test(test_decode_affine), cmocka_unit_test(test_packed_rows),
-        cmocka_unit_test(test_packed_sizes),
+        cmocka_unit_test(test_packed_fp4),    cmocka_unit_test(test_packed_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

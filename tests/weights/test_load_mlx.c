@@ -2,6 +2,7 @@
  * test_load_mlx.c - safetensors and MLX folders on a device: data that is not aligned is copied, scalars and empty
  * tensors, packed words come with their scales, modes that no matmul serves yet are refused by the op.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -202,33 +203,62 @@ static void test_affine(void **state)
     free_folder(&f);
 }
 
+/* e2m1: 0 0.5 1 1.5 2 3 4 6 and their negatives. */
+static double fp4(uint32_t code)
+{
+    static const double size[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    return code & 8 ? -size[code & 7] : size[code & 7];
+}
+
 static void test_fp4(void **state)
 {
+    enum { N = 9, K = 64, WORDS = N * K / 2 };
+    static const char header[] =
+        "{\"m.weight\":{\"dtype\":\"U32\",\"shape\":[9,8],\"data_offsets\":[0,288]},"
+        "\"m.scales\":{\"dtype\":\"U8\",\"shape\":[9,2],\"data_offsets\":[288,306]}}  ";
     folder f;
     mica_weights *weights;
-    mica_buffer *buffer, *rows;
-    mica_buffer_info info;
     mica_device_memory memory;
-    float y[9];
 
     (void)state;
-    make_folder(&f, "mxfp4", "{\"quantization\":{\"group_size\":32,\"bits\":4,\"mode\":\"mxfp4\"}}",
-                "{\"m.weight\":{\"dtype\":\"U32\",\"shape\":[9,8],\"data_offsets\":[0,288]},"
-                "\"m.scales\":{\"dtype\":\"U8\",\"shape\":[9,2],\"data_offsets\":[288,306]}}",
+    make_folder(&f, "mxfp4", "{\"quantization\":{\"group_size\":32,\"bits\":4,\"mode\":\"mxfp4\"}}", header,
                 306);
-    must(mica_weights_open(f.path, NULL, &weights));
-    must(mica_weights_load(weights, 0, device, MICA_LOAD_PACK, &buffer));
-    must(mica_buffer_get_info(buffer, &info));
-    assert_int_equal(info.dtype, MICA_DTYPE_FP4);
-    assert_int_equal(info.group_size, 32);
-    assert_int_equal(info.shape[1], 64);
-    must(mica_buffer_slice(buffer, 0, 3, 4, &rows)); /* scales follow, biases there are none */
-    mica_buffer_release(rows);
-    assert_int_not_equal(row_sums(buffer, 9, 64, y), MICA_OK);
-    mica_buffer_release(buffer);
-    mica_weights_release(weights);
-    must(mica_device_get_memory(device, &memory));
-    assert_int_equal(memory.owned_bytes + memory.mapped_bytes, 0);
+    for (size_t i = WORDS; i < f.bytes; i++)
+        f.data[i] = (unsigned char)(120 + i % 9); /* 2^-7 to 2 */
+    test_safetensors_write(f.model, header, f.data, f.bytes);
+    for (uint32_t way = 0; way < 4; way++) { /* mapped or not, packed or not */
+        mica_weights_options options = {.flags = way / 2 == 1 ? MICA_WEIGHTS_NO_MAP : 0};
+        mica_buffer *buffer, *rows;
+        mica_buffer_info info;
+        float y[N];
+        must(mica_weights_open(f.path, &options, &weights));
+        must(mica_weights_load(weights, 0, device, way % 2, &buffer));
+        mica_weights_release(weights);
+        must(mica_buffer_get_info(buffer, &info));
+        assert_int_equal(info.dtype, MICA_DTYPE_FP4);
+        assert_int_equal(info.layout, way % 2 == 1 ? MICA_LAYOUT_ROWS8 : MICA_LAYOUT_CANONICAL);
+        assert_int_equal(info.group_size, 32);
+        assert_int_equal(info.shape[1], K);
+        must(row_sums(buffer, N, K, y));
+        for (uint32_t n = 0; n < N; n++) { /* of few bits: exact */
+            double sum = 0;
+            for (uint32_t k = 0; k < K; k++) {
+                const uint32_t at = n * K + k, e = f.data[WORDS + n * 2 + k / 32];
+                sum += ldexp(fp4(f.data[at / 2] >> (at % 2 * 4) & 15), (int)e - 127);
+            }
+            assert_true(y[n] == (float)sum);
+        }
+        if (way % 2 == 0) { /* scales follow, biases there are none */
+            float part[4];
+            must(mica_buffer_slice(buffer, 0, 3, 4, &rows));
+            must(row_sums(rows, 4, K, part));
+            assert_memory_equal(part, y + 3, sizeof part);
+            mica_buffer_release(rows);
+        }
+        mica_buffer_release(buffer);
+        must(mica_device_get_memory(device, &memory));
+        assert_int_equal(memory.owned_bytes + memory.mapped_bytes, 0);
+    }
     free_folder(&f);
 }
 

@@ -60,6 +60,18 @@ typedef struct mica__cpu_route {
 /* expert_sum: a row is a tile of this many elements of a token. */
 #define MICA__CPU_SUM_TILE 512
 
+/* sample: the memory a row is worked on in. The best of up to TOP tokens are found by a heap. */
+#define MICA__CPU_SAMPLE_TOP 1024u
+#define MICA__CPU_SAMPLE_BINS 2048u
+#define MICA__CPU_SAMPLE_BIN_BYTES 16u
+#define MICA__CPU_SAMPLE_PAD 64u /* floats behind a row: a vector, at most */
+
+static inline uint64_t mica__cpu_sample_bytes(uint64_t vocabulary)
+{
+    return MICA__CPU_SAMPLE_TOP * sizeof(uint64_t) + MICA__CPU_SAMPLE_BINS * MICA__CPU_SAMPLE_BIN_BYTES +
+           5 * (vocabulary + MICA__CPU_SAMPLE_PAD) * sizeof(float);
+}
+
 /* The rows of units [first, last). */
 static inline uint64_t mica__cpu_rows_begin(const mica__cpu_row_range *range, uint32_t first)
 {

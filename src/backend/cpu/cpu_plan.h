@@ -55,6 +55,8 @@ mica_status mica__cpu_plan_rope(const mica__record *, const mica__device_info *,
 mica_status mica__cpu_plan_kv_write(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_embedding(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_argmax(const mica__record *, const mica__device_info *, mica__plan *);
+mica_status mica__cpu_plan_penalize(const mica__record *, const mica__device_info *, mica__plan *);
+mica_status mica__cpu_plan_sample(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_attention(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_matmul(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_experts(const mica__record *, const mica__device_info *, mica__plan *);

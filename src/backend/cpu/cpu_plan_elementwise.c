@@ -5,11 +5,9 @@
  */
 #include "backend/cpu/cpu_plan.h"
 
-#include <math.h>
-
-#include "base/half.h"
 #include "base/status.h"
 #include "backend/cpu/cpu_params.h"
+#include "backend/fill.h"
 
 static mica_status check_floats(const mica__record *record)
 {
@@ -122,39 +120,6 @@ mica_status mica__cpu_plan_copy(const mica__record *record, const mica__device_i
     return MICA_OK;
 }
 
-/* The f32 that rounds on to a smaller type as `value` itself would: a value between two f32 takes the one whose
- * last bit is 1. */
-static float round_to_odd(double value)
-{
-    float near = (float)value;
-    if (isnan(value) || isinf(value) || (double)near == value)
-        return near;
-    if (isinf(near) || fabs((double)near) > fabs(value))
-        near = nextafterf(near, 0.0f);
-    return mica__f32_from_bits(mica__f32_bits(near) | 1);
-}
-
-/* `value` within [least, greatest], its fraction dropped; NaN is 0. */
-static int64_t to_integer(double value, int64_t least, int64_t greatest)
-{
-    if (isnan(value))
-        return 0;
-    if (value <= (double)least)
-        return least;
-    return value >= (double)greatest ? greatest : (int64_t)value;
-}
-
-static uint32_t fill_bits(double value, uint16_t dtype)
-{
-    switch (dtype) {
-    case MICA_DTYPE_F32: return mica__f32_bits((float)value);
-    case MICA_DTYPE_F16: return mica__f32_to_f16(round_to_odd(value));
-    case MICA_DTYPE_BF16: return mica__f32_to_bf16(round_to_odd(value));
-    case MICA_DTYPE_I32: return (uint32_t)to_integer(value, INT32_MIN, INT32_MAX);
-    default: return (uint32_t)to_integer(value, 0, UINT32_MAX);
-    }
-}
-
 mica_status mica__cpu_plan_fill(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
     (void)info;
@@ -167,7 +132,7 @@ mica_status mica__cpu_plan_fill(const mica__record *record, const mica__device_i
     mica__cpu_plan_next(plan, "fill", 0);
     mica__cpu_plan_operand(plan, record, MICA__FILL_Y, 0);
     mica__cpu_elementwise params = {0};
-    params.bits = fill_bits(fill->value, dtype);
+    params.bits = mica__fill_bits(fill->value, dtype);
     finish(plan, 1, params, 0.1);
     return MICA_OK;
 }

@@ -80,7 +80,7 @@ mica_status mica__cpu_plan_experts(const mica__record *record, const mica__devic
                                    mica__plan *plan)
 {
     const mica__operand *weight = &record->operand[MICA__EXPERTS_WEIGHT];
-    if (!mica__quant_known(weight->dtype) && !mica__dtype_is_affine(weight->dtype))
+    if (!mica__quant_known(weight->dtype) && !mica__dtype_is_grouped(weight->dtype))
         return mica__cpu_plan_experts_dense(record, info, plan);
     const mica_status status = check(record);
     return status == MICA_OK ? plan_quant(record, info, plan) : status;

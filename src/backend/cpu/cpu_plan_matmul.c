@@ -9,7 +9,7 @@
 mica_status mica__cpu_plan_matmul(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
     const mica__operand *weight = &record->operand[MICA__MATMUL_SLOT(0, MICA__WEIGHT_DATA)];
-    if (mica__quant_known(weight->dtype) || mica__dtype_is_affine(weight->dtype))
+    if (mica__quant_known(weight->dtype) || mica__dtype_is_grouped(weight->dtype))
         return mica__cpu_plan_matmul_quant(record, info, plan);
     return mica__cpu_plan_matmul_dense(record, info, plan);
 }
@@ -34,9 +34,12 @@ mica_status mica__cpu_plan_pack(const mica__record *record, const mica__device_i
     if (!mica__packed_form_of(x->dtype, x->group_size, &form) || x->ndim < 2)
         return mica__fail(MICA_ERR_UNSUPPORTED, "copy on the cpu: %s with groups of %u has no packed layout",
                           mica_dtype_name((mica_dtype)x->dtype), x->group_size);
-    if (form.head_bytes != 0 && (scales->memory == NULL || !mica__packed_scales(scales->dtype)))
+    if (mica__dtype_is_grouped(x->dtype) &&
+        (scales->memory == NULL || !mica__packed_scales(x->dtype, x->group_size, scales->dtype)))
         return mica__fail(MICA_ERR_UNSUPPORTED,
-                          "copy on the cpu: an affine weight is packed with scales of f16 or bf16");
+                          "copy on the cpu: %s with scales of %s in groups of %u has no packed layout",
+                          mica_dtype_name((mica_dtype)x->dtype), mica_dtype_name((mica_dtype)scales->dtype),
+                          x->group_size);
     uint64_t units = (x->shape[x->ndim - 2] + MICA__PACKED_ROWS - 1) / MICA__PACKED_ROWS;
     for (uint32_t d = 0; d + 2 < x->ndim; d++)
         units *= x->shape[d];

@@ -34,14 +34,16 @@ mica_status mica__cpu_quant_check_weight(const mica__record *record, const mica_
     const mica__operand *scales = weight + MICA__WEIGHT_SCALES, *biases = weight + MICA__WEIGHT_BIASES;
     if (mica__quant_known(weight->dtype))
         return MICA_OK;
-    if (!mica__dtype_is_affine(weight->dtype))
+    if (!mica__dtype_is_grouped(weight->dtype))
         return mica__fail(MICA_ERR_UNSUPPORTED, "%s on the cpu: weight is %s, which no kernel serves",
                           mica_op_name((mica_op)record->op), mica_dtype_name((mica_dtype)weight->dtype));
     if (weight->layout != MICA_LAYOUT_CANONICAL)
         return MICA_OK;
-    if (scales->memory == NULL || biases->memory == NULL || weight->group_size == 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: weight is %s without scales and biases",
-                          mica_op_name((mica_op)record->op), mica_dtype_name((mica_dtype)weight->dtype));
+    const bool biased = mica__dtype_is_affine(weight->dtype);
+    if (scales->memory == NULL || (biased && biases->memory == NULL) || weight->group_size == 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: weight is %s without scales%s",
+                          mica_op_name((mica_op)record->op), mica_dtype_name((mica_dtype)weight->dtype),
+                          biased ? " and biases" : "");
     return MICA_OK;
 }
 
@@ -53,7 +55,9 @@ uint32_t mica__cpu_quant_form(const mica__operand *weight, uint32_t precision)
         return MICA__QUANT_F32;
     if (!mica__packed_form_of(weight->dtype, weight->group_size, &form))
         return MICA__QUANT_F32;
-    return scales->memory != NULL && !mica__packed_scales(scales->dtype) ? MICA__QUANT_F32 : MICA__QUANT_Q8;
+    return scales->memory != NULL && !mica__packed_scales(weight->dtype, weight->group_size, scales->dtype)
+               ? MICA__QUANT_F32
+               : MICA__QUANT_Q8;
 }
 
 mica_status mica__cpu_quant_local(const mica__record *record, const mica__device_info *info,

@@ -204,7 +204,12 @@ mica_status mica__cpu_plan_kv_write(const mica__record *record, const mica__devi
 
 static bool is_table(uint16_t dtype)
 {
-    return mica__cpu_is_float(dtype) || mica__quant_known(dtype) || mica__dtype_is_affine(dtype);
+    return mica__cpu_is_float(dtype) || mica__quant_known(dtype) || mica__dtype_is_grouped(dtype);
+}
+
+static bool is_scale(uint16_t dtype)
+{
+    return mica__cpu_is_float(dtype) || dtype == MICA_DTYPE_E8M0 || dtype == MICA_DTYPE_F8_E4M3;
 }
 
 mica_status mica__cpu_plan_embedding(const mica__record *record, const mica__device_info *info,
@@ -214,9 +219,10 @@ mica_status mica__cpu_plan_embedding(const mica__record *record, const mica__dev
     mica_status status =
         check(record, MICA__EMBEDDING_TABLE, is_table, "f32, f16, bf16 and the types of matmul");
     if (status == MICA_OK)
-        status = check_types(
-            record, 1u << MICA__EMBEDDING_SCALES | 1u << MICA__EMBEDDING_BIASES | 1u << MICA__EMBEDDING_Y,
-            1u << MICA__EMBEDDING_IDS);
+        status = check(record, MICA__EMBEDDING_SCALES, is_scale, "f32, f16, bf16, e8m0 and f8_e4m3");
+    if (status == MICA_OK)
+        status = check_types(record, 1u << MICA__EMBEDDING_BIASES | 1u << MICA__EMBEDDING_Y,
+                             1u << MICA__EMBEDDING_IDS);
     if (status != MICA_OK)
         return status;
     const mica__operand *y = &record->operand[MICA__EMBEDDING_Y];

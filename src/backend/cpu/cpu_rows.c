@@ -25,6 +25,8 @@ static const mica__kernel_row rows[] = {
     {MICA_OP_EXPERT_SUM, "expert_sum", NULL, mica__cpu_plan_expert_sum},
     {MICA_OP_EMBEDDING, "embedding", NULL, mica__cpu_plan_embedding},
     {MICA_OP_ARGMAX, "argmax", NULL, mica__cpu_plan_argmax},
+    {MICA_OP_PENALIZE, "penalize", NULL, mica__cpu_plan_penalize},
+    {MICA_OP_SAMPLE, "sample", NULL, mica__cpu_plan_sample},
 };
 
 const mica__kernel_row *mica__cpu_rows(uint32_t *out_count)

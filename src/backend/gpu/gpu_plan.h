@@ -53,6 +53,8 @@ void mica__gpu_view_collapse(mica__gpu_view *view, uint32_t count, uint32_t kept
 
 /* The layout that the GPU's matmuls read fastest. */
 mica_layout mica__gpu_weight_layout(const mica__operand *weight, const mica__device_info *info);
+/* A copy between layouts. */
+mica_status mica__gpu_plan_pack(const mica__record *record, mica__plan *plan);
 
 /* The rows of all GPU backends are MICA__GPU_ROWS of gpu_rows.def; a backend may put its own in front. */
 #define MICA__GPU_ROW(op, name, plan) \

@@ -81,6 +81,8 @@ static uint32_t choose(const mica__device_info *info, mk_attention_params *p)
                     : ratio == 1                ? 1
                     : ratio <= 4                ? 4
                                                 : DECODE_ROWS;
+    if ((info->features & MICA__FEATURE_SLOW_BARRIER) != 0 && rows < DECODE_ROWS)
+        rows = DECODE_ROWS; /* compiling takes such a device longer than running: fewer programs */
     while (rows > 1 && (rows * p->dim > Q_FLOATS || p->v_dim > 2 * MICA__MK_WG))
         rows = rows == 4 ? 1 : rows / 2;
     p->part_heads = ratio < rows ? ratio : rows;

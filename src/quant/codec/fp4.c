@@ -3,8 +3,7 @@
 
 #include <math.h>
 
-/* Twice the values: whole numbers. Minus zero is plain zero. */
-static const int8_t twice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+static const int8_t twice[16] = {MICA__FP4_LEVELS};
 
 /* 2 n values: value j becomes the low and value n + j the high nibble of byte j. */
 static inline void pack(const float *x, float half, int n, uint8_t *qs)
@@ -14,12 +13,6 @@ static inline void pack(const float *x, float half, int n, uint8_t *qs)
         code[j] = mica__levels_fp4(x[j], half);
     for (int j = 0; j < n; j++)
         qs[j] = (uint8_t)(code[j] | code[n + j] << 4);
-}
-
-/* 2^(e - 128), all 256 of them: the two smallest are subnormal. */
-static float mx_half(uint8_t e)
-{
-    return mica__f32_from_bits(e < 2 ? 0x200000u << e : (uint32_t)(e - 1) << 23);
 }
 
 /* Largest e2m1 is 1.5 * 2^2, so the scale is the peak's power of two less 2. The format's reference takes that power
@@ -40,7 +33,7 @@ void MICA__CODEC(decode_mxfp4)(const void *src, float *dst, uint64_t blocks)
         memcpy(&block, from, sizeof block);
         int8_t q[32];
         mica__levels_of(twice, block.qs, q);
-        const float half = mx_half(block.e);
+        const float half = mica__mxfp4_half(block.e);
         for (int j = 0; j < 32; j++)
             dst[j] = (float)q[j] * half;
     }
@@ -53,15 +46,9 @@ void MICA__CODEC(encode_mxfp4)(const float *src, const float *importance, void *
     for (uint64_t b = 0; b < blocks; b++, src += 32, to += sizeof(mica__block_mxfp4)) {
         mica__block_mxfp4 block;
         block.e = mx_exponent(mica__levels_peak(src, 32));
-        pack(src, mx_half(block.e), 16, block.qs);
+        pack(src, mica__mxfp4_half(block.e), 16, block.qs);
         memcpy(to, &block, sizeof block);
     }
-}
-
-/* Half of an e4m3 whose sign is not looked at. */
-static float nv_half(uint8_t d)
-{
-    return d == 0x7f ? 0.0f : 0.5f * mica__small_to_magnitude(d & 0x7f, 3, 7);
 }
 
 /* The scale byte by the format's own rounding: halves go up, everything from 256 on becomes 448 (0x7e), and what
@@ -91,7 +78,7 @@ void MICA__CODEC(decode_nvfp4)(const void *src, float *dst, uint64_t blocks)
             int8_t q[32];
             mica__levels_of(twice, block.qs + 16 * pair, q);
             for (int s = 0; s < 2; s++, dst += 16) {
-                const float half = nv_half(block.d[2 * pair + s]);
+                const float half = mica__nvfp4_half(block.d[2 * pair + s]);
                 for (int j = 0; j < 8; j++)
                     dst[j] = (float)q[8 * s + j] * half;
                 for (int j = 0; j < 8; j++)
@@ -109,7 +96,7 @@ void MICA__CODEC(encode_nvfp4)(const float *src, const float *importance, void *
         mica__block_nvfp4 block;
         for (int s = 0; s < 4; s++, src += 16) {
             block.d[s] = nv_scale(mica__levels_peak(src, 16) / 6.0f);
-            const float half = nv_half(block.d[s]);
+            const float half = mica__nvfp4_half(block.d[s]);
             pack(src, half != 0 ? half : INFINITY, 8, block.qs + 8 * s); /* no scale: all zeros */
         }
         memcpy(to, &block, sizeof block);

@@ -21,10 +21,10 @@ static const float *table_row(const mica__cpu_args *args, uint64_t id, uint64_t 
         mica__packed_decode_row(table->dtype, group, (uint32_t)in_group, n, table->group_size, tmp);
     } else if (mica__quant_known(table->dtype)) {
         mica__quant_decode_row(table->dtype, row, tmp, n);
-    } else if (mica__dtype_is_affine(table->dtype)) {
+    } else if (mica__dtype_is_grouped(table->dtype)) {
         mica__affine_decode_row(table->dtype, row, scales->data + id * scales->stride[0],
-                                biases->data + id * biases->stride[0], scales->dtype, table->group_size, tmp,
-                                n);
+                                biases->data == NULL ? NULL : biases->data + id * biases->stride[0],
+                                scales->dtype, table->group_size, tmp, n);
     } else {
         return row_f32(row, table->dtype, n, tmp);
     }

@@ -9,6 +9,8 @@
  *   q2_k                   as q3_k; acc = fma(ma * sum_a + mb * sum_b, -dmin * xd, acc)   sums of activations
  *   q4_k q5_k              acc = fma(isum, (d * scale) * xd, acc); acc = fma(-(dmin * min), xs, acc)
  *   iq4_xs                 acc = fma(isum, (d * scale) * xd, acc)
+ *   mxfp4 fp4 of 32        acc = fma(isum, half * xd, acc)
+ *   nvfp4 fp4 of 16        acc = fma(isum_a, half_a * xd, acc); acc = fma(isum_b, half_b * xd, acc)
  *   q4_1 q5_1 affine       acc = fma(isum, scale * xd, acc); acc = fma(bias, xs, acc)
  * so the bits depend on nothing but the instruction set's fma. Integers stay below 2^24 and are exact as f32.
  *
@@ -18,6 +20,7 @@
  *                     zero point, 0 or half the range of the codes
  *   quant_dot8        the same of 8 bits: 0 or 128
  *   quant_dot_levels  the same of 4 bits that stand for signed levels
+ *   quant_dot_level_halves  the same of each half of 16: first[c], second[c]
  *   quant_dot_halves  sa * isum_a + sb * isum_b of a part of 2 (zero point 0), 3 or 6 bits (half the range): i8 scales at
  *                     `at` and `at` + 8
  *   quant_min_halves  ma * sum_a + mb * sum_b: i8 factors like those scales
@@ -46,7 +49,7 @@ typedef struct quant_tile {
     quant_panels panels;
     const mica__q8_block *x[QUANT_COLUMNS]; /* per column, the run that the panels begin with */
     uint64_t runs;                          /* of 32 values */
-    uint32_t group_runs;                    /* affine: runs of a group */
+    uint32_t group_size;                    /* affine, fp4 */
     uint16_t scale_dtype;                   /* affine: f16 or bf16 */
     bool fresh;                             /* sums begin at 0 */
     float *acc;
@@ -100,16 +103,46 @@ QUANT_INLINE void quant_runs_32(const quant_tile *t, vf *acc, const int columns,
     }
 }
 
-QUANT_INLINE void quant_runs_iq4_nl(const quant_tile *t, vf *acc, const int columns)
+static const int8_t quant_iq4_levels[16] = {MICA__IQ4_LEVELS};
+static const int8_t quant_fp4_levels[16] = {MICA__FP4_LEVELS};
+
+/* iq4_nl; with scales of bf16 mxfp4. */
+QUANT_INLINE void quant_runs_levels(const quant_tile *t, vf *acc, const int columns, const int8_t levels[16],
+                                    const int bf16)
 {
-    static const int8_t levels[16] = {MICA__IQ4_LEVELS};
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs; run++, quant_advance(&p, 144)) {
         vf sum[QUANT_COLUMNS];
         quant_prefetch(&p, 144, columns);
         quant_dot_levels(&p, 16, t->x, run, columns, levels, sum);
-        quant_fold(acc, sum, quant_f16(&p, 0), t->x, run, columns);
+        quant_fold(acc, sum, bf16 ? quant_bf16(&p, 0) : quant_f16(&p, 0), t->x, run, columns);
     }
+}
+
+/* nvfp4, two parts a block; fp4 in groups of 16, one. */
+QUANT_INLINE void quant_runs_nvfp4(const quant_tile *t, vf *acc, const int columns, const uint64_t parts)
+{
+    quant_panels p = t->panels;
+    for (uint64_t run = 0; run < t->runs; run += parts, quant_advance(&p, 160 * parts)) {
+        for (uint64_t s = 0; s < parts; s++) {
+            vf first[QUANT_COLUMNS], second[QUANT_COLUMNS];
+            quant_panels part = p;
+            quant_advance(&part, 128 * s);
+            quant_prefetch(&part, 160, columns);
+            quant_dot_level_halves(&part, 32 * parts, t->x, run + s, columns, quant_fp4_levels, first,
+                                   second);
+            quant_fold(acc, first, quant_f16(&p, 32 * s), t->x, run + s, columns);
+            quant_fold(acc, second, quant_f16(&p, 32 * s + 16), t->x, run + s, columns);
+        }
+    }
+}
+
+QUANT_INLINE void quant_runs_fp4(const quant_tile *t, vf *acc, const int columns)
+{
+    if (t->group_size == 32)
+        quant_runs_levels(t, acc, columns, quant_fp4_levels, 1);
+    else
+        quant_runs_nvfp4(t, acc, columns, 1);
 }
 
 /* Scales of eight rows, unpacked: [count][8] bytes for each panel. */
@@ -263,7 +296,6 @@ QUANT_INLINE void quant_runs_q2_k(const quant_tile *t, vf *acc, const int column
 
 QUANT_INLINE void quant_runs_iq4_xs(const quant_tile *t, vf *acc, const int columns)
 {
-    static const int8_t levels[16] = {MICA__IQ4_LEVELS};
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs; run += 8, quant_advance(&p, 1088)) {
         quant_scales scales;
@@ -274,7 +306,7 @@ QUANT_INLINE void quant_runs_iq4_xs(const quant_tile *t, vf *acc, const int colu
             quant_panels part = p;
             quant_advance(&part, 128 * s);
             quant_prefetch(&part, 136, columns);
-            quant_dot_levels(&part, 64, t->x, run + s, columns, levels, sum);
+            quant_dot_levels(&part, 64, t->x, run + s, columns, quant_iq4_levels, sum);
             const vf scale = vf_sub(quant_u8(&scales.panels, 8 * s), vf_set1(32));
             quant_fold(acc, sum, vf_mul(d, scale), t->x, run + s, columns);
         }
@@ -283,13 +315,13 @@ QUANT_INLINE void quant_runs_iq4_xs(const quant_tile *t, vf *acc, const int colu
 
 QUANT_INLINE void quant_runs_affine(const quant_tile *t, vf *acc, const int columns, const int bits)
 {
-    const uint64_t part_bytes = 32u * (uint64_t)bits;
+    const uint64_t part_bytes = 32u * (uint64_t)bits, group_runs = t->group_size / 32;
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs;) {
         const int half = t->scale_dtype == MICA_DTYPE_F16;
         const vf scale = half ? quant_f16(&p, 0) : quant_bf16(&p, 0);
         const vf bias = half ? quant_f16(&p, 16) : quant_bf16(&p, 16);
-        const uint64_t end = t->runs - run < t->group_runs ? t->runs : run + t->group_runs;
+        const uint64_t end = t->runs - run < group_runs ? t->runs : run + group_runs;
         quant_advance(&p, 32);
         for (; run < end; run++, quant_advance(&p, part_bytes)) {
             vf sum[QUANT_COLUMNS];
@@ -317,8 +349,11 @@ QUANT_INLINE void quant_runs(const quant_tile *t, vf *acc, const uint16_t dtype,
     case MICA_DTYPE_Q4_K: quant_runs_offset_k(t, acc, columns, 4); break;
     case MICA_DTYPE_Q5_K: quant_runs_offset_k(t, acc, columns, 5); break;
     case MICA_DTYPE_Q6_K: quant_runs_q6_k(t, acc, columns); break;
-    case MICA_DTYPE_IQ4_NL: quant_runs_iq4_nl(t, acc, columns); break;
+    case MICA_DTYPE_IQ4_NL: quant_runs_levels(t, acc, columns, quant_iq4_levels, 0); break;
     case MICA_DTYPE_IQ4_XS: quant_runs_iq4_xs(t, acc, columns); break;
+    case MICA_DTYPE_MXFP4: quant_runs_levels(t, acc, columns, quant_fp4_levels, 1); break;
+    case MICA_DTYPE_NVFP4: quant_runs_nvfp4(t, acc, columns, 2); break;
+    case MICA_DTYPE_FP4: quant_runs_fp4(t, acc, columns); break;
     case MICA_DTYPE_AFFINE2: quant_runs_affine(t, acc, columns, 2); break;
     case MICA_DTYPE_AFFINE3: quant_runs_affine(t, acc, columns, 3); break;
     case MICA_DTYPE_AFFINE4: quant_runs_affine(t, acc, columns, 4); break;

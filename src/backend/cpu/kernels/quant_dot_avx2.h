@@ -204,16 +204,16 @@ static inline __attribute__((always_inline)) void quant_min_halves(const quant_p
 }
 
 /* Adds chunk v of signed bytes: as sign and magnitude, the sign moved to the activation. A pair is at most
- * 2 * 128 * 127 = 32512. */
+ * 2 * 128 * 127 = 32512. `fresh`: the sums begin here. */
 static inline __attribute__((always_inline)) void quant_add_signed(__m256i w, const mica__q8_block *const *x,
                                                                    uint64_t block, const int columns,
-                                                                   const int v, __m256i *acc)
+                                                                   const int v, const int fresh, __m256i *acc)
 {
     const __m256i magnitude = _mm256_abs_epi8(w), one = _mm256_set1_epi16(1);
     for (int c = 0; c < columns; c++) {
         const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(quant_x(&x[c][block], v), w));
         const __m256i four = _mm256_madd_epi16(pairs, one);
-        acc[c] = v == 0 ? four : quant_in_order(_mm256_add_epi32(acc[c], four));
+        acc[c] = fresh ? four : quant_in_order(_mm256_add_epi32(acc[c], four));
     }
 }
 
@@ -225,7 +225,7 @@ static inline __attribute__((always_inline)) void quant_dot8(const quant_panels 
     __m256i acc[QUANT_COLUMNS];
     for (int v = 0; v < 8; v++)
         quant_add_signed(_mm256_xor_si256(quant_load(p, offset + 32 * (uint64_t)v), middle), x, block,
-                         columns, v, acc);
+                         columns, v, v == 0, acc);
     for (int c = 0; c < columns; c++) {
         if (zero == 0)
             acc[c] = _mm256_sub_epi32(acc[c], _mm256_set1_epi32(x[c][block].sum128));
@@ -233,16 +233,16 @@ static inline __attribute__((always_inline)) void quant_dot8(const quant_panels 
     }
 }
 
-/* Adds chunks v and v + 4. */
-static inline __attribute__((always_inline)) void quant_levels_step(const quant_panels *p, uint64_t offset,
-                                                                    const mica__q8_block *const *x,
-                                                                    uint64_t block, const int columns,
-                                                                    const int v, __m256i table, __m256i *acc)
+/* Adds chunks v and v + 4, which may go to sums of their own. */
+static inline __attribute__((always_inline)) void
+quant_levels_step(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x, uint64_t block,
+                  const int columns, const int v, __m256i table, __m256i *first, __m256i *second)
 {
     __m256i low, high;
     quant_chunks(p, offset, v, 4, &low, &high);
-    quant_add_signed(_mm256_shuffle_epi8(table, low), x, block, columns, v, acc);
-    quant_add_signed(_mm256_shuffle_epi8(table, high), x, block, columns, v + 4, acc);
+    quant_add_signed(_mm256_shuffle_epi8(table, low), x, block, columns, v, v == 0, first);
+    quant_add_signed(_mm256_shuffle_epi8(table, high), x, block, columns, v + 4, v == 0 && first != second,
+                     second);
 }
 
 static inline __attribute__((always_inline)) void quant_dot_levels(const quant_panels *p, uint64_t offset,
@@ -252,12 +252,29 @@ static inline __attribute__((always_inline)) void quant_dot_levels(const quant_p
 {
     const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)levels));
     __m256i acc[QUANT_COLUMNS];
-    quant_levels_step(p, offset, x, block, columns, 0, table, acc);
-    quant_levels_step(p, offset, x, block, columns, 1, table, acc);
-    quant_levels_step(p, offset, x, block, columns, 2, table, acc);
-    quant_levels_step(p, offset, x, block, columns, 3, table, acc);
+    quant_levels_step(p, offset, x, block, columns, 0, table, acc, acc);
+    quant_levels_step(p, offset, x, block, columns, 1, table, acc, acc);
+    quant_levels_step(p, offset, x, block, columns, 2, table, acc, acc);
+    quant_levels_step(p, offset, x, block, columns, 3, table, acc, acc);
     for (int c = 0; c < columns; c++)
         sum[c] = _mm256_cvtepi32_ps(acc[c]);
+}
+
+/* The low chunks of a part are its first half. */
+static inline __attribute__((always_inline)) void
+quant_dot_level_halves(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x, uint64_t block,
+                       const int columns, const int8_t levels[16], vf *first, vf *second)
+{
+    const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)levels));
+    __m256i a[QUANT_COLUMNS], b[QUANT_COLUMNS];
+    quant_levels_step(p, offset, x, block, columns, 0, table, a, b);
+    quant_levels_step(p, offset, x, block, columns, 1, table, a, b);
+    quant_levels_step(p, offset, x, block, columns, 2, table, a, b);
+    quant_levels_step(p, offset, x, block, columns, 3, table, a, b);
+    for (int c = 0; c < columns; c++) {
+        first[c] = _mm256_cvtepi32_ps(a[c]);
+        second[c] = _mm256_cvtepi32_ps(b[c]);
+    }
 }
 
 /* The lanes, whole numbers from -128 to 127, as bytes. */

@@ -228,6 +228,34 @@ static inline __attribute__((always_inline)) void quant_dot_levels(const quant_p
         sum[c] = _mm512_cvtepi32_ps(acc[c]);
 }
 
+/* The low chunks of a part are its first half; 4 * half32 is -128 times the half's sum. */
+static inline __attribute__((always_inline)) void
+quant_dot_level_halves(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x, uint64_t block,
+                       const int columns, const int8_t levels[16], vf *first, vf *second)
+{
+    const __m512i table = _mm512_xor_si512(_mm512_broadcast_i32x4(_mm_loadu_si128((const void *)levels)),
+                                           _mm512_set1_epi8(-128));
+    __m512i a[QUANT_COLUMNS], b[QUANT_COLUMNS];
+    for (int c = 0; c < columns; c++) {
+        a[c] = _mm512_set1_epi32(4 * x[c][block].half32[0]);
+        b[c] = _mm512_set1_epi32(4 * x[c][block].half32[1]);
+    }
+    for (int v = 0; v < 4; v++) {
+        __m512i low, high;
+        quant_chunks(p, offset, v, 4, &low, &high);
+        low = _mm512_shuffle_epi8(table, low);
+        high = _mm512_shuffle_epi8(table, high);
+        for (int c = 0; c < columns; c++) {
+            a[c] = _mm512_dpbusd_epi32(a[c], low, quant_x(&x[c][block], v));
+            b[c] = _mm512_dpbusd_epi32(b[c], high, quant_x(&x[c][block], v + 4));
+        }
+    }
+    for (int c = 0; c < columns; c++) {
+        first[c] = _mm512_cvtepi32_ps(a[c]);
+        second[c] = _mm512_cvtepi32_ps(b[c]);
+    }
+}
+
 /* The lanes, whole numbers from -128 to 127, as bytes. */
 static inline void quant_store_i8(int8_t *dst, vi v)
 {

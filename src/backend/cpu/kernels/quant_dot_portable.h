@@ -196,16 +196,38 @@ static inline void quant_dot8(const quant_panels *p, uint64_t offset, const mica
 }
 
 /* Levels with 128 added, which the zero point takes off. */
+static inline void quant_unpack_levels(const unsigned char *part, const int8_t levels[16], quant_codes *out)
+{
+    uint8_t *code = (uint8_t *)out;
+    quant_unpack(part, 4, out);
+    for (int i = 0; i < 256; i++)
+        code[i] = (uint8_t)(levels[code[i]] + 128);
+}
+
 static inline void quant_dot_levels(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x,
                                     uint64_t block, const int columns, const int8_t levels[16], vf *sum)
 {
     quant_codes codes;
-    uint8_t *code = (uint8_t *)&codes;
-    quant_unpack(p->at[0] + offset, 4, &codes);
-    for (int i = 0; i < 256; i++)
-        /* cppcheck-suppress uninitvar ; quant_unpack has written them */
-        code[i] = (uint8_t)(levels[code[i]] + 128);
+    quant_unpack_levels(p->at[0] + offset, levels, &codes);
     quant_dot_codes(&codes, x, block, columns, 128, 1, sum);
+}
+
+static inline void quant_dot_level_halves(const quant_panels *p, uint64_t offset,
+                                          const mica__q8_block *const *x, uint64_t block, const int columns,
+                                          const int8_t levels[16], vf *first, vf *second)
+{
+    quant_codes codes;
+    quant_unpack_levels(p->at[0] + offset, levels, &codes);
+    for (int c = 0; c < columns; c++) {
+        const mica__q8_block *xb = &x[c][block];
+        quant_sums a = quant_start(4 * xb->half32[0]), b = quant_start(4 * xb->half32[1]);
+        quant_pairs pairs;
+        quant_split(xb, &pairs);
+        quant_add(&codes, &pairs, 0, 1, &a);
+        quant_add(&codes, &pairs, 4, 1, &b);
+        first[c] = quant_to_float(a);
+        second[c] = quant_to_float(b);
+    }
 }
 
 /* The lanes, whole numbers from -128 to 127, as bytes. */

@@ -27,7 +27,8 @@ static inline unsigned char *mica__quant_matrix_at(const mica__cpu_view *view, u
     return at;
 }
 
-/* Matrix `index` of a weight; scales and biases are absent views unless canonical affine. */
+/* Matrix `index` of a weight; scales and biases are absent views unless it is canonical and has
+ * them. */
 static inline mica__quant_weight mica__quant_weight_of(const mica__cpu_view *data,
                                                        const mica__cpu_view *scales,
                                                        const mica__cpu_view *biases, uint64_t index)
@@ -43,10 +44,12 @@ static inline mica__quant_weight mica__quant_weight_of(const mica__cpu_view *dat
     w.source.dtype = data->dtype;
     if (scales->data != NULL) {
         w.source.scales = mica__quant_matrix_at(scales, index);
-        w.source.biases = mica__quant_matrix_at(biases, index);
         w.source.scale_stride = scales->stride[row];
-        w.source.bias_stride = biases->stride[row];
         w.source.scale_dtype = scales->dtype;
+    }
+    if (biases->data != NULL) {
+        w.source.biases = mica__quant_matrix_at(biases, index);
+        w.source.bias_stride = biases->stride[row];
     }
     return w;
 }

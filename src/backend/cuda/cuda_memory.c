@@ -1,0 +1,397 @@
+/*
+ * cuda_memory.c - device memory, and the way to it and back.
+ *
+ * Memory comes from a pool of the driver in the order of a stream of its own, so that giving it back does not stop the
+ * device; drivers without pools allocate plainly. Transfers go through pinned pieces, two to a lane: while one is on its
+ * way, the other is filled. They block, and the device room has waited for the work that wrote what is read.
+ */
+#include <string.h>
+
+#include "backend/cuda/cuda_device.h"
+#include "base/alloc.h"
+#include "base/checked.h"
+
+#define POOL_KEEPS ((uint64_t)256 << 20) /* free bytes that the pool does not give back to the system */
+#define DUMMY_BYTES 256u
+
+uint64_t mica__cuda_address(const mica__memory *memory)
+{
+    return (uint64_t)(uintptr_t)memory->native;
+}
+
+/* ---- allocation ---- */
+
+/* A pool is used whole or not at all. */
+static void open_pool(mica__device *device)
+{
+    const mica__cuda_driver *driver = &device->driver;
+    const mica__cuda_pool_desc desc = {.allocation = MICA__CUDA_ALLOCATION_PINNED,
+                                       .location = MICA__CUDA_LOCATION_DEVICE,
+                                       .device = device->ordinal};
+    uint64_t keeps = POOL_KEEPS;
+    int supported = 0;
+    if (driver->pool_create == NULL || driver->pool_destroy == NULL || driver->pool_set == NULL ||
+        driver->pool_trim == NULL || driver->pool_alloc == NULL || driver->pool_free == NULL)
+        return;
+    if (driver->device_attribute(&supported, MICA__CUDA_DEVICE_POOLS, device->ordinal) != 0 || supported == 0)
+        return;
+    if (driver->stream_create(&device->pool_stream, MICA__CUDA_STREAM_NON_BLOCKING) != 0) {
+        device->pool_stream = NULL;
+        return;
+    }
+    if (driver->pool_create(&device->pool, &desc) == 0) {
+        if (driver->pool_set(device->pool, MICA__CUDA_POOL_RELEASE_THRESHOLD, &keeps) == 0)
+            return;
+        driver->pool_destroy(device->pool);
+    }
+    device->pool = NULL;
+    driver->stream_destroy(device->pool_stream);
+    device->pool_stream = NULL;
+}
+
+/* The memory may be used by any stream when this returns. */
+static int take(mica__device *device, uint64_t *out, size_t bytes)
+{
+    const mica__cuda_driver *driver = &device->driver;
+    if (device->pool == NULL)
+        return driver->memory_alloc(out, bytes);
+    int result = driver->pool_alloc(out, bytes, device->pool, device->pool_stream);
+    if (result == MICA__CUDA_ERROR_MEMORY) {
+        driver->stream_wait(device->pool_stream);
+        driver->pool_trim(device->pool, 0);
+        result = driver->pool_alloc(out, bytes, device->pool, device->pool_stream);
+    }
+    if (result != 0)
+        return result;
+    result = driver->stream_wait(device->pool_stream);
+    if (result != 0)
+        driver->pool_free(*out, device->pool_stream);
+    return result;
+}
+
+static void give(mica__device *device, uint64_t address)
+{
+    if (device->pool != NULL)
+        device->driver.pool_free(address, device->pool_stream);
+    else
+        device->driver.memory_free(address);
+}
+
+mica_status mica__cuda_buffer_create(mica__device *device, uint64_t bytes, mica__memory **out)
+{
+    uint64_t address = 0;
+    *out = NULL;
+    mica_status status = mica__cuda_enter(device);
+    if (status != MICA_OK)
+        return status;
+    mica__cuda_memory *memory = mica__calloc(1, sizeof *memory);
+    if (memory == NULL) {
+        status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "cuda: no host memory for a buffer");
+    } else {
+        const int result = take(device, &address, (size_t)(bytes > 0 ? bytes : 1));
+        status = mica__cuda_check(device, result, MICA_ERR_OUT_OF_MEMORY, "allocating device memory");
+        if (status == MICA_ERR_OUT_OF_MEMORY)
+            status = mica__fail(status, "%s; %llu bytes were asked for", mica_status_message(),
+                                (unsigned long long)bytes);
+    }
+    mica__cuda_leave(device);
+    if (status != MICA_OK) {
+        mica__free(memory);
+        return status;
+    }
+    memory->head.native = (void *)(uintptr_t)address;
+    memory->head.bytes = bytes;
+    *out = &memory->head;
+    return MICA_OK;
+}
+
+void mica__cuda_buffer_destroy(mica__device *device, mica__memory *memory)
+{
+    mica__cuda_memory *own = (mica__cuda_memory *)memory;
+    if (own == NULL)
+        return;
+    if (mica__cuda_enter_quietly(device)) {
+        give(device, mica__cuda_address(memory));
+        mica__cuda_leave(device);
+    }
+    mica__free(own->shadow);
+    mica__free(own);
+}
+
+void mica__cuda_memory_amount(mica__device *device, uint64_t *out_free, uint64_t *out_total)
+{
+    size_t free_bytes = 0, total = 0;
+    *out_free = 0;
+    *out_total = device->info.properties.total_memory;
+    if (!mica__cuda_enter_quietly(device))
+        return;
+    if (device->driver.memory_info(&free_bytes, &total) == 0) {
+        *out_free = free_bytes;
+        *out_total = total;
+    }
+    mica__cuda_leave(device);
+}
+
+/* ---- lanes ---- */
+
+static mica_status init_lanes(mica__device *device)
+{
+    for (; device->lane_count < MICA__CUDA_LANES; device->lane_count++) {
+        mica__cuda_lane *lane = &device->lane[device->lane_count];
+        const mica_status status = mica__lock_init(&lane->lock, &lane->guard, false);
+        if (status != MICA_OK)
+            return status;
+    }
+    return MICA_OK;
+}
+
+static void close_lane(mica__device *device, mica__cuda_lane *lane)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        if (lane->piece[i] != NULL)
+            device->driver.host_free(lane->piece[i]);
+        if (lane->event[i] != NULL)
+            device->driver.event_destroy(lane->event[i]);
+        lane->piece[i] = NULL;
+        lane->event[i] = NULL;
+    }
+    if (lane->stream != NULL)
+        device->driver.stream_destroy(lane->stream);
+    lane->stream = NULL;
+}
+
+/* Lock held. Makes what the lane needs, all or nothing. */
+static mica_status ready_lane(mica__device *device, mica__cuda_lane *lane)
+{
+    const mica__cuda_driver *driver = &device->driver;
+    void *piece = NULL;
+    if (lane->stream != NULL)
+        return MICA_OK;
+    int result = driver->stream_create(&lane->stream, MICA__CUDA_STREAM_NON_BLOCKING);
+    if (result != 0)
+        lane->stream = NULL;
+    for (uint32_t i = 0; i < 2 && result == 0; i++) {
+        result = driver->event_create(&lane->event[i], MICA__CUDA_EVENT_UNTIMED);
+        if (result != 0) {
+            lane->event[i] = NULL;
+            break;
+        }
+        result = driver->host_alloc(&piece, MICA__CUDA_CHUNK, MICA__CUDA_HOST_PORTABLE);
+        lane->piece[i] = result == 0 ? piece : NULL;
+    }
+    if (result != 0)
+        close_lane(device, lane);
+    return mica__cuda_check(device, result, MICA_ERR_OUT_OF_MEMORY, "making a lane for transfers");
+}
+
+/* A lane that nobody uses, or the next in turn; locked. */
+static mica__cuda_lane *take_lane(mica__device *device)
+{
+    const uint32_t first = atomic_fetch_add(&device->next_lane, 1);
+    for (uint32_t i = 0; i < MICA__CUDA_LANES; i++) /* one that has its pieces already */
+        if (pthread_mutex_trylock(&device->lane[i].lock) == 0)
+            return &device->lane[i];
+    mica__cuda_lane *lane = &device->lane[first % MICA__CUDA_LANES];
+    pthread_mutex_lock(&lane->lock);
+    return lane;
+}
+
+/* One piece after the other; waits for the last. */
+static int send(mica__device *device, mica__cuda_lane *lane, uint64_t to, const unsigned char *from,
+                uint64_t bytes)
+{
+    const mica__cuda_driver *driver = &device->driver;
+    int result = 0;
+    for (uint64_t at = 0, turn = 0; at < bytes && result == 0; at += MICA__CUDA_CHUNK, turn++) {
+        const uint32_t i = turn & 1;
+        const size_t n = bytes - at < MICA__CUDA_CHUNK ? (size_t)(bytes - at) : MICA__CUDA_CHUNK;
+        if (turn >= 2)
+            result = driver->event_wait(lane->event[i]);
+        if (result == 0) {
+            memcpy(lane->piece[i], from + at, n);
+            result = driver->upload(to + at, lane->piece[i], n, lane->stream);
+        }
+        if (result == 0)
+            result = driver->event_record(lane->event[i], lane->stream);
+    }
+    const int waited = driver->stream_wait(lane->stream);
+    return result != 0 ? result : waited;
+}
+
+/* Piece n + 1 is under way while piece n is copied out. */
+static int receive(mica__device *device, mica__cuda_lane *lane, unsigned char *to, uint64_t from,
+                   uint64_t bytes)
+{
+    const mica__cuda_driver *driver = &device->driver;
+    const uint64_t pieces = bytes / MICA__CUDA_CHUNK + (bytes % MICA__CUDA_CHUNK != 0);
+    int result = 0;
+    for (uint64_t turn = 0; turn <= pieces && result == 0; turn++) {
+        if (turn < pieces) {
+            const uint64_t at = turn * MICA__CUDA_CHUNK;
+            const size_t n = bytes - at < MICA__CUDA_CHUNK ? (size_t)(bytes - at) : MICA__CUDA_CHUNK;
+            result = driver->download(lane->piece[turn & 1], from + at, n, lane->stream);
+            if (result == 0)
+                result = driver->event_record(lane->event[turn & 1], lane->stream);
+        }
+        if (turn > 0 && result == 0) {
+            const uint64_t at = (turn - 1) * MICA__CUDA_CHUNK;
+            const size_t n = bytes - at < MICA__CUDA_CHUNK ? (size_t)(bytes - at) : MICA__CUDA_CHUNK;
+            result = driver->event_wait(lane->event[(turn - 1) & 1]);
+            if (result == 0)
+                memcpy(to + at, lane->piece[(turn - 1) & 1], n);
+        }
+    }
+    if (result != 0)
+        driver->stream_wait(lane->stream); /* nothing may arrive in a piece that is used again */
+    return result;
+}
+
+static mica_status check_range(const mica__memory *memory, uint64_t offset, uint64_t bytes)
+{
+    uint64_t end;
+    if (mica__add_u64(offset, bytes, &end) && end <= memory->bytes)
+        return MICA_OK;
+    return mica__fail(MICA_ERR_INVALID_ARGUMENT, "offset: %llu + %llu bytes, expected at most %llu in all",
+                      (unsigned long long)offset, (unsigned long long)bytes,
+                      (unsigned long long)memory->bytes);
+}
+
+/* Either `from` or `to` is the host's. */
+static mica_status transfer(mica__device *device, const mica__memory *memory, uint64_t offset,
+                            const void *from, void *to, uint64_t bytes)
+{
+    mica_status status = check_range(memory, offset, bytes);
+    if (status == MICA_OK)
+        status = mica__cuda_enter(device);
+    if (status != MICA_OK)
+        return status;
+    if (bytes > 0) {
+        const uint64_t address = mica__cuda_address(memory) + offset;
+        mica__cuda_lane *lane = take_lane(device);
+        status = ready_lane(device, lane);
+        if (status == MICA_OK) {
+            const int result = from != NULL ? send(device, lane, address, from, bytes)
+                                            : receive(device, lane, to, address, bytes);
+            status = mica__cuda_check(device, result, MICA_ERR_SUBMISSION,
+                                      from != NULL ? "copying to the device" : "copying from the device");
+        }
+        pthread_mutex_unlock(&lane->lock);
+    }
+    mica__cuda_leave(device);
+    return status;
+}
+
+mica_status mica__cuda_upload(mica__device *device, mica__memory *memory, uint64_t offset, const void *from,
+                              uint64_t bytes)
+{
+    return transfer(device, memory, offset, from, NULL, bytes);
+}
+
+mica_status mica__cuda_download(mica__device *device, mica__memory *memory, uint64_t offset, void *to,
+                                uint64_t bytes)
+{
+    return transfer(device, memory, offset, NULL, to, bytes);
+}
+
+mica_status mica__cuda_buffer_fill(mica__device *device, mica__memory *memory, uint8_t byte)
+{
+    mica_status status = mica__cuda_enter(device);
+    if (status != MICA_OK)
+        return status;
+    mica__cuda_lane *lane = take_lane(device);
+    status = ready_lane(device, lane);
+    if (status == MICA_OK && memory->bytes > 0) {
+        int result =
+            device->driver.fill(mica__cuda_address(memory), byte, (size_t)memory->bytes, lane->stream);
+        if (result == 0)
+            result = device->driver.stream_wait(lane->stream);
+        status = mica__cuda_check(device, result, MICA_ERR_SUBMISSION, "filling device memory");
+    }
+    pthread_mutex_unlock(&lane->lock);
+    mica__cuda_leave(device);
+    return status;
+}
+
+/* ---- mapping: a copy on the host ---- */
+
+mica_status mica__cuda_buffer_map(mica__device *device, mica__memory *memory, void **out)
+{
+    mica__cuda_memory *own = (mica__cuda_memory *)memory;
+    mica_status status = MICA_OK;
+    *out = NULL;
+    pthread_mutex_lock(&device->lock);
+    void *shadow = own->shadow;
+    own->maps += shadow != NULL;
+    pthread_mutex_unlock(&device->lock);
+    if (shadow != NULL) { /* mapped already: both see the same bytes */
+        *out = shadow;
+        return MICA_OK;
+    }
+    shadow = mica__alloc((size_t)memory->bytes);
+    if (shadow == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "cuda: no host memory to map %llu bytes",
+                          (unsigned long long)memory->bytes);
+    status = mica__cuda_download(device, memory, 0, shadow, memory->bytes);
+    if (status != MICA_OK) {
+        mica__free(shadow);
+        return status;
+    }
+    pthread_mutex_lock(&device->lock);
+    void *other = own->shadow; /* another thread may have been first */
+    if (other == NULL)
+        own->shadow = shadow;
+    own->maps++;
+    *out = own->shadow;
+    pthread_mutex_unlock(&device->lock);
+    if (other != NULL)
+        mica__free(shadow);
+    return MICA_OK;
+}
+
+void mica__cuda_buffer_unmap(mica__device *device, mica__memory *memory)
+{
+    mica__cuda_memory *own = (mica__cuda_memory *)memory;
+    void *shadow = NULL;
+    pthread_mutex_lock(&device->lock);
+    if (own->maps > 0 && --own->maps == 0) {
+        shadow = own->shadow;
+        own->shadow = NULL;
+    }
+    pthread_mutex_unlock(&device->lock);
+    if (shadow != NULL)
+        mica__cuda_upload(device, memory, 0, shadow, memory->bytes); /* a failure is the next call's too */
+    mica__free(shadow);
+}
+
+/* ---- open and close ---- */
+
+mica_status mica__cuda_memory_open(mica__device *device)
+{
+    const mica_status status = init_lanes(device);
+    if (status != MICA_OK)
+        return status;
+    open_pool(device);
+    const int result = take(device, &device->dummy, DUMMY_BYTES);
+    if (result != 0)
+        device->dummy = 0;
+    return mica__cuda_check(device, result, MICA_ERR_OUT_OF_MEMORY, "allocating device memory");
+}
+
+void mica__cuda_memory_close(mica__device *device, bool driver)
+{
+    if (driver && device->dummy != 0)
+        give(device, device->dummy);
+    if (driver && device->pool != NULL) {
+        device->driver.stream_wait(device->pool_stream);
+        device->driver.pool_destroy(device->pool);
+        device->driver.stream_destroy(device->pool_stream);
+    }
+    device->dummy = 0;
+    device->pool = NULL;
+    for (; device->lane_count > 0; device->lane_count--) {
+        mica__cuda_lane *lane = &device->lane[device->lane_count - 1];
+        if (driver)
+            close_lane(device, lane);
+        mica__lock_destroy(&lane->lock, &lane->guard);
+    }
+}

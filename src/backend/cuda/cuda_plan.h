@@ -1,0 +1,18 @@
+/* cuda_plan.h - the rows that only CUDA has, in front of those of all GPUs. */
+#ifndef MICA_CUDA_PLAN_H
+#define MICA_CUDA_PLAN_H
+
+#include "backend/backend.h"
+
+/* Dense 16-bit matmul by cuBLASLt. */
+bool mica__cuda_blas_serves(const mica__record *record, const mica__device_info *info);
+mica_status mica__cuda_plan_blas(const mica__record *record, const mica__device_info *info, mica__plan *plan);
+
+/* Few rows of x against streamed weights; many rows by the matrix units. */
+bool mica__cuda_stream_serves(const mica__record *record, const mica__device_info *info);
+mica_status mica__cuda_plan_stream(const mica__record *record, const mica__device_info *info,
+                                   mica__plan *plan);
+bool mica__cuda_gemm_serves(const mica__record *record, const mica__device_info *info);
+mica_status mica__cuda_plan_gemm(const mica__record *record, const mica__device_info *info, mica__plan *plan);
+
+#endif

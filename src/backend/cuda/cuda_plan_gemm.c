@@ -1,0 +1,204 @@
+/*
+ * cuda_plan_gemm.c - matmuls with many rows of x by native/tiles.cu and native/gemm.cu: both operands rounded to 16 bits and
+ * put into tiles in the scratch, then multiplied by the matrix units.
+ *
+ * Activations become f16 with a power of two for each row, or bf16 beside bf16 weights: finer than the 8-bit blocks that
+ * quantised weights have by default.
+ */
+#include "backend/cuda/cuda_plan.h"
+
+#include <string.h>
+
+#include "backend/cuda/cuda_plan_native.h"
+
+#define COMPUTE 90u /* the matrix unit's words are this device's own */
+#define GROUP 384u
+#define LOCAL_BYTES (4u * 49152u + 1024u)
+#define X_TILE_ROWS 128u
+#define W_TILE_ROWS 256u
+#define TILE_COLUMNS 64u
+#define PACK_ROWS 16u /* of a group of pack_weights, and blocks of 32 columns */
+#define MOST_SCRATCH ((uint64_t)2 << 30)
+
+/* Where things lie in the scratch. */
+typedef struct job {
+    mica__cuda_matmul m;
+    uint32_t half; /* MK_F16 or MK_BF16 */
+    uint32_t k_tiles, row_tiles, column_tiles, first_tile[MICA__MAX_WEIGHTS];
+    uint64_t scales, x_tiles, w_tiles, end;
+} job;
+
+static uint64_t tiles_of(uint64_t n, uint64_t tile)
+{
+    return (n + tile - 1) / tile;
+}
+
+static bool precise_enough(const job *j)
+{
+    const uint32_t precision = j->m.params->precision;
+    if (j->half == MICA__MK_BF16)
+        return precision == MICA_PRECISION_DEFAULT || precision == MICA_PRECISION_Q8;
+    return precision == MICA_PRECISION_DEFAULT || precision == MICA_PRECISION_F16;
+}
+
+/* All weights in f16, or all bf16. */
+static bool choose_half(job *j)
+{
+    uint32_t wide = 0;
+    for (uint32_t i = 0; i < j->m.weights; i++)
+        wide += mica__cuda_matmul_weight(&j->m, i)->dtype == MICA_DTYPE_BF16;
+    j->half = wide > 0 ? MICA__MK_BF16 : MICA__MK_F16;
+    return wide == 0 || wide == j->m.weights;
+}
+
+static void lay_out(job *j)
+{
+    const mica__cuda_matmul *m = &j->m;
+    const bool gate = m->params->gate != MICA__GATE_NONE;
+    uint64_t tiles = 0;
+    j->k_tiles = (uint32_t)tiles_of(m->k, TILE_COLUMNS);
+    j->row_tiles = (uint32_t)tiles_of(m->rows, X_TILE_ROWS);
+    for (uint32_t i = 0; i < m->weights; i++) {
+        const uint64_t n = mica__cuda_matmul_weight(m, i)->shape[0];
+        j->first_tile[i] = (uint32_t)tiles;
+        if (!gate || i == 0)
+            tiles += tiles_of(n, gate ? W_TILE_ROWS / 2 : W_TILE_ROWS);
+    }
+    j->column_tiles = (uint32_t)tiles;
+    j->x_tiles = tiles_of(m->rows * sizeof(float), 1024) * 1024;
+    j->w_tiles = j->x_tiles + (uint64_t)j->row_tiles * j->k_tiles * X_TILE_ROWS * TILE_COLUMNS * 2;
+    j->end = j->w_tiles + tiles * j->k_tiles * W_TILE_ROWS * TILE_COLUMNS * 2;
+}
+
+static bool look(const mica__record *record, const mica__device_info *info, job *j)
+{
+    memset(j, 0, sizeof *j);
+    if (info->compute != COMPUTE || info->local_bytes < LOCAL_BYTES + 1024 ||
+        !mica__cuda_matmul_look(record, info, &j->m) || j->m.rows <= MICA__CUDA_FEW_ROWS)
+        return false;
+    if (!choose_half(j) || !precise_enough(j))
+        return false;
+    lay_out(j);
+    return j->end <= MOST_SCRATCH;
+}
+
+bool mica__cuda_gemm_serves(const mica__record *record, const mica__device_info *info)
+{
+    job j;
+    return look(record, info, &j);
+}
+
+static uint64_t w_bytes(const job *j)
+{
+    return j->end - j->w_tiles;
+}
+
+static mica_status plan_x(const job *j, mica__plan *plan)
+{
+    const mica__cuda_matmul *m = &j->m;
+    const mica__operand *operand = m->record->operand;
+    mk_tiles_params p;
+    memset(&p, 0, sizeof p);
+    p.stride = m->x_stride;
+    p.rows = (uint32_t)m->rows;
+    p.k = (uint32_t)m->k;
+    p.k_tiles = j->k_tiles;
+    p.norm = m->norm;
+    p.x_type = mica__gpu_type(operand[MICA__MATMUL_X].dtype);
+    p.norm_type = m->norm == 2 ? mica__gpu_type(operand[MICA__MATMUL_NORM_WEIGHT].dtype) : 0;
+    p.eps = m->params->eps;
+    const mica_status status = mica__gpu_plan_next(plan, "tiles/pack_x", m->rows);
+    if (status != MICA_OK)
+        return status;
+    mica__gpu_plan_constant(plan, "HALF", j->half);
+    mica__gpu_plan_operand(plan, m->record, MICA__MATMUL_X, 0);
+    mica__cuda_bind_or_x(plan, m, MICA__MATMUL_NORM_WEIGHT, m->norm == 2);
+    mica__gpu_plan_scratch(plan, j->x_tiles, j->w_tiles - j->x_tiles, MICA_ACCESS_WRITE);
+    mica__gpu_plan_scratch(plan, j->scales, m->rows * sizeof(float), MICA_ACCESS_WRITE);
+    mica__gpu_plan_params(plan, &p, sizeof p);
+    return MICA_OK;
+}
+
+/* Weights [first, first + count), all alike. They write tiles of their own, so runs need not wait for one another. */
+static mica_status plan_weights(const job *j, uint32_t first, uint32_t count, mica__plan *plan)
+{
+    const mica__cuda_matmul *m = &j->m;
+    const mica__operand *weight = mica__cuda_matmul_weight(m, first);
+    mk_u32 field_bytes[4];
+    mk_tiles_params p;
+    uint64_t most = 0;
+    memset(&p, 0, sizeof p);
+    p.stride = weight->stride[0];
+    p.k = (uint32_t)m->k;
+    p.k_tiles = j->k_tiles;
+    p.gate = m->params->gate;
+    p.second = first;
+    mica__cuda_planes(weight, p.field_at, field_bytes);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t n = mica__cuda_matmul_weight(m, first + i)->shape[0];
+        p.outputs[i] = (uint32_t)n;
+        p.first_tile[i] = j->first_tile[first + i];
+        most = n > most ? n : most;
+    }
+    mica_status status = mica__gpu_plan_next(plan, "tiles/pack_weights", tiles_of(most, PACK_ROWS));
+    if (status == MICA_OK)
+        status = mica__gpu_plan_groups(plan, tiles_of(2 * (uint64_t)j->k_tiles, PACK_ROWS), count);
+    if (status != MICA_OK)
+        return status;
+    mica__gpu_plan_constant(plan, "HALF", j->half);
+    mica__gpu_plan_constant(plan, "W", weight->dtype);
+    mica__cuda_bind_weights(plan, m, first, count);
+    mica__gpu_plan_scratch(plan, j->w_tiles, w_bytes(j), MICA_ACCESS_WRITE);
+    mica__gpu_plan_params(plan, &p, sizeof p);
+    return MICA_OK;
+}
+
+static mica_status plan_product(const job *j, const mica__device_info *info, mica__plan *plan)
+{
+    const mica__cuda_matmul *m = &j->m;
+    const uint64_t tiles = (uint64_t)j->row_tiles * j->column_tiles;
+    mk_gemm_params p;
+    memset(&p, 0, sizeof p);
+    p.rows = (uint32_t)m->rows;
+    p.k_tiles = j->k_tiles;
+    p.row_tiles = j->row_tiles;
+    p.column_tiles = j->column_tiles;
+    p.weights = m->weights;
+    p.softcap = m->params->softcap;
+    p.residual = m->residual;
+    p.residual_stride = m->residual_stride;
+    p.residual_type = m->residual ? mica__gpu_type(m->record->operand[MICA__MATMUL_RESIDUAL].dtype) : 0;
+    for (uint32_t i = 0; i < m->weights; i++) {
+        p.outputs[i] = (uint32_t)mica__cuda_matmul_weight(m, i)->shape[0];
+        p.first_tile[i] = j->first_tile[i];
+        p.y_stride[i] = m->y_stride[i];
+        p.y_type[i] = m->y_type[i];
+    }
+    const mica_status status =
+        mica__gpu_plan_next(plan, "gemm/gemm", tiles < info->processors ? tiles : info->processors);
+    if (status != MICA_OK)
+        return status;
+    mica__gpu_plan_constant(plan, "MK_WG", GROUP);
+    mica__gpu_plan_constant(plan, "HALF", j->half);
+    mica__gpu_plan_constant(plan, "GATE", m->params->gate);
+    plan->dispatch[plan->dispatch_count - 1].local_bytes = LOCAL_BYTES;
+    mica__gpu_plan_scratch(plan, j->x_tiles, j->w_tiles - j->x_tiles, MICA_ACCESS_READ);
+    mica__gpu_plan_scratch(plan, j->scales, m->rows * sizeof(float), MICA_ACCESS_READ);
+    mica__gpu_plan_scratch(plan, j->w_tiles, w_bytes(j), MICA_ACCESS_READ);
+    mica__cuda_bind_or_x(plan, m, MICA__MATMUL_RESIDUAL, m->residual);
+    mica__cuda_bind_ys(plan, m, 0, m->weights);
+    mica__gpu_plan_params(plan, &p, sizeof p);
+    return MICA_OK;
+}
+
+mica_status mica__cuda_plan_gemm(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    job j;
+    look(record, info, &j);
+    mica_status status = plan_x(&j, plan);
+    for (uint32_t i = 0, count; i < j.m.weights && status == MICA_OK; i += count) {
+        count = mica__cuda_matmul_alike(&j.m, i);
+        status = plan_weights(&j, i, count, plan);
+    }
+    return status == MICA_OK ? plan_product(&j, info, plan) : status;
+}

@@ -1,0 +1,151 @@
+/* cuda_plan_native.c - what the plans of native matmuls share. */
+#include "backend/cuda/cuda_plan_native.h"
+
+#include <string.h>
+
+#include "base/env.h"
+#include "quant/planes.h"
+
+#define LEAST_COMPUTE 90u
+
+uint32_t mica__cuda_matmul_slot(uint32_t weight)
+{
+    return (uint32_t)MICA__MATMUL_SLOT(weight, MICA__WEIGHT_DATA);
+}
+
+const mica__operand *mica__cuda_matmul_weight(const mica__cuda_matmul *m, uint32_t weight)
+{
+    return &m->record->operand[mica__cuda_matmul_slot(weight)];
+}
+
+static const mica__operand *y_of(const mica__cuda_matmul *m, uint32_t weight)
+{
+    return &m->record->operand[MICA__MATMUL_SLOT(weight, MICA__WEIGHT_Y)];
+}
+
+bool mica__cuda_is_half(uint16_t dtype)
+{
+    return dtype == MICA_DTYPE_F16 || dtype == MICA_DTYPE_BF16;
+}
+
+static bool reads_weight(const mica__operand *weight, uint64_t k)
+{
+    const uint16_t dtype = weight->dtype;
+    const bool blocks = dtype == MICA_DTYPE_Q4_0 || dtype == MICA_DTYPE_Q8_0 || dtype == MICA_DTYPE_Q4_K ||
+                        dtype == MICA_DTYPE_Q6_K;
+    if (weight->ndim != 2 || weight->shape[1] != k || weight->shape[0] == 0 ||
+        weight->shape[0] > INT32_MAX / 4)
+        return false;
+    return blocks ? weight->layout == MICA_LAYOUT_PLANES
+                  : mica__cuda_is_half(dtype) && weight->layout == MICA_LAYOUT_CANONICAL;
+}
+
+static uint64_t stride_of(const mica__gpu_rows *rows, uint32_t view)
+{
+    return rows->view[view].ndim == 0 ? 0 : rows->view[view].stride[0];
+}
+
+/* Rows of x, y and residual: one stride each. */
+static bool look_at_rows(mica__cuda_matmul *m)
+{
+    const mica__record *record = m->record;
+    mica__gpu_rows rows = {.count = 0};
+    uint32_t y_view[MICA__MAX_WEIGHTS] = {0}, residual_view = 0;
+    mica__gpu_rows_add(&rows, &record->operand[MICA__MATMUL_X]);
+    if (m->residual)
+        residual_view = mica__gpu_rows_add(&rows, &record->operand[MICA__MATMUL_RESIDUAL]);
+    for (uint32_t i = 0; i < m->weights; i++)
+        if (y_of(m, i)->memory != NULL)
+            y_view[i] = mica__gpu_rows_add(&rows, y_of(m, i));
+    mica__gpu_view_collapse(rows.view, rows.count, 0);
+    if (rows.view[0].ndim > 1 || rows.rows == 0 || rows.rows > INT32_MAX)
+        return false;
+    m->rows = rows.rows;
+    m->x_stride = stride_of(&rows, 0);
+    m->residual_stride = m->residual ? stride_of(&rows, residual_view) : 0;
+    for (uint32_t i = 0; i < m->weights; i++)
+        if (y_of(m, i)->memory != NULL) {
+            m->y_stride[i] = stride_of(&rows, y_view[i]);
+            m->y_type[i] = mica__gpu_type(y_of(m, i)->dtype);
+        }
+    return true;
+}
+
+bool mica__cuda_matmul_look(const mica__record *record, const mica__device_info *info, mica__cuda_matmul *out)
+{
+    const mica__matmul_record *params = record->params;
+    const mica__operand *x = &record->operand[MICA__MATMUL_X];
+    const mica__operand *norm = &record->operand[MICA__MATMUL_NORM_WEIGHT];
+    const mica__operand *residual = &record->operand[MICA__MATMUL_RESIDUAL];
+    if (info->compute < LEAST_COMPUTE || mica__env_debug(MICA__DEBUG_NONATIVE))
+        return false;
+    memset(out, 0, sizeof *out);
+    out->record = record;
+    out->params = params;
+    out->weights = params->weight_count;
+    out->k = x->shape[x->ndim - 1];
+    out->residual = residual->memory != NULL;
+    out->norm = params->norm == 0 ? 0 : norm->memory != NULL ? 2 : 1;
+    if (out->k == 0 || out->k > INT32_MAX / 4 || !mica__gpu_is_float(x->dtype) ||
+        (out->norm == 2 && !mica__gpu_is_float(norm->dtype)) ||
+        (out->residual && !mica__gpu_is_float(residual->dtype)))
+        return false;
+    for (uint32_t i = 0; i < out->weights; i++)
+        if (!reads_weight(mica__cuda_matmul_weight(out, i), out->k) ||
+            (y_of(out, i)->memory != NULL && !mica__gpu_is_float(y_of(out, i)->dtype)))
+            return false;
+    return look_at_rows(out);
+}
+
+uint32_t mica__cuda_matmul_alike(const mica__cuda_matmul *m, uint32_t first)
+{
+    const mica__operand *weight = mica__cuda_matmul_weight(m, first);
+    uint32_t count = 1;
+    while (first + count < m->weights) {
+        const mica__operand *next = mica__cuda_matmul_weight(m, first + count);
+        if (next->dtype != weight->dtype || next->layout != weight->layout ||
+            next->stride[0] != weight->stride[0])
+            break;
+        count++;
+    }
+    return count;
+}
+
+uint32_t mica__cuda_planes(const mica__operand *weight, mk_u64 at[4], mk_u32 bytes[4])
+{
+    const mica__planes planes = mica__planes_of(weight->dtype);
+    const uint64_t blocks = weight->shape[1] / mica_dtype_block_elements((mica_dtype)weight->dtype);
+    uint64_t start = 0;
+    if (mica__cuda_is_half(weight->dtype)) {
+        at[0] = 0;
+        bytes[0] = 2;
+        return 1;
+    }
+    for (uint32_t f = 0; f < planes.count; f++) {
+        at[f] = start;
+        bytes[f] = planes.field[f].bytes;
+        start += blocks * planes.field[f].bytes;
+    }
+    return planes.count;
+}
+
+void mica__cuda_bind_weights(mica__plan *plan, const mica__cuda_matmul *m, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = 0; i < MICA__MAX_WEIGHTS; i++)
+        mica__gpu_plan_operand(plan, m->record, mica__cuda_matmul_slot(first + (i < count ? i : 0)),
+                               MICA_ACCESS_READ);
+}
+
+void mica__cuda_bind_ys(mica__plan *plan, const mica__cuda_matmul *m, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = 0; i < MICA__MAX_WEIGHTS; i++) {
+        const bool there = i < count && y_of(m, first + i)->memory != NULL;
+        mica__gpu_plan_operand(plan, m->record,
+                               (uint32_t)MICA__MATMUL_SLOT(first + (there ? i : 0), MICA__WEIGHT_Y), 0);
+    }
+}
+
+void mica__cuda_bind_or_x(mica__plan *plan, const mica__cuda_matmul *m, uint32_t slot, bool there)
+{
+    mica__gpu_plan_operand(plan, m->record, there ? slot : (uint32_t)MICA__MATMUL_X, MICA_ACCESS_READ);
+}

@@ -1,0 +1,40 @@
+/* cuda_plan_native.h - matmul records as the native kernels of src/kernels/native see them. Knows no driver. */
+#ifndef MICA_CUDA_PLAN_NATIVE_H
+#define MICA_CUDA_PLAN_NATIVE_H
+
+#include "backend/gpu/gpu_plan_weight.h"
+
+#define MICA__CUDA_FEW_ROWS \
+    8u /* of x: up to this many the weights are the traffic, beyond it the arithmetic */
+
+/* A matmul with plain weights [N, K] and rows of x one stride apart. Rows are byte strides. */
+typedef struct mica__cuda_matmul {
+    const mica__record *record;
+    const mica__matmul_record *params;
+    uint32_t weights;
+    uint64_t rows, k;
+    uint64_t x_stride, residual_stride, y_stride[MICA__MAX_WEIGHTS];
+    uint32_t y_type[MICA__MAX_WEIGHTS];
+    bool residual;
+    uint32_t norm; /* as the kernels have it: 0, 1, or 2 with a weight */
+} mica__cuda_matmul;
+
+/* False where the native kernels do not serve the record: hidden, an old device, batched weights, types or layouts that they
+ * do not read, rows that are not evenly apart. */
+bool mica__cuda_matmul_look(const mica__record *record, const mica__device_info *info,
+                            mica__cuda_matmul *out);
+uint32_t mica__cuda_matmul_slot(uint32_t weight);
+const mica__operand *mica__cuda_matmul_weight(const mica__cuda_matmul *m, uint32_t weight);
+/* How many weights from `first` on are of one type, layout and row stride. */
+uint32_t mica__cuda_matmul_alike(const mica__cuda_matmul *m, uint32_t first);
+bool mica__cuda_is_half(uint16_t dtype);
+/* Where the planes of a row begin, in bytes; returns how many there are, one where rows are numbers. */
+uint32_t mica__cuda_planes(const mica__operand *weight, mk_u64 at[4], mk_u32 bytes[4]);
+/* Binds weights [first, first + count), and the first again for those that four would have besides. */
+void mica__cuda_bind_weights(mica__plan *plan, const mica__cuda_matmul *m, uint32_t first, uint32_t count);
+/* The y of those weights, likewise; one that is not there is the first's. */
+void mica__cuda_bind_ys(mica__plan *plan, const mica__cuda_matmul *m, uint32_t first, uint32_t count);
+/* An operand that may be absent: x then stands in its place and is not read there. */
+void mica__cuda_bind_or_x(mica__plan *plan, const mica__cuda_matmul *m, uint32_t slot, bool there);
+
+#endif

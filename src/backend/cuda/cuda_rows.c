@@ -1,0 +1,19 @@
+/* cuda_rows.c - the kernel rows of CUDA: its own first, then those of all GPUs. */
+#include "backend/cuda/cuda_device.h"
+#include "backend/cuda/cuda_plan.h"
+#include "backend/gpu/gpu_plan.h"
+
+static const mica__kernel_row rows[] = {
+    {MICA_OP_MATMUL, "matmul_cublaslt", mica__cuda_blas_serves, mica__cuda_plan_blas},
+    {MICA_OP_MATMUL, "matmul_stream", mica__cuda_stream_serves, mica__cuda_plan_stream},
+    {MICA_OP_MATMUL, "matmul_gemm", mica__cuda_gemm_serves, mica__cuda_plan_gemm},
+#define MICA__GPU_ROW(op, name, plan) {MICA_OP_##op, name, NULL, plan},
+#include "backend/gpu/gpu_rows.def"
+#undef MICA__GPU_ROW
+};
+
+const mica__kernel_row *mica__cuda_rows(uint32_t *out_count)
+{
+    *out_count = sizeof rows / sizeof rows[0];
+    return rows;
+}

@@ -1,0 +1,231 @@
+/*
+ * gpu_plan_experts.c - plans of matmul_experts: few slots by matvec.kc, one after the other; many through a map of tiles that
+ * experts.kc builds, so that no id is read on the host.
+ */
+#include <string.h>
+
+#include "backend/gpu/gpu_plan_weight.h"
+#include "base/status.h"
+
+#define UNITS_OF_GROUP (MICA__MK_WG / 32u)
+#define MOST_GROUPS_Y 65535u
+/* Slots for each expert from which tiles are faster than rows: below, most of a tile of 128 is empty. */
+#define LEAST_SLOTS 32u
+
+typedef struct job {
+    const mica__record *record;
+    mica__plan *plan;
+    const mica__operand *x, *ids, *w;
+    uint64_t slots; /* all of them */
+    mica__gpu_rows x_rows, y_rows;
+    mica__gpu_activation activation;
+    bool codes, few, direct; /* codes: activations are rounded to them */
+    bool reads;              /* matvec.kc reads the codes */
+} job;
+
+static mica_status look(job *j)
+{
+    const mica__matmul_record *matmul = j->record->params;
+    mica__gpu_rows_add(&j->x_rows, j->x);
+    mica__gpu_rows_add(&j->y_rows, &j->record->operand[MICA__EXPERTS_Y]);
+    mica_status status = mica__gpu_rows_merge(&j->x_rows, j->record);
+    if (status == MICA_OK)
+        status = mica__gpu_rows_merge(&j->y_rows, j->record);
+    if (status != MICA_OK)
+        return status;
+    j->slots = j->y_rows.rows;
+    j->codes = mica__gpu_weight_takes_codes(j->w, matmul->precision);
+    j->reads = mica__gpu_weight_reads_codes(j->w, matmul->precision);
+    j->few = j->slots < LEAST_SLOTS * j->w->shape[0];
+    j->direct = j->few && mica__gpu_is_float(j->w->dtype) && j->x_rows.view[0].ndim <= 1;
+    uint32_t form = MK_FORM_PLAIN;
+    if (j->codes)
+        form = j->few && j->reads ? MK_FORM_CODES : MK_FORM_ROUNDED;
+    j->activation = mica__gpu_activation_of(j->x_rows.rows, j->w->shape[2], j->direct ? 0 : form);
+    return MICA_OK;
+}
+
+static void ids_strides(const job *j, mk_u64 stride[2])
+{
+    stride[0] = j->ids->stride[0];
+    stride[1] = j->ids->stride[1];
+}
+
+/* Slots that share a row of x. */
+static uint32_t x_slots(const job *j)
+{
+    return j->x->ndim == 3 ? 1u : (uint32_t)j->ids->shape[1];
+}
+
+static uint64_t table_stride(const mica__operand *table, uint32_t d)
+{
+    return table->memory != NULL ? table->stride[d] : 0;
+}
+
+/* ---- one slot after the other ---- */
+
+static void fill_rows(const job *j, mk_matvec_params *p)
+{
+    const mica__operand *w = j->w;
+    memset(p, 0, sizeof *p);
+    p->weight = mica__gpu_weight_describe(w);
+    p->weight_batch = w->stride[0];
+    p->weight_stride[0] = w->stride[1];
+    p->scale_batch = table_stride(&w[MICA__WEIGHT_SCALES], 0);
+    p->scale_stride[0] = table_stride(&w[MICA__WEIGHT_SCALES], 1);
+    p->bias_batch = table_stride(&w[MICA__WEIGHT_BIASES], 0);
+    p->bias_stride[0] = table_stride(&w[MICA__WEIGHT_BIASES], 1);
+    p->n[0] = (uint32_t)w->shape[1];
+    p->end_unit[0] = (p->n[0] + 1) / 2;
+    mica__gpu_rows_shape(&j->y_rows, p->shape, &p->ndim);
+    mica__gpu_rows_strides(&j->y_rows, 0, p->y_stride[0]);
+    p->y_type[0] = mica__gpu_type(j->record->operand[MICA__EXPERTS_Y].dtype);
+    ids_strides(j, p->ids_stride);
+    p->weights = p->rows = p->share = 1;
+    p->batches = (uint32_t)j->slots;
+    p->experts = (uint32_t)w->shape[0];
+    p->slots = (uint32_t)j->ids->shape[1];
+    p->x_slots = x_slots(j);
+    p->fault_code = mica__gpu_fault_code(j->record);
+}
+
+static void bind_x(const job *j, mk_matvec_params *p)
+{
+    const mica__gpu_activation *a = &j->activation;
+    p->x_k = (uint32_t)(j->direct ? a->k : a->padded);
+    if (j->reads) {
+        mica__gpu_plan_scratch(j->plan, a->codes, a->rows * a->padded, MICA_ACCESS_READ);
+        mica__gpu_plan_scratch(j->plan, a->meta, a->rows * a->padded / 4, MICA_ACCESS_READ);
+        return;
+    }
+    if (j->direct) {
+        p->x_type = mica__gpu_type(j->x->dtype);
+        p->x_stride = j->x_rows.view[0].ndim == 0 ? 0 : j->x_rows.view[0].stride[0];
+        mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_X, 0);
+    } else {
+        p->x_stride = a->padded * sizeof(float);
+        mica__gpu_plan_scratch(j->plan, j->codes ? a->rounded : a->plain,
+                               a->rows * a->padded * sizeof(float), MICA_ACCESS_READ);
+    }
+    mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_X, 0); /* no scales of codes */
+}
+
+static mica_status plan_rows(const job *j)
+{
+    mk_matvec_params p;
+    fill_rows(j, &p);
+    mica_status status =
+        mica__gpu_plan_next(j->plan, "matvec/one", (p.end_unit[0] + UNITS_OF_GROUP - 1) / UNITS_OF_GROUP);
+    if (status == MICA_OK)
+        status = mica__gpu_plan_groups(j->plan, j->slots < MOST_GROUPS_Y ? j->slots : MOST_GROUPS_Y,
+                                       (j->slots + MOST_GROUPS_Y - 1) / MOST_GROUPS_Y);
+    if (status != MICA_OK)
+        return status;
+    mica__gpu_weight_constants(j->plan, j->w, j->reads);
+    bind_x(j, &p);
+    mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_IDS, 0);
+    for (uint32_t s = 0; s < MK_MATVEC_WEIGHTS; s++) { /* one weight in all four places */
+        mica__gpu_weight_bind(j->plan, j->record, MICA__EXPERTS_WEIGHT);
+        mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_Y, 0);
+    }
+    mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_X, 0); /* no residual */
+    mica__gpu_plan_fault(j->plan);
+    mica__gpu_plan_params(j->plan, &p, sizeof p);
+    return MICA_OK;
+}
+
+/* ---- tiles ---- */
+
+static uint64_t tile_count(const job *j)
+{
+    return (j->slots + MK_TILE - 1) / MK_TILE + j->w->shape[0] + 1;
+}
+
+static uint64_t map_bytes(const job *j)
+{
+    return (4 * tile_count(j) + j->slots + 2 * (j->w->shape[0] + 1)) * sizeof(uint32_t);
+}
+
+static mica_status plan_map(const job *j)
+{
+    mk_experts_params p;
+    memset(&p, 0, sizeof p);
+    ids_strides(j, p.ids_stride);
+    p.experts = (uint32_t)j->w->shape[0];
+    p.tokens = (uint32_t)j->ids->shape[0];
+    p.slots = (uint32_t)j->ids->shape[1];
+    p.tiles = (uint32_t)tile_count(j);
+    p.fault_code = mica__gpu_fault_code(j->record);
+    const mica_status status = mica__gpu_plan_next(j->plan, "experts/build", 1);
+    if (status != MICA_OK)
+        return status;
+    mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_IDS, 0);
+    mica__gpu_plan_scratch(j->plan, j->activation.end, map_bytes(j), MICA_ACCESS_READ | MICA_ACCESS_WRITE);
+    mica__gpu_plan_fault(j->plan);
+    mica__gpu_plan_params(j->plan, &p, sizeof p);
+    return MICA_OK;
+}
+
+static mica_status plan_tiles(const job *j)
+{
+    const mica__gpu_activation *a = &j->activation;
+    const mica__operand *w = j->w;
+    const uint64_t tiles = tile_count(j);
+    mk_matmul_params p;
+    memset(&p, 0, sizeof p);
+    p.weight = mica__gpu_weight_describe(w);
+    p.weight_batch = w->stride[0];
+    p.weight_stride[0] = w->stride[1];
+    p.scale_batch = table_stride(&w[MICA__WEIGHT_SCALES], 0);
+    p.scale_stride[0] = table_stride(&w[MICA__WEIGHT_SCALES], 1);
+    p.bias_batch = table_stride(&w[MICA__WEIGHT_BIASES], 0);
+    p.bias_stride[0] = table_stride(&w[MICA__WEIGHT_BIASES], 1);
+    mica__gpu_rows_shape(&j->y_rows, p.shape, &p.ndim);
+    mica__gpu_rows_strides(&j->y_rows, 0, p.y_stride);
+    p.y_type = mica__gpu_type(j->record->operand[MICA__EXPERTS_Y].dtype);
+    p.x_stride = a->padded * sizeof(float);
+    p.n = (uint32_t)w->shape[1];
+    p.experts = (uint32_t)w->shape[0];
+    p.tiles = (uint32_t)tiles;
+    p.x_slots = x_slots(j);
+    mica_status status = mica__gpu_plan_next(j->plan, "matmul/tile", (p.n + MK_TILE - 1) / MK_TILE);
+    if (status == MICA_OK)
+        status = mica__gpu_plan_groups(j->plan, tiles < MOST_GROUPS_Y ? tiles : MOST_GROUPS_Y,
+                                       (tiles + MOST_GROUPS_Y - 1) / MOST_GROUPS_Y);
+    if (status != MICA_OK)
+        return status;
+    mica__gpu_weight_constants(j->plan, w, false);
+    mica__gpu_plan_scratch(j->plan, j->codes ? a->rounded : a->plain, a->rows * a->padded * sizeof(float),
+                           MICA_ACCESS_READ);
+    mica__gpu_weight_bind(j->plan, j->record, MICA__EXPERTS_WEIGHT);
+    mica__gpu_weight_bind(j->plan, j->record, MICA__EXPERTS_WEIGHT);
+    mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_X, 0); /* no residual */
+    mica__gpu_plan_scratch(j->plan, a->end, map_bytes(j), MICA_ACCESS_READ);
+    mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_Y, 0);
+    mica__gpu_plan_params(j->plan, &p, sizeof p);
+    return MICA_OK;
+}
+
+mica_status mica__gpu_plan_experts(const mica__record *record, const mica__device_info *info,
+                                   mica__plan *plan)
+{
+    job j = {.record = record,
+             .plan = plan,
+             .x = &record->operand[MICA__EXPERTS_X],
+             .ids = &record->operand[MICA__EXPERTS_IDS],
+             .w = &record->operand[MICA__EXPERTS_WEIGHT]};
+    (void)info;
+    mica_status status = mica__gpu_weight_check(record, j.w);
+    if (status == MICA_OK)
+        status = mica__gpu_check_floats(record, 1u << MICA__EXPERTS_X | 1u << MICA__EXPERTS_Y);
+    if (status == MICA_OK)
+        status = look(&j);
+    if (status == MICA_OK && j.activation.forms != 0)
+        status = mica__gpu_plan_activation(record, &j.activation, &j.x_rows, 0, MICA__EXPERTS_X,
+                                           MICA__EXPERTS_X, plan);
+    if (status == MICA_OK && j.few)
+        return plan_rows(&j);
+    if (status == MICA_OK)
+        status = plan_map(&j);
+    return status == MICA_OK ? plan_tiles(&j) : status;
+}

@@ -1,0 +1,146 @@
+/* gpu_plan_route.c - plans of route, expert_sum and argmax: which of many. */
+#include <string.h>
+
+#include "backend/gpu/gpu_plan.h"
+#include "base/status.h"
+
+#define SUB 32u            /* MK_SUB: work-items to a token */
+#define PART 4096u         /* elements of a row of argmax that a group takes */
+#define WHOLE (2u * PART) /* a row up to this length is not cut */
+
+static mica_status check_index(const mica__record *record, uint32_t slot)
+{
+    const uint16_t dtype = record->operand[slot].dtype;
+    if (dtype == MICA_DTYPE_I32 || dtype == MICA_DTYPE_U32)
+        return MICA_OK;
+    return mica__fail(MICA_ERR_UNSUPPORTED, "%s: operand %u is %s; u32 and i32 are served",
+                      mica_op_name((mica_op)record->op), slot, mica_dtype_name((mica_dtype)dtype));
+}
+
+static mica_status check_counts(const mica__record *record, uint64_t rows, uint64_t n)
+{
+    if (rows <= UINT32_MAX && n <= INT32_MAX)
+        return MICA_OK;
+    return mica__fail(MICA_ERR_UNSUPPORTED, "%s: %llu rows of %llu elements; 2^32 - 1 of 2^31 - 1 are served",
+                      mica_op_name((mica_op)record->op), (unsigned long long)rows, (unsigned long long)n);
+}
+
+mica_status mica__gpu_plan_route(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    const mica__operand *logits = &record->operand[MICA__ROUTE_LOGITS], *ids = &record->operand[MICA__ROUTE_IDS];
+    const mica__operand *weights = &record->operand[MICA__ROUTE_WEIGHTS];
+    const mica_route_params *route = record->params;
+    const uint32_t tokens = MICA__MK_WG / SUB; /* of a group */
+    (void)info;
+    mica_status status = mica__gpu_check_floats(record, 1u << MICA__ROUTE_LOGITS | 1u << MICA__ROUTE_WEIGHTS);
+    if (status == MICA_OK)
+        status = check_index(record, MICA__ROUTE_IDS);
+    if (status == MICA_OK)
+        status = check_counts(record, logits->shape[0], logits->shape[1]);
+    if (status == MICA_OK)
+        status = mica__gpu_plan_next(plan, "route/route", (logits->shape[0] + tokens - 1) / tokens);
+    if (status != MICA_OK)
+        return status;
+    const mk_route_params params = {logits->stride[0],
+                                    ids->stride[0],
+                                    weights->stride[0],
+                                    (uint32_t)logits->shape[0],
+                                    (uint32_t)logits->shape[1],
+                                    (uint32_t)ids->shape[1],
+                                    mica__gpu_type(logits->dtype),
+                                    mica__gpu_type(weights->dtype),
+                                    route->softmax_first,
+                                    route->normalise,
+                                    route->scale};
+    for (uint32_t o = 0; o < MICA__ROUTE_SLOTS; o++)
+        mica__gpu_plan_operand(plan, record, o, 0);
+    mica__gpu_plan_params(plan, &params, sizeof params);
+    return MICA_OK;
+}
+
+/* Whether rows of n elements, `stride` bytes apart, can be read by four. */
+static bool takes_four(const mica__operand *operand, uint64_t n, uint64_t stride)
+{
+    return n % 4 == 0 && stride % (4 * mica_dtype_block_bytes((mica_dtype)operand->dtype)) == 0;
+}
+
+mica_status mica__gpu_plan_expert_sum(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    const mica__operand *x = &record->operand[MICA__EXPERT_SUM_X], *y = &record->operand[MICA__EXPERT_SUM_Y];
+    const mica__operand *weights = &record->operand[MICA__EXPERT_SUM_WEIGHTS];
+    const uint64_t n = x->shape[2];
+    const bool four = takes_four(x, n, x->stride[0]) && takes_four(x, n, x->stride[1]) &&
+                      takes_four(y, n, y->stride[0]);
+    const uint64_t items = four ? n / 4 : n, groups = (items + MICA__MK_WG - 1) / MICA__MK_WG;
+    (void)info;
+    mica_status status = mica__gpu_check_floats(record, UINT32_MAX);
+    if (status == MICA_OK)
+        status = check_counts(record, x->shape[0] * groups, n);
+    if (status == MICA_OK)
+        status = check_counts(record, x->shape[1], n);
+    if (status == MICA_OK)
+        status = mica__gpu_plan_next(plan, "route/expert_sum", x->shape[0] * groups);
+    if (status != MICA_OK)
+        return status;
+    const mk_expert_sum_params params = {x->stride[0],
+                                         x->stride[1],
+                                         weights->stride[0],
+                                         weights->stride[1],
+                                         y->stride[0],
+                                         (uint32_t)x->shape[1],
+                                         (uint32_t)n,
+                                         (uint32_t)groups,
+                                         four,
+                                         mica__gpu_type(x->dtype),
+                                         mica__gpu_type(weights->dtype),
+                                         mica__gpu_type(y->dtype)};
+    for (uint32_t o = 0; o < MICA__EXPERT_SUM_SLOTS; o++)
+        mica__gpu_plan_operand(plan, record, o, 0);
+    mica__gpu_plan_params(plan, &params, sizeof params);
+    return MICA_OK;
+}
+
+/* The keys of the parts lie in scratch; with one part there are none, and the kernel does not look at its place. */
+static mica_status plan_parts(const mica__record *record, const mk_argmax_params *params, uint64_t rows, mica__plan *plan)
+{
+    const uint64_t keys = rows * params->parts * sizeof(uint64_t);
+    mica_status status = mica__gpu_plan_next(plan, "argmax/argmax", rows * params->parts);
+    if (status != MICA_OK)
+        return status;
+    mica__gpu_plan_operand(plan, record, MICA__ARGMAX_X, 0);
+    mica__gpu_plan_operand(plan, record, MICA__ARGMAX_IDS, 0);
+    if (params->parts == 1)
+        mica__gpu_plan_operand(plan, record, MICA__ARGMAX_IDS, 0);
+    else
+        mica__gpu_plan_scratch(plan, 0, keys, MICA_ACCESS_WRITE);
+    mica__gpu_plan_params(plan, params, sizeof *params);
+    if (params->parts == 1)
+        return MICA_OK;
+    status = mica__gpu_plan_next(plan, "argmax/join", rows);
+    if (status != MICA_OK)
+        return status;
+    mica__gpu_plan_scratch(plan, 0, keys, MICA_ACCESS_READ);
+    mica__gpu_plan_operand(plan, record, MICA__ARGMAX_IDS, 0);
+    mica__gpu_plan_params(plan, params, sizeof *params);
+    return MICA_OK;
+}
+
+mica_status mica__gpu_plan_argmax(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    const mica__operand *x = &record->operand[MICA__ARGMAX_X], *ids = &record->operand[MICA__ARGMAX_IDS];
+    const uint64_t n = x->shape[1];
+    mk_argmax_params params = {x->stride[0], x->stride[1], ids->stride[0], 0, 0, 0, 0, mica__gpu_type(x->dtype)};
+    (void)info;
+    mica_status status = mica__gpu_check_floats(record, 1u << MICA__ARGMAX_X);
+    if (status == MICA_OK)
+        status = check_index(record, MICA__ARGMAX_IDS);
+    if (status == MICA_OK)
+        status = check_counts(record, x->shape[0], n);
+    if (status != MICA_OK)
+        return status;
+    params.n = (uint32_t)n;
+    params.parts = n <= WHOLE ? 1 : (uint32_t)((n + PART - 1) / PART);
+    params.part = n <= WHOLE ? WHOLE : PART;
+    params.four = takes_four(x, n, x->stride[0]) && x->stride[1] == mica_dtype_block_bytes((mica_dtype)x->dtype);
+    return plan_parts(record, &params, x->shape[0], plan);
+}

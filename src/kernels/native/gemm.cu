@@ -1,0 +1,177 @@
+//use hopper
+//use wgmma
+//arch a
+/*
+ * gemm.cu - y = x . weight^T from the 16-bit tiles of tiles.cu, through the matrix units, sums in f32.
+ *
+ * One group a multiprocessor goes over tiles of 128 rows by 256 columns. The first four warps bring operands: one thread
+ * keeps STAGES pairs of tiles of 64 columns under way by bulk copies. Two groups of four warps multiply, 64 rows each. A gate
+ * has the rows of both weights interleaved by eights, so that each thread holds both factors. Equals matmul of matmul.kc
+ * with operands rounded to 16 bits.
+ */
+#define STAGES 4
+#define A_BYTES 16384u
+#define B_BYTES 32768u
+#define STAGE_BYTES (A_BYTES + B_BYTES)
+#define GROUP_TILES 16u /* row tiles that go together, so that what runs at one time shares operands in the cache */
+
+#if GATE == 1
+#define ACTIVATE(v) mk_silu(v)
+#else
+#define ACTIVATE(v) mk_gelu(v)
+#endif
+
+extern __shared__ __attribute__((aligned(128))) mk_u8 gemm_memory[];
+
+MK_FN void tile_of(const mk_gemm_params *p, mk_u32 t, mk_u32 *row_tile, mk_u32 *column_tile)
+{
+    const mk_u32 per_group = GROUP_TILES * p->column_tiles, group = t / per_group, rest = t - group * per_group;
+    const mk_u32 left = p->row_tiles - group * GROUP_TILES, height = left < GROUP_TILES ? left : GROUP_TILES;
+    *row_tile = group * GROUP_TILES + rest % height;
+    *column_tile = rest / height;
+}
+
+/* Two neighbours of a row; the second only if `both`. */
+MK_FN void store_two(mk_u8 *y, mk_u64 at, mk_u32 type, mk_f32 a, mk_f32 b, mk_u32 both)
+{
+    const mk_u32 bytes = mk_type_bytes(type);
+    if (both != 0 && type == MK_F32 && ((mk_u64)(y + at) & 7u) == 0) {
+        asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(y + at), "f"(a), "f"(b) : "memory");
+        return;
+    }
+    mk_store(y, at, type, a);
+    if (both != 0)
+        mk_store(y, at + bytes, type, b);
+}
+
+/* One thread's part of a tile: `row` and row + 8, columns 8 j + `column` and the next. */
+MK_FN void store_tile(const mk_gemm_params *p, const mk_f32 *d, mk_u32 row, mk_u32 tile, mk_u32 column, const mk_u8 *scales,
+                      const mk_u8 *residual, mk_u8 *y0, mk_u8 *y1, mk_u8 *y2, mk_u8 *y3)
+{
+    mk_u32 weight = 0;
+#if GATE != 0
+    const mk_u32 first = tile * 128 + column;
+    mk_u8 *y = y0;
+#else
+    while (weight + 1 < p->weights && tile >= p->first_tile[weight + 1])
+        weight++;
+    const mk_u32 first = (tile - p->first_tile[weight]) * 256 + column;
+    mk_u8 *y = weight == 0 ? y0 : weight == 1 ? y1 : weight == 2 ? y2 : y3;
+    const mk_u32 each = mk_type_bytes(p->residual_type);
+#endif
+    const mk_u32 outputs = p->outputs[weight], type = p->y_type[weight], bytes = mk_type_bytes(type);
+#pragma unroll
+    for (mk_u32 h = 0; h < 2; h++) {
+        const mk_u32 at_row = row + 8 * h;
+        if (at_row >= p->rows)
+            continue;
+        const mk_f32 scale = mk_ld_f32(scales, 4ull * at_row);
+        const mk_u64 y_row = at_row * p->y_stride[weight];
+#if GATE != 0
+#pragma unroll
+        for (mk_u32 j = 0; j < 16; j++) {
+            const mk_u32 n = first + 8 * j;
+            const mk_f32 a = ACTIVATE(d[8 * j + 2 * h] * scale) * (d[8 * j + 4 + 2 * h] * scale);
+            const mk_f32 b = ACTIVATE(d[8 * j + 2 * h + 1] * scale) * (d[8 * j + 5 + 2 * h] * scale);
+            if (n < outputs)
+                store_two(y, y_row + (mk_u64)n * bytes, type, a, b, n + 1 < outputs);
+        }
+#else
+#pragma unroll
+        for (mk_u32 j = 0; j < 32; j++) {
+            const mk_u32 n = first + 8 * j;
+            mk_f32 a = d[4 * j + 2 * h] * scale, b = d[4 * j + 2 * h + 1] * scale;
+            if (n >= outputs)
+                continue;
+            if (weight == 0 && p->softcap > 0.0f) {
+                a = mk_softcap(a, p->softcap);
+                b = mk_softcap(b, p->softcap);
+            }
+            if (weight == 0 && p->residual != 0) {
+                const mk_u64 at = at_row * p->residual_stride + (mk_u64)n * each;
+                a += mk_load(residual, at, p->residual_type);
+                if (n + 1 < outputs)
+                    b += mk_load(residual, at + each, p->residual_type);
+            }
+            store_two(y, y_row + (mk_u64)n * bytes, type, a, b, n + 1 < outputs);
+        }
+#endif
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1) gemm(const mk_u8 *__restrict__ x_tiles, const mk_u8 *scales,
+                                                          const mk_u8 *__restrict__ w_tiles, const mk_u8 *residual,
+                                                          mk_u8 *y0, mk_u8 *y1, mk_u8 *y2, mk_u8 *y3,
+                                                          const __grid_constant__ mk_gemm_params p)
+{
+    __shared__ __attribute__((aligned(8))) mk_u64 bars[2 * STAGES];
+    const mk_u32 group = threadIdx.x / 128, tiles = p.row_tiles * p.column_tiles;
+    const mk_u32 base = (shared_at(gemm_memory) + 1023u) & ~1023u, full = shared_at(bars), empty = full + 8 * STAGES;
+    if (threadIdx.x == 0) {
+        for (mk_u32 s = 0; s < STAGES; s++) {
+            barrier_init(full + 8 * s, 1);
+            barrier_init(empty + 8 * s, 8);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    launch_dependents();
+    wait_for_inputs();
+    mk_u32 stage = 0, parity = 0;
+    if (group == 0) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (threadIdx.x != 0)
+            return;
+        for (mk_u32 t = blockIdx.x; t < tiles; t += gridDim.x) {
+            mk_u32 row_tile, column_tile;
+            tile_of(&p, t, &row_tile, &column_tile);
+            const mk_u8 *a = x_tiles + (mk_u64)row_tile * p.k_tiles * A_BYTES;
+            const mk_u8 *b = w_tiles + (mk_u64)column_tile * p.k_tiles * B_BYTES;
+            for (mk_u32 k = 0; k < p.k_tiles; k++, a += A_BYTES, b += B_BYTES) {
+                const mk_u32 at = base + stage * STAGE_BYTES, bar = full + 8 * stage;
+                barrier_wait(empty + 8 * stage, parity ^ 1u);
+                barrier_expect(bar, STAGE_BYTES);
+                bulk_load(at, a, A_BYTES, bar);
+                bulk_load(at + A_BYTES, b, B_BYTES, bar);
+                if (++stage == STAGES) {
+                    stage = 0;
+                    parity ^= 1u;
+                }
+            }
+        }
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        const mk_u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+        const mk_u32 row = (group - 1) * 64 + warp * 16 + lane / 4, column = 2 * (lane % 4);
+        for (mk_u32 t = blockIdx.x; t < tiles; t += gridDim.x) {
+            mk_u32 row_tile, column_tile;
+            tile_of(&p, t, &row_tile, &column_tile);
+            mk_f32 d[128];
+            mk_u32 before = STAGES;
+            for (mk_u32 k = 0; k < p.k_tiles; k++) {
+                const mk_u32 at = base + stage * STAGE_BYTES;
+                const mk_u64 a = tile_descriptor(at + (group - 1) * 8192), b = tile_descriptor(at + A_BYTES);
+                barrier_wait(full + 8 * stage, parity);
+                wgmma_begin();
+                wgmma(d, a, b, k != 0);
+                wgmma(d, a + 2, b + 2, 1);
+                wgmma(d, a + 4, b + 4, 1);
+                wgmma(d, a + 6, b + 6, 1);
+                wgmma_commit();
+                wgmma_wait(1); /* the stage before this one has been read */
+                if (before < STAGES && lane == 0)
+                    barrier_arrive(empty + 8 * before);
+                before = stage;
+                if (++stage == STAGES) {
+                    stage = 0;
+                    parity ^= 1u;
+                }
+            }
+            wgmma_wait(0);
+            if (lane == 0)
+                barrier_arrive(empty + 8 * before);
+            store_tile(&p, d, row_tile * 128 + row, column_tile, column, scales, residual, y0,
+                       y1, y2, y3);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+/*
+ * hopper.cu - what the native kernels say to sm_90 in its own words: barriers of shared memory that count bytes, bulk
+ * copies, programmatic launch. Shared memory is addressed by the 32-bit numbers of its own window.
+ */
+MK_FN mk_u32 shared_at(const void *p)
+{
+    mk_u32 at;
+    asm("{ .reg .u64 a; cvta.to.shared.u64 a, %1; cvt.u32.u64 %0, a; }" : "=r"(at) : "l"(p));
+    return at;
+}
+
+/* ---- barriers: `bar` is the place of a u64; a phase is over when all arrived and all announced bytes came ---- */
+
+MK_FN void barrier_init(mk_u32 bar, mk_u32 arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(arrivals) : "memory");
+}
+
+/* Makes the initialised barriers known to the copy engine. */
+MK_FN void barrier_init_fence()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+MK_FN void barrier_arrive(mk_u32 bar)
+{
+    asm volatile("{ .reg .b64 s; mbarrier.arrive.shared::cta.b64 s, [%0]; }" ::"r"(bar) : "memory");
+}
+
+MK_FN void barrier_expect(mk_u32 bar, mk_u32 bytes)
+{
+    asm volatile("{ .reg .b64 s; mbarrier.arrive.expect_tx.shared::cta.b64 s, [%0], %1; }" ::"r"(bar), "r"(bytes)
+                 : "memory");
+}
+
+/* Until the phase of this parity is over. */
+MK_FN void barrier_wait(mk_u32 bar, mk_u32 parity)
+{
+    mk_u32 done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(done)
+                     : "r"(bar), "r"(parity)
+                     : "memory");
+    } while (done == 0);
+}
+
+/* ---- bulk copies: 16-byte multiples ---- */
+
+MK_FN void bulk_load(mk_u32 to, const mk_u8 *from, mk_u32 bytes, mk_u32 bar)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(bar)
+                 : "memory");
+}
+
+/* ---- programmatic launch: kernels after this one may start; what earlier ones wrote can be read ---- */
+
+MK_FN void launch_dependents()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+MK_FN void wait_for_inputs()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}

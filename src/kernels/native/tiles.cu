@@ -1,0 +1,203 @@
+//use hopper
+/*
+ * tiles.cu - operands of gemm.cu: 16-bit numbers in tiles of 64 columns, in the order in which the matrix unit reads them.
+ *
+ * A row of a tile is 128 bytes; its 16-byte piece c lies at c ^ (row & 7). x: tiles of 128 rows, weights: of 256 rows; the
+ * tiles of one block of rows stand one after the other. Columns past k are zero; rows past the end are not written. HALF is
+ * MK_F16 or MK_BF16; W, where there is one, the type of the weights. In f16 each row of x is multiplied by a power of two that
+ * brings its greatest number just below 2^14, so that nothing overflows and what gets lost is 2^-28 of that; gemm.cu takes it
+ * out again.
+ */
+MK_FN mk_u32 half_pair(mk_f32 low, mk_f32 high)
+{
+    mk_u32 r;
+#if HALF == MK_BF16
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+#else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+#endif
+    return r;
+}
+
+/* Eight numbers as piece `piece` (of eight columns) of row `row`; `tiles` is the row block's first tile of `tile_rows`. */
+MK_FN void store_piece(mk_u8 *tiles, mk_u32 tile_rows, mk_u32 row, mk_u32 piece, const mk_f32 *v)
+{
+    mk_u32x4 w;
+    w.x = half_pair(v[0], v[1]), w.y = half_pair(v[2], v[3]);
+    w.z = half_pair(v[4], v[5]), w.w = half_pair(v[6], v[7]);
+    const mk_u64 tile = (mk_u64)(piece >> 3) * tile_rows * 128;
+    *(mk_u32x4 *)(tiles + tile + row * 128 + (((piece & 7u) ^ (row & 7u)) << 4)) = w;
+}
+
+#ifndef W /* ---- x: one group a row ---- */
+
+MK_FN void load8(const mk_u8 *x, mk_u32 type, mk_u32 i, mk_u32 k, mk_f32 *v)
+{
+    const mk_u64 at = (mk_u64)i * mk_type_bytes(type);
+    if (i + 8 <= k && type == MK_F32 && ((mk_u64)(x + at) & 15u) == 0) {
+        const mk_u32x4 a = mk_ld4_u32(x, at), b = mk_ld4_u32(x, at + 16);
+        v[0] = mk_f32_of_bits(a.x), v[1] = mk_f32_of_bits(a.y), v[2] = mk_f32_of_bits(a.z), v[3] = mk_f32_of_bits(a.w);
+        v[4] = mk_f32_of_bits(b.x), v[5] = mk_f32_of_bits(b.y), v[6] = mk_f32_of_bits(b.z), v[7] = mk_f32_of_bits(b.w);
+        return;
+    }
+    for (mk_u32 j = 0; j < 8; j++)
+        v[j] = i + j < k ? mk_load(x, at + (mk_u64)j * mk_type_bytes(type), type) : 0.0f;
+}
+
+extern "C" __global__ void __launch_bounds__(MK_WG) pack_x(const mk_u8 *x, const mk_u8 *norm_weight, mk_u8 *tiles,
+                                                           mk_u8 *scales, const __grid_constant__ mk_tiles_params p)
+{
+    __shared__ mk_f32 scratch[MK_WG];
+    const mk_u32 lid = threadIdx.x, row = blockIdx.x;
+    launch_dependents();
+    wait_for_inputs();
+    mk_f32 v[8], w[8], sum = 0.0f, most = 0.0f;
+    x += row * p.stride;
+    for (mk_u32 i = 8 * lid; i < p.k; i += 8 * MK_WG) {
+        load8(x, p.x_type, i, p.k, v);
+        if (p.norm == 2)
+            load8(norm_weight, p.norm_type, i, p.k, w);
+        for (mk_u32 j = 0; j < 8; j++) {
+            sum = mk_fma(v[j], v[j], sum);
+            most = mk_max(mk_abs(p.norm == 2 ? v[j] * w[j] : v[j]), most);
+        }
+    }
+    mk_f32 norm = 1.0f, scale = 1.0f;
+    if (p.norm != 0)
+        norm = 1.0f / mk_sqrt(mk_wg_sum(sum, scratch, lid) / (mk_f32)p.k + p.eps);
+#if HALF == MK_F16
+    most = mk_wg_max(most, scratch, lid) * norm;
+    const mk_i32 exponent = (mk_i32)(mk_bits_of_f32(most) >> 23) - 127; /* most is below 2^(exponent + 1) */
+    if (exponent > -113 && exponent < 128)
+        scale = mk_pow2i(13 - exponent > 126 ? 126 : 13 - exponent);
+    if (lid == 0)
+        mk_st_f32(scales, 4ull * row, 1.0f / scale);
+#else
+    if (lid == 0)
+        mk_st_f32(scales, 4ull * row, 1.0f);
+#endif
+    tiles += (mk_u64)(row / 128) * p.k_tiles * 16384;
+    for (mk_u32 i = 8 * lid; i < 64 * p.k_tiles; i += 8 * MK_WG) {
+        load8(x, p.x_type, i, p.k, v);
+        for (mk_u32 j = 0; j < 8; j++)
+            w[j] = 1.0f;
+        if (p.norm == 2)
+            load8(norm_weight, p.norm_type, i, p.k, w);
+        for (mk_u32 j = 0; j < 8; j++)
+            v[j] = v[j] * norm * w[j] * scale;
+        store_piece(tiles, 128, row % 128, i >> 3, v);
+    }
+}
+
+#else /* ---- weights: a thread 32 columns of a row, 16 rows by 512 columns a group; z of the grid: which weight ---- */
+
+/* 16 bytes at an even place. */
+MK_FN mk_u32x4 load16(const mk_u8 *p, mk_u64 at)
+{
+    if (((mk_u64)(p + at) & 15u) == 0)
+        return mk_ld4_u32(p, at);
+    mk_u32x4 w;
+    w.x = mk_ld_u32_at2(p, at), w.y = mk_ld_u32_at2(p, at + 4);
+    w.z = mk_ld_u32_at2(p, at + 8), w.w = mk_ld_u32_at2(p, at + 12);
+    return w;
+}
+
+#if W == MK_W_F16 || W == MK_W_BF16
+MK_FN mk_f32 number(mk_u16 bits)
+{
+    return W == MK_W_F16 ? mk_f32_of_f16(bits) : mk_f32_of_bf16(bits);
+}
+#endif
+
+/* Columns 32 b to 32 b + 31 of the row at `w`. */
+MK_FN void decode32(const mk_u8 *w, const mk_tiles_params *p, mk_u32 b, mk_f32 *v)
+{
+#if W == MK_W_Q4_0
+    const mk_u32x4 q = load16(w, 16ull * b);
+    const mk_f32 d = mk_f32_of_f16(mk_ld_u16(w + p->field_at[1], 2ull * b));
+    const mk_u32 word[4] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+    for (mk_u32 j = 0; j < 16; j++) {
+        const mk_u32 byte = word[j >> 2] >> 8 * (j & 3u);
+        v[j] = d * (mk_f32)((mk_i32)(byte & 15u) - 8);
+        v[j + 16] = d * (mk_f32)((mk_i32)(byte >> 4 & 15u) - 8);
+    }
+#elif W == MK_W_Q8_0
+    const mk_u32x4 q = load16(w, 32ull * b), r = load16(w, 32ull * b + 16);
+    const mk_f32 d = mk_f32_of_f16(mk_ld_u16(w + p->field_at[1], 2ull * b));
+    const mk_u32 word[8] = {q.x, q.y, q.z, q.w, r.x, r.y, r.z, r.w};
+#pragma unroll
+    for (mk_u32 j = 0; j < 32; j++)
+        v[j] = d * (mk_f32)(mk_i8)(word[j >> 2] >> 8 * (j & 3u));
+#elif W == MK_W_Q4_K
+    const mk_u32 j = b & 7u, shift = 8 * (j & 3u), nibble = 4 * (j & 1u);
+    const mk_u64 at = 128ull * (b >> 3) + 32 * (j >> 1);
+    const mk_u32x4 h = load16(w + p->field_at[1], 16ull * (b >> 3));
+    const mk_u32x4 q = load16(w, at), r = load16(w, at + 16);
+    const mk_u32 s = j < 4 ? h.y >> shift & 63u : (h.w >> shift & 15u) | (h.y >> shift >> 2 & 48u);
+    const mk_u32 m = j < 4 ? h.z >> shift & 63u : (h.w >> shift >> 4 & 15u) | (h.z >> shift >> 2 & 48u);
+    const mk_f32 d = mk_f32_of_f16((mk_u16)h.x) * (mk_f32)s, low = mk_f32_of_f16((mk_u16)(h.x >> 16)) * (mk_f32)m;
+    const mk_u32 word[8] = {q.x, q.y, q.z, q.w, r.x, r.y, r.z, r.w};
+#pragma unroll
+    for (mk_u32 i = 0; i < 32; i++)
+        v[i] = mk_fma(d, (mk_f32)(word[i >> 2] >> 8 * (i & 3u) >> nibble & 15u), -low);
+#elif W == MK_W_Q6_K
+    const mk_u32 h = b >> 2 & 1u, quarter = b & 3u, nibble = 4 * (quarter >> 1), pair = 2 * quarter;
+    const mk_u64 block = b >> 3, at = 128 * block + 64 * h + 32 * (quarter & 1u), high = 64 * block + 32 * h;
+    const mk_u8 *scales = w + p->field_at[2] + (16 * block + 8 * h + 2 * quarter);
+    const mk_u32x4 q = load16(w, at), r = load16(w, at + 16);
+    const mk_u32x4 s = load16(w + p->field_at[1], high), t = load16(w + p->field_at[1], high + 16);
+    const mk_f32 d = mk_f32_of_f16(mk_ld_u16(w + p->field_at[3], 2 * block));
+    const mk_f32 scale[2] = {d * (mk_f32)(mk_i8)scales[0], d * (mk_f32)(mk_i8)scales[1]};
+    const mk_u32 word[8] = {q.x, q.y, q.z, q.w, r.x, r.y, r.z, r.w}, top[8] = {s.x, s.y, s.z, s.w, t.x, t.y, t.z, t.w};
+#pragma unroll
+    for (mk_u32 i = 0; i < 32; i++) {
+        const mk_u32 shift = 8 * (i & 3u);
+        const mk_u32 code = (word[i >> 2] >> shift >> nibble & 15u) | (top[i >> 2] >> shift >> pair & 3u) << 4;
+        v[i] = scale[i >> 4] * (mk_f32)((mk_i32)code - 32);
+    }
+#else
+    if (32 * b + 32 > p->k || ((mk_u64)w & 15u) != 0) {
+        for (mk_u32 i = 0; i < 32; i++)
+            v[i] = 32 * b + i < p->k ? number(mk_ld_u16(w, 64ull * b + 2 * i)) : 0.0f;
+        return;
+    }
+#pragma unroll
+    for (mk_u32 i = 0; i < 32; i += 8) {
+        const mk_u32x4 q = mk_ld4_u32(w, 64ull * b + 2 * i);
+        const mk_u32 word[4] = {q.x, q.y, q.z, q.w};
+#pragma unroll
+        for (mk_u32 j = 0; j < 8; j++)
+            v[i + j] = number((mk_u16)(word[j >> 1] >> 16 * (j & 1u)));
+    }
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(MK_WG) pack_weights(const mk_u8 *__restrict__ w0, const mk_u8 *__restrict__ w1,
+                                                                 const mk_u8 *__restrict__ w2, const mk_u8 *__restrict__ w3,
+                                                                 mk_u8 *tiles, const __grid_constant__ mk_tiles_params p)
+{
+    const mk_u32 weight = blockIdx.z, lid = threadIdx.x;
+    const mk_u32 row = blockIdx.x * 16 + lid / 16, b = blockIdx.y * 16 + lid % 16;
+    launch_dependents();
+    wait_for_inputs();
+    if (row >= p.outputs[weight] || b >= 2 * p.k_tiles)
+        return;
+    const mk_u8 *w = (weight == 0 ? w0 : weight == 1 ? w1 : weight == 2 ? w2 : w3) + row * p.stride;
+    mk_f32 v[32];
+    if (32 * b < p.k) {
+        decode32(w, &p, b, v);
+    } else {
+#pragma unroll
+        for (mk_u32 j = 0; j < 32; j++)
+            v[j] = 0.0f;
+    }
+    const mk_u32 side = weight + p.second;
+    const mk_u32 tile = p.gate != 0 ? row / 128 : p.first_tile[weight] + row / 256;
+    const mk_u32 at = p.gate != 0 ? ((row % 128 / 8) * 2 + side) * 8 + row % 8 : row % 256;
+    tiles += (mk_u64)tile * p.k_tiles * 32768;
+#pragma unroll
+    for (mk_u32 c = 0; c < 4; c++)
+        store_piece(tiles, 256, at, 4 * b + c, v + 8 * c);
+}
+#endif

@@ -1,0 +1,94 @@
+/*
+ * conform_main.h - the conformance table as a cmocka program for one kind of device.
+ *
+ *   test_conform_X                        the fixed seeds
+ *   test_conform_X SEED [ROW [COUNT]]     one case of each row, or of the row that a report names, or COUNT of them
+ */
+#ifndef CONFORM_MAIN_H
+#define CONFORM_MAIN_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "conform/conform_suite.h"
+#include "support/need.h"
+
+typedef struct conform_program {
+    const char *name, *id; /* of the group of tests, of the device */
+    uint32_t cases, edges; /* of each row, of the attention's numbered ones */
+    conform_suite suite;
+    uint64_t seed;
+} conform_program;
+
+/* cmocka hands a test one pointer, the row: the program stands here. */
+static conform_program conform_running;
+
+static int conform_open(void **state)
+{
+    (void)state;
+    const mica_status status = conform_suite_open(&conform_running.suite, conform_running.id);
+    if (status != MICA_OK)
+        print_error("%s: %s\n", conform_running.id, mica_status_message());
+    return status == MICA_OK ? 0 : -1;
+}
+
+static int conform_close(void **state)
+{
+    (void)state;
+    conform_suite_close(&conform_running.suite);
+    return mica_host_bytes() == 0 ? 0 : -1;
+}
+
+static void conform_test_row(void **state)
+{
+    char why[CONFORM_TEXT];
+
+    if (!conform_suite_row(&conform_running.suite, *state, conform_running.seed, conform_running.cases, why))
+        fail_msg("%s", why);
+}
+
+static void conform_test_edges(void **state)
+{
+    char why[CONFORM_TEXT];
+
+    (void)state;
+    if (!conform_suite_row(&conform_running.suite, &conform_attention_edges, 0, conform_running.edges, why))
+        fail_msg("%s", why);
+}
+
+static int conform_main(const conform_program *program, int argc, char **argv)
+{
+    struct CMUnitTest *tests;
+    uint32_t count = 0;
+    const int missing = test_need(program->id);
+    int failed;
+
+    if (missing != 0)
+        return missing;
+    conform_running = *program;
+    conform_running.seed = CONFORM_SEED;
+    if (argc > 1) {
+        conform_running.seed = strtoull(argv[1], NULL, 10);
+        conform_running.cases = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 1;
+    }
+    tests = test_alloc(conform_table_count + 1, sizeof *tests);
+    for (uint32_t i = 0; i < conform_table_count; i++) {
+        if (argc > 2 && strcmp(argv[2], conform_table[i].name) != 0)
+            continue;
+        tests[count] = (struct CMUnitTest)cmocka_unit_test_prestate(conform_test_row,
+                                                                    (void *)(uintptr_t)&conform_table[i]);
+        tests[count++].name = conform_table[i].name;
+    }
+    if (argc < 3)
+        tests[count++] = (struct CMUnitTest)cmocka_unit_test(conform_test_edges);
+    failed = _cmocka_run_group_tests(program->name, tests, count, conform_open, conform_close);
+    free(tests);
+    return failed;
+}
+
+#endif

@@ -1,0 +1,100 @@
+/* cuda_rig.h - the CUDA backend over the stand-in of its driver, for tests of its own table. */
+#ifndef CUDA_RIG_H
+#define CUDA_RIG_H
+
+#include <stdlib.h>
+
+#include "support/status.h"
+
+#include "backend/backend.h"
+#include "fake_cuda/fake_cuda.h"
+#include "mica/host.h"
+
+typedef struct rig {
+    mica__device *device;
+    const mica__backend_table *table;
+    mica__program *program;
+    mica__kernel *add, *fault, *bare;
+} rig;
+
+typedef struct add_params {
+    uint64_t count;
+} add_params;
+
+/* Kernels that the stand-in knows how to run. */
+static const char rig_text[] = "MK_KERNEL(fake_add)\nMK_KERNEL(fake_fault)\nMK_KERNEL(fake_bare)\n";
+
+static inline mica_status rig_open_index(rig *r, uint32_t index)
+{
+    const mica__program_desc desc = {.name = "rig", .text = rig_text};
+    memset(r, 0, sizeof *r);
+    mica_status status = mica__backend_cuda.open(index, NULL, &r->device, &r->table);
+    if (status == MICA_OK)
+        status = r->table->program_create(r->device, &desc, &r->program);
+    if (status == MICA_OK)
+        status = r->table->kernel_get(r->device, r->program, "fake_add", &r->add);
+    if (status == MICA_OK)
+        status = r->table->kernel_get(r->device, r->program, "fake_fault", &r->fault);
+    if (status == MICA_OK)
+        status = r->table->kernel_get(r->device, r->program, "fake_bare", &r->bare);
+    return status;
+}
+
+static inline void rig_close(rig *r)
+{
+    if (r->program != NULL)
+        r->table->program_destroy(r->device, r->program);
+    if (r->table != NULL)
+        r->table->close(r->device);
+    memset(r, 0, sizeof *r);
+}
+
+/* Nothing is left, and nothing was wrong on the way. */
+static inline void rig_check_clean(void)
+{
+    assert_string_equal(fake_complaint(), "");
+    assert_int_equal(fake_live(), 0);
+    assert_int_equal(mica_host_allocations(), 0);
+}
+
+static inline mica__binding rig_whole(mica__memory *memory, uint32_t access)
+{
+    return (mica__binding){memory, 0, memory->bytes, access};
+}
+
+/* y = a + b over f32, waiting for the dispatches named. */
+static inline void rig_add(rig *r, mica__encoding *encoding, mica__memory *a, mica__memory *b,
+                           mica__memory *y, const uint32_t *dependencies, uint32_t dependency_count)
+{
+    const mica__binding bindings[3] = {rig_whole(a, MICA_ACCESS_READ), rig_whole(b, MICA_ACCESS_READ),
+                                       rig_whole(y, MICA_ACCESS_WRITE)};
+    const add_params params = {y->bytes / 4};
+    const mica__dispatch dispatch = {.kernel = r->add,
+                                     .groups = {1, 1, 1},
+                                     .local = {256, 1, 1},
+                                     .bindings = bindings,
+                                     .binding_count = 3,
+                                     .params = &params,
+                                     .params_size = sizeof params,
+                                     .dependencies = dependencies,
+                                     .dependency_count = dependency_count,
+                                     .op = MICA_OP_ADD};
+    r->table->dispatch(encoding, &dispatch);
+}
+
+/* Sets the fault word to `code` when it runs; its first operand is absent. */
+static inline void rig_fault(rig *r, mica__encoding *encoding, uint32_t code)
+{
+    const mica__binding bindings[2] = {{NULL, 0, 0, 0}, {NULL, 0, 4, MICA__BIND_FAULT}};
+    const mica__dispatch dispatch = {.kernel = r->fault,
+                                     .groups = {1, 1, 1},
+                                     .local = {32, 1, 1},
+                                     .bindings = bindings,
+                                     .binding_count = 2,
+                                     .params = &code,
+                                     .params_size = sizeof code,
+                                     .op = MICA_OP_EMBEDDING};
+    r->table->dispatch(encoding, &dispatch);
+}
+
+#endif

@@ -1,0 +1,25 @@
+# The stand-in for NVIDIA's libraries, in a folder of its own per variant, under the names that mica looks for. Tests of
+# tests/cuda link with one of them, so that they find it there and nowhere else. test_cuda_old* gets the old driver.
+file(GLOB fake_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/fake_cuda/*.c)
+foreach(variant new old)
+    set(folder ${CMAKE_BINARY_DIR}/fake_cuda_${variant})
+    add_library(fake_cuda_${variant} SHARED EXCLUDE_FROM_ALL ${fake_sources})
+    set_target_properties(fake_cuda_${variant} PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1 C_VISIBILITY_PRESET default
+                                                          LIBRARY_OUTPUT_DIRECTORY ${folder})
+    target_link_libraries(fake_cuda_${variant} PRIVATE Threads::Threads)
+    foreach(name libnvrtc.so.13 libcublasLt.so.13)
+        add_custom_command(TARGET fake_cuda_${variant} POST_BUILD
+                           COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1 ${folder}/${name})
+    endforeach()
+endforeach()
+target_compile_definitions(fake_cuda_old PRIVATE FAKE_OLD=1)
+foreach(source IN LISTS test_sources)
+    cmake_path(GET source STEM name)
+    if(NOT source MATCHES "/tests/cuda/[^/]*\\.c$")
+        continue()
+    elseif(name MATCHES "^test_cuda_old")
+        target_link_libraries(${name} PRIVATE fake_cuda_old)
+    else()
+        target_link_libraries(${name} PRIVATE fake_cuda_new)
+    endif()
+endforeach()

@@ -203,10 +203,12 @@ typedef struct mica_sample_settings {
 typedef struct mica_penalize_operands {
     mica_buffer *logits;   /* [rows, vocabulary] */
     mica_buffer *settings; /* u32 [rows, MICA_SAMPLE_WORDS] */
-    mica_buffer *bias_ids; /* u32 or i32 [rows, slots] or NULL; -1 is none, another id outside: passed over, FAULT */
-    mica_buffer *bias;     /* f32 f16 bf16 [rows, slots]; NULL without bias_ids */
-    mica_buffer *mask;     /* u32 [rows, words] or NULL, words * 32 >= vocabulary: bit i % 32 of word i / 32 admits i */
-    mica_buffer *history;  /* [rows, width] or NULL */
+    mica_buffer
+        *bias_ids; /* u32 or i32 [rows, slots] or NULL; -1 is none, another id outside: passed over, FAULT */
+    mica_buffer *bias; /* f32 f16 bf16 [rows, slots]; NULL without bias_ids */
+    mica_buffer
+        *mask; /* u32 [rows, words] or NULL, words * 32 >= vocabulary: bit i % 32 of word i / 32 admits i */
+    mica_buffer *history; /* [rows, width] or NULL */
 } mica_penalize_operands;
 
 /* y [rows, vocabulary] = logits, then in this order: the bias of each slot is added to the logit it names, in the order

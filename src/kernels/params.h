@@ -143,8 +143,8 @@ typedef struct mk_sample_params {
  * attention: a group takes a tile of tokens by `part_heads` query heads of one kv head, and one of `splits` parts of the
  * keys. Group x = (tile * kv_heads + kv_head) * head_parts + head_part, y = split.
  */
-#define MK_Q8_0 3u           /* a type of caches: blocks of 32 */
-#define MK_HAS_SEQUENCES 1u  /* flags */
+#define MK_Q8_0 3u          /* a type of caches: blocks of 32 */
+#define MK_HAS_SEQUENCES 1u /* flags */
 #define MK_HAS_PAGES 2u
 #define MK_HAS_MASK 4u
 #define MK_RING 8u
@@ -158,7 +158,8 @@ typedef struct mk_attention_params {
     mk_u64 positions, lengths, sequences, pages_sequence, pages_entry;
     mk_u64 capacity; /* keys that a sequence can hold */
     mk_u32 tokens, heads, kv_heads, dim, v_dim;
-    mk_u32 slots, pages, max_pages, sequence_count, table_count; /* slots of a page, or of all; pages of the cache */
+    mk_u32 slots, pages, max_pages, sequence_count,
+        table_count; /* slots of a page, or of all; pages of the cache */
     mk_u32 mask_keys, window, flags;
     mk_u32 tile_tokens, part_heads, head_parts, splits;
     mk_u32 v_lanes; /* v_dim rounded up to a power of two, at most MK_WG */
@@ -169,14 +170,15 @@ typedef struct mk_attention_params {
 
 /* native/stream: a few rows of x, up to four weights alike. Places are bytes; see stream.cu. */
 typedef struct mk_stream_params {
-    mk_u64 weight_stride; /* of a row */
-    mk_u64 field_at[4];   /* planes of a row */
+    mk_u64 weight_stride;                          /* of a row */
+    mk_u64 field_at[4];                            /* planes of a row */
     mk_u64 x_stride, residual_stride, y_stride[4]; /* between rows of x */
-    mk_u32 field_bytes[4]; /* of a block */
-    mk_u32 slot_at[4];     /* planes of a row in a slot */
-    mk_u32 fields, block, block_bytes, row_bytes; /* block: elements; row_bytes: with what rounds it up to 16 */
+    mk_u32 field_bytes[4];                         /* of a block */
+    mk_u32 slot_at[4];                             /* planes of a row in a slot */
+    mk_u32 fields, block, block_bytes,
+        row_bytes; /* block: elements; row_bytes: with what rounds it up to 16 */
     mk_u32 rows, k, segment, segments;
-    mk_u32 slot_bytes, stages; /* a slot holds two rows */
+    mk_u32 slot_bytes, stages;                        /* a slot holds two rows */
     mk_u32 codes_bytes, info_bytes, info_at, ring_at; /* of a row of x; shared memory: codes, info, rings */
     mk_u32 pairs, pair_end[4], outputs[4];
     mk_u32 gate; /* MK_GATE_SILU, MK_GATE_GELU: act(o_0) * o_1 */
@@ -249,8 +251,8 @@ typedef struct mk_weight {
 #define MK_ROW_DIMS 3
 
 /* activation: one group a row of x. What is made of it: forms. Rows of the results are `padded` values, with zeros. */
-#define MK_FORM_CODES 1u   /* 8-bit codes, and for each 32 of them scale and sums of both halves (f32, 2 i16) */
-#define MK_FORM_PLAIN 2u   /* f32 */
+#define MK_FORM_CODES 1u /* 8-bit codes, and for each 32 of them scale and sums of both halves (f32, 2 i16) */
+#define MK_FORM_PLAIN 2u /* f32 */
 #define MK_FORM_ROUNDED 4u /* f32, what the codes stand for */
 typedef struct mk_activation_params {
     mk_u64 stride[MK_ROW_DIMS];
@@ -280,15 +282,15 @@ typedef struct mk_matvec_params {
     mk_u32 shape[MK_ROW_DIMS];
     mk_u32 ndim;
     mk_u32 weights, end_unit[MK_MATVEC_WEIGHTS], n[MK_MATVEC_WEIGHTS];
-    mk_u32 batches;    /* weights of a batch, or slots of ids, or rows of x */
-    mk_u32 rows;       /* of x for each of them */
-    mk_u32 share;      /* batches that have the same weight */
-    mk_u32 x_k;        /* values of a row of x, with padding */
+    mk_u32 batches; /* weights of a batch, or slots of ids, or rows of x */
+    mk_u32 rows;    /* of x for each of them */
+    mk_u32 share;   /* batches that have the same weight */
+    mk_u32 x_k;     /* values of a row of x, with padding */
     mk_u32 x_type, y_type[MK_MATVEC_WEIGHTS];
     mk_u32 gate, has_residual, residual_type;
-    mk_u32 experts;    /* 0: none; else ids choose the weight */
-    mk_u32 slots;      /* of a token */
-    mk_u32 x_slots;    /* slots that share a row of x */
+    mk_u32 experts; /* 0: none; else ids choose the weight */
+    mk_u32 slots;   /* of a token */
+    mk_u32 x_slots; /* slots that share a row of x */
     mk_u32 fault_code;
     mk_f32 softcap;
 } mk_matvec_params;

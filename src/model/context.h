@@ -76,7 +76,7 @@ struct mica_context {
     uint64_t input_capacity;
     mica_feed *feeds; /* [sequences] of mica_context_next */
     uint32_t *picks;  /* [2, sequences] host copy of a pass's picks */
-    float *logits; /* [logit_capacity, vocabulary] of the last feed */
+    float *logits;    /* [logit_capacity, vocabulary] of the last feed */
     uint32_t logit_rows, logit_capacity;
     mica__recorded recorded[MICA__RECORDED];
     mica__pass_result once; /* of the last pass that was not recorded */

@@ -166,8 +166,7 @@ static mica_status place_tokens(mica_context *context, const mica__pass_shape *s
             if (!is_wanted(feed, p.token + i))
                 continue;
             if (shape->picking.on)
-                MICA__TRY(
-                    mica__next_place(context, &shape->picking, &input, outputs, &plan->items[p.feed]));
+                MICA__TRY(mica__next_place(context, &shape->picking, &input, outputs, &plan->items[p.feed]));
             input.wanted[outputs++] = row;
         }
         input.lengths[feed->sequence] = sequence->length + take;
@@ -205,7 +204,8 @@ static bool take_cancel(mica_context *context)
     return cancelled;
 }
 
-static mica_status run_passes(mica_context *context, const mica_feed *feeds, uint32_t count, const feed_plan *plan)
+static mica_status run_passes(mica_context *context, const mica_feed *feeds, uint32_t count,
+                              const feed_plan *plan)
 {
     progress at = {.feeds = feeds, .count = count}, end;
     while (at.feed < count) {

@@ -57,9 +57,10 @@ static mica_status take_pick(const mica_context *context, uint32_t row, uint32_t
 {
     const uint32_t id = context->picks[row];
     if (id == MICA_NO_TOKEN)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "context_next: logits of sequence %u: each of the %u is NaN, -infinity or forbidden",
-                          item->sequence, context->model->h.vocabulary);
+        return mica__fail(
+            MICA_ERR_INVALID_ARGUMENT,
+            "context_next: logits of sequence %u: each of the %u is NaN, -infinity or forbidden",
+            item->sequence, context->model->h.vocabulary);
     mica__sampler_picked(item->sampler, id);
     item->id = id;
     if ((item->flags & MICA_NEXT_LOG_PROBABILITY) != 0)

@@ -44,7 +44,7 @@ typedef struct mica__rope {
     float theta;
     float position_scale, attention_scale;
     mica_buffer *factors; /* [rotary / 2], or NULL */
-    mica_buffer *near;    /* the same for contexts of at most `original` tokens; NULL: there is no difference */
+    mica_buffer *near; /* the same for contexts of at most `original` tokens; NULL: there is no difference */
     uint32_t original;
 } mica__rope;
 

@@ -29,8 +29,7 @@ static mica_status reserve_input(mica_context *context, uint64_t words)
 {
     if (words <= context->input_capacity)
         return MICA_OK;
-    uint32_t *input =
-        words < SIZE_MAX / sizeof *input ? mica__alloc((size_t)words * sizeof *input) : NULL;
+    uint32_t *input = words < SIZE_MAX / sizeof *input ? mica__alloc((size_t)words * sizeof *input) : NULL;
     if (input == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the %llu words that a pass reads",
                           (unsigned long long)words);
@@ -61,8 +60,7 @@ mica_status mica__pass_place(mica_context *context, const mica__pass_shape *shap
 
 static mica_status send_inputs(mica_context *context, const mica__pass_shape *shape, mica_buffer *inputs)
 {
-    MICA__TRY(
-        mica_buffer_write(inputs, 0, context->input, input_words(context, shape) * sizeof(uint32_t)));
+    MICA__TRY(mica_buffer_write(inputs, 0, context->input, input_words(context, shape) * sizeof(uint32_t)));
     for (uint32_t kind = 0; kind < MICA__KINDS; kind++) {
         mica__pages *pages = &context->pages[kind];
         if (!pages->changed)

@@ -48,13 +48,15 @@ mica_status mica__pass_pick(mica__pass *pass)
     MICA__TRY(part(pass, MICA_DTYPE_U32, picking->history, &before.history));
     MICA__TRY(part(pass, MICA_DTYPE_U32, picking->bias, &before.bias_ids));
     MICA__TRY(part(pass, MICA_DTYPE_F32, picking->bias, &before.bias));
-    MICA__TRY(part(pass, MICA_DTYPE_U32, picking->masked ? mica__mask_words(pass->context) : 0, &before.mask));
+    MICA__TRY(
+        part(pass, MICA_DTYPE_U32, picking->masked ? mica__mask_words(pass->context) : 0, &before.mask));
     MICA__TRY(penalize(pass, &before, &logits));
     MICA__TRY(pick_row(pass, MICA_DTYPE_U32, 0, &ids));
     if (picking->chances)
         MICA__TRY(pick_row(pass, MICA_DTYPE_F32, 1, &chances));
     const mica_sample_operands operands = {.logits = logits,
-                                           .raw = logits != pass->result && picking->chances ? pass->result : NULL,
+                                           .raw = logits != pass->result && picking->chances ? pass->result
+                                                                                             : NULL,
                                            .settings = before.settings,
                                            .history = before.history};
     return mica_sample(pass->encoder, &operands, ids, chances);

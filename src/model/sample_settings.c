@@ -49,7 +49,8 @@ void mica__sampler_settings(const mica_sampler *sampler, uint32_t history_width,
                                   .presence_penalty = s->presence_penalty,
                                   .frequency_penalty = s->frequency_penalty,
                                   .history_last = s->penalty_last,
-                                  .history_next = history_width == 0 ? 0 : sampler->history.count % history_width,
+                                  .history_next =
+                                      history_width == 0 ? 0 : sampler->history.count % history_width,
                                   .flags = sampler->grammar != NULL ? MICA_SAMPLE_MASKED : 0};
 }
 

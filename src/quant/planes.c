@@ -8,8 +8,8 @@
 #include "quant/block.h"
 #include "quant/dtype.h"
 
-#define PART(type, first, size)                  \
-    {                                            \
+#define PART(type, first, size)                   \
+    {                                             \
         offsetof(mica__block_##type, first), size \
     }
 
@@ -27,8 +27,7 @@ static const mica__planes table[MICA_DTYPE_COUNT] = {
     [MICA_DTYPE_Q4_K] = {2, {PART(q4_k, qs, 128), PART(q4_k, d, 16)}},
     [MICA_DTYPE_Q5_K] = {3, {PART(q5_k, qs, 128), PART(q5_k, qh, 32), PART(q5_k, d, 16)}},
     [MICA_DTYPE_Q6_K] = {4,
-                         {PART(q6_k, ql, 128), PART(q6_k, qh, 64), PART(q6_k, scales, 16),
-                          PART(q6_k, d, 2)}},
+                         {PART(q6_k, ql, 128), PART(q6_k, qh, 64), PART(q6_k, scales, 16), PART(q6_k, d, 2)}},
     [MICA_DTYPE_IQ4_NL] = {2, {PART(iq4_nl, qs, 16), PART(iq4_nl, d, 2)}},
     [MICA_DTYPE_IQ4_XS] = {2, {PART(iq4_xs, qs, 128), PART(iq4_xs, d, 8)}},
     [MICA_DTYPE_MXFP4] = {2, {PART(mxfp4, qs, 16), PART(mxfp4, e, 1)}},

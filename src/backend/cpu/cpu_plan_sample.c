@@ -9,10 +9,9 @@ static mica_status check_floats(const mica__record *record, uint32_t slots)
     for (uint32_t slot = 0; slot < record->operand_count; slot++) {
         const mica__operand *operand = &record->operand[slot];
         if ((slots >> slot & 1) != 0 && operand->memory != NULL && !mica__cpu_is_float(operand->dtype))
-            return mica__fail(MICA_ERR_UNSUPPORTED,
-                              "%s on the cpu: operand %u is %s; f32, f16 and bf16 are served",
-                              mica_op_name((mica_op)record->op), slot,
-                              mica_dtype_name((mica_dtype)operand->dtype));
+            return mica__fail(
+                MICA_ERR_UNSUPPORTED, "%s on the cpu: operand %u is %s; f32, f16 and bf16 are served",
+                mica_op_name((mica_op)record->op), slot, mica_dtype_name((mica_dtype)operand->dtype));
     }
     return MICA_OK;
 }
@@ -38,8 +37,8 @@ mica_status mica__cpu_plan_penalize(const mica__record *record, const mica__devi
                                     mica__plan *plan)
 {
     (void)info;
-    const mica_status status = check_floats(
-        record, 1u << MICA__PENALIZE_LOGITS | 1u << MICA__PENALIZE_BIAS | 1u << MICA__PENALIZE_Y);
+    const mica_status status = check_floats(record, 1u << MICA__PENALIZE_LOGITS | 1u << MICA__PENALIZE_BIAS |
+                                                        1u << MICA__PENALIZE_Y);
     if (status != MICA_OK)
         return status;
     const mica__operand *y = &record->operand[MICA__PENALIZE_Y],
@@ -52,9 +51,8 @@ mica_status mica__cpu_plan_penalize(const mica__record *record, const mica__devi
 mica_status mica__cpu_plan_sample(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
     (void)info;
-    const mica_status status =
-        check_floats(record, 1u << MICA__SAMPLE_LOGITS | 1u << MICA__SAMPLE_RAW |
-                                 1u << MICA__SAMPLE_LOG_PROBABILITIES);
+    const mica_status status = check_floats(record, 1u << MICA__SAMPLE_LOGITS | 1u << MICA__SAMPLE_RAW |
+                                                        1u << MICA__SAMPLE_LOG_PROBABILITIES);
     if (status != MICA_OK)
         return status;
     const mica__operand *logits = &record->operand[MICA__SAMPLE_LOGITS];

@@ -91,8 +91,8 @@ static uint64_t tiles_of(const mk_copy_params *params)
 
 static mica_status check_types(const mica__operand *x, const mica__operand *y)
 {
-    if (x->layout == y->layout && (x->dtype == y->dtype ||
-                                   (mica__gpu_is_float(x->dtype) && mica__gpu_is_float(y->dtype))))
+    if (x->layout == y->layout &&
+        (x->dtype == y->dtype || (mica__gpu_is_float(x->dtype) && mica__gpu_is_float(y->dtype))))
         return MICA_OK;
     return mica__fail(MICA_ERR_UNSUPPORTED,
                       "copy: x is %s in layout %u and y is %s in layout %u; f32, f16 and bf16 convert",
@@ -179,7 +179,8 @@ mica_status mica__gpu_plan_fill(const mica__record *record, const mica__device_i
     return plan_alone(record, "copy/fill", mica__fill_bits(fill->value, dtype), plan);
 }
 
-mica_status mica__gpu_plan_advance(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+mica_status mica__gpu_plan_advance(const mica__record *record, const mica__device_info *info,
+                                   mica__plan *plan)
 {
     const mica__advance_params *advance = record->params;
     const uint16_t dtype = record->operand[MICA__ADVANCE_COUNTERS].dtype;

@@ -10,8 +10,9 @@ static const struct {
     uint16_t op;
     uint32_t step;
 } steps[] = {
-    {MICA_OP_ADD, MK_ADD},   {MICA_OP_MUL, MK_MUL},           {MICA_OP_SILU_MUL, MK_SILU_MUL}, {MICA_OP_GELU_MUL, MK_GELU_MUL},
-    {MICA_OP_GELU, MK_GELU}, {MICA_OP_GELU_ERF, MK_GELU_ERF}, {MICA_OP_SOFTCAP, MK_SOFTCAP},
+    {MICA_OP_ADD, MK_ADD},           {MICA_OP_MUL, MK_MUL},   {MICA_OP_SILU_MUL, MK_SILU_MUL},
+    {MICA_OP_GELU_MUL, MK_GELU_MUL}, {MICA_OP_GELU, MK_GELU}, {MICA_OP_GELU_ERF, MK_GELU_ERF},
+    {MICA_OP_SOFTCAP, MK_SOFTCAP},
 };
 
 static uint32_t step_of(uint16_t op)
@@ -83,7 +84,8 @@ static mica_status plan_steps(const mica__record *record, const uint32_t *slot, 
     if (status != MICA_OK)
         return status;
     for (uint32_t o = 0; o < MK_ELEMENTWISE_OPERANDS; o++)
-        mica__gpu_plan_operand(plan, record, slot[o] == ABSENT ? slot[0] : slot[o], 0); /* x where nothing looks */
+        mica__gpu_plan_operand(plan, record, slot[o] == ABSENT ? slot[0] : slot[o],
+                               0); /* x where nothing looks */
     mica__gpu_plan_params(plan, params, sizeof *params);
     return MICA_OK;
 }

@@ -8,7 +8,8 @@ mica_status mica__gpu_plan_embedding(const mica__record *record, const mica__dev
                                      mica__plan *plan)
 {
     const mica__operand *table = &record->operand[MICA__EMBEDDING_TABLE];
-    const mica__operand *ids = &record->operand[MICA__EMBEDDING_IDS], *y = &record->operand[MICA__EMBEDDING_Y];
+    const mica__operand *ids = &record->operand[MICA__EMBEDDING_IDS],
+                        *y = &record->operand[MICA__EMBEDDING_Y];
     mk_embedding_params p;
     (void)info;
     mica_status status = mica__gpu_weight_check(record, table);

@@ -104,8 +104,8 @@ static void bind_x(const job *j, mk_matvec_params *p)
         mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_X, 0);
     } else {
         p->x_stride = a->padded * sizeof(float);
-        mica__gpu_plan_scratch(j->plan, j->codes ? a->rounded : a->plain,
-                               a->rows * a->padded * sizeof(float), MICA_ACCESS_READ);
+        mica__gpu_plan_scratch(j->plan, j->codes ? a->rounded : a->plain, a->rows * a->padded * sizeof(float),
+                               MICA_ACCESS_READ);
     }
     mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_X, 0); /* no scales of codes */
 }

@@ -151,8 +151,8 @@ static uint64_t bind_x(const job *j, uint32_t i, mk_u32 *out_type)
         *out_type = mica__gpu_type(x->dtype);
         return j->views.view[0].ndim == 0 ? 0 : j->views.view[0].stride[0];
     }
-    mica__gpu_plan_scratch(j->plan, takes_codes(j, i) ? a->rounded : a->plain, a->rows * a->padded * sizeof(float),
-                           MICA_ACCESS_READ);
+    mica__gpu_plan_scratch(j->plan, takes_codes(j, i) ? a->rounded : a->plain,
+                           a->rows * a->padded * sizeof(float), MICA_ACCESS_READ);
     return a->padded * sizeof(float);
 }
 
@@ -323,8 +323,8 @@ static mica_status plan_gate(const job *j)
     p.y_type = mica__gpu_type(y_of(j, 0)->dtype);
     mica__gpu_rows_shape(&j->views, p.shape, &p.ndim);
     mica__gpu_rows_strides(&j->views, j->y_view[0], p.y_stride);
-    const mica_status status = mica__gpu_plan_next(
-        j->plan, "gate/join", (j->views.rows * p.n + MICA__MK_WG - 1) / MICA__MK_WG);
+    const mica_status status =
+        mica__gpu_plan_next(j->plan, "gate/join", (j->views.rows * p.n + MICA__MK_WG - 1) / MICA__MK_WG);
     if (status != MICA_OK)
         return status;
     for (uint32_t i = 0; i < 2; i++)

@@ -15,7 +15,8 @@ typedef struct slots {
 
 static const slots rope_slots = {MICA__ROPE_X, MICA__ROPE_POSITIONS, MICA__ROPE_SEQUENCES, MICA__ROPE_PAGES,
                                  MICA__ROPE_CACHE};
-static const slots kv_slots = {MICA__KV_X, MICA__KV_POSITIONS, MICA__KV_SEQUENCES, MICA__KV_PAGES, MICA__KV_CACHE};
+static const slots kv_slots = {MICA__KV_X, MICA__KV_POSITIONS, MICA__KV_SEQUENCES, MICA__KV_PAGES,
+                               MICA__KV_CACHE};
 
 static bool is_there(const mica__operand *operand)
 {
@@ -51,9 +52,9 @@ static mica_status set_rows(const mica__record *record, const slots *s, mk_rope_
     const mica__operand *x = &record->operand[s->x], *positions = &record->operand[s->positions];
     const uint64_t heads = x->ndim == 3 ? x->shape[1] : 1, dim = x->shape[x->ndim - 1];
     if (heads > UINT32_MAX || dim > INT32_MAX || x->shape[0] > UINT32_MAX / heads)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "%s: x has %llu tokens of %llu heads, 2^32 - 1 rows are served",
-                          mica_op_name((mica_op)record->op), (unsigned long long)x->shape[0],
-                          (unsigned long long)heads);
+        return mica__fail(
+            MICA_ERR_UNSUPPORTED, "%s: x has %llu tokens of %llu heads, 2^32 - 1 rows are served",
+            mica_op_name((mica_op)record->op), (unsigned long long)x->shape[0], (unsigned long long)heads);
     set_strides(x, &params->x_token, &params->x_head);
     params->rows = (uint32_t)(x->shape[0] * heads);
     params->heads = (uint32_t)heads;
@@ -65,7 +66,8 @@ static mica_status set_rows(const mica__record *record, const slots *s, mk_rope_
 }
 
 /* Counts over 2^31 are refused, so that a negative index lies outside as the great number that it looks like. */
-static mica_status set_cache(const mica__record *record, const slots *s, uint32_t ring, mk_rope_params *params)
+static mica_status set_cache(const mica__record *record, const slots *s, uint32_t ring,
+                             mk_rope_params *params)
 {
     const mica__operand *cache = &record->operand[s->cache], *pages = &record->operand[s->pages];
     const mica__operand *sequences = &record->operand[s->sequences];
@@ -75,8 +77,9 @@ static mica_status set_cache(const mica__record *record, const slots *s, uint32_
     const uint64_t room = cache->shape[paged], count = paged ? cache->shape[0] : 1;
     if (room > INT32_MAX || count > INT32_MAX ||
         (paged && (pages->shape[0] > INT32_MAX || pages->shape[1] > INT32_MAX)))
-        return mica__fail(MICA_ERR_UNSUPPORTED, "%s: a cache of %llu pages of %llu slots, 2^31 - 1 of each are served",
-                          mica_op_name((mica_op)record->op), (unsigned long long)count, (unsigned long long)room);
+        return mica__fail(
+            MICA_ERR_UNSUPPORTED, "%s: a cache of %llu pages of %llu slots, 2^31 - 1 of each are served",
+            mica_op_name((mica_op)record->op), (unsigned long long)count, (unsigned long long)room);
     params->cache_page = paged ? cache->stride[0] : 0;
     params->cache_slot = cache->stride[paged];
     params->cache_head = cache->stride[1 + paged];
@@ -130,7 +133,8 @@ static mica_status set_frequencies(const mica_rope_params *rope, mk_rope_params 
 static mica_status set_rope(const mica__record *record, mk_rope_params *params)
 {
     const mica__rope_record *rope = record->params;
-    const mica__operand *y = &record->operand[MICA__ROPE_Y], *weight = &record->operand[MICA__ROPE_NORM_WEIGHT];
+    const mica__operand *y = &record->operand[MICA__ROPE_Y],
+                        *weight = &record->operand[MICA__ROPE_NORM_WEIGHT];
     const mica__operand *factors = &record->operand[MICA__ROPE_FACTORS];
     params->flags |= rope->norm ? MK_NORM : 0;
     params->eps = rope->eps;
@@ -181,11 +185,12 @@ mica_status mica__gpu_plan_rope(const mica__record *record, const mica__device_i
     return MICA_OK;
 }
 
-mica_status mica__gpu_plan_kv_write(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+mica_status mica__gpu_plan_kv_write(const mica__record *record, const mica__device_info *info,
+                                    mica__plan *plan)
 {
     /* In the order of the entry; x where kv_write has nothing and the kernel does not look. */
-    static const uint32_t slot[] = {MICA__KV_X,     MICA__KV_POSITIONS, MICA__KV_X, MICA__KV_X, MICA__KV_SEQUENCES,
-                                    MICA__KV_PAGES, MICA__KV_X,         MICA__KV_CACHE};
+    static const uint32_t slot[] = {MICA__KV_X,         MICA__KV_POSITIONS, MICA__KV_X, MICA__KV_X,
+                                    MICA__KV_SEQUENCES, MICA__KV_PAGES,     MICA__KV_X, MICA__KV_CACHE};
     const mica_kv_params *kv = record->params;
     mk_rope_params params;
     (void)info;

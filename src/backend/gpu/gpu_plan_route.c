@@ -4,8 +4,8 @@
 #include "backend/gpu/gpu_plan.h"
 #include "base/status.h"
 
-#define SUB 32u            /* MK_SUB: work-items to a token */
-#define PART 4096u         /* elements of a row of argmax that a group takes */
+#define SUB 32u           /* MK_SUB: work-items to a token */
+#define PART 4096u        /* elements of a row of argmax that a group takes */
 #define WHOLE (2u * PART) /* a row up to this length is not cut */
 
 static mica_status check_index(const mica__record *record, uint32_t slot)
@@ -27,7 +27,8 @@ static mica_status check_counts(const mica__record *record, uint64_t rows, uint6
 
 mica_status mica__gpu_plan_route(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
-    const mica__operand *logits = &record->operand[MICA__ROUTE_LOGITS], *ids = &record->operand[MICA__ROUTE_IDS];
+    const mica__operand *logits = &record->operand[MICA__ROUTE_LOGITS],
+                        *ids = &record->operand[MICA__ROUTE_IDS];
     const mica__operand *weights = &record->operand[MICA__ROUTE_WEIGHTS];
     const mica_route_params *route = record->params;
     const uint32_t tokens = MICA__MK_WG / SUB; /* of a group */
@@ -64,13 +65,14 @@ static bool takes_four(const mica__operand *operand, uint64_t n, uint64_t stride
     return n % 4 == 0 && stride % (4 * mica_dtype_block_bytes((mica_dtype)operand->dtype)) == 0;
 }
 
-mica_status mica__gpu_plan_expert_sum(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+mica_status mica__gpu_plan_expert_sum(const mica__record *record, const mica__device_info *info,
+                                      mica__plan *plan)
 {
     const mica__operand *x = &record->operand[MICA__EXPERT_SUM_X], *y = &record->operand[MICA__EXPERT_SUM_Y];
     const mica__operand *weights = &record->operand[MICA__EXPERT_SUM_WEIGHTS];
     const uint64_t n = x->shape[2];
-    const bool four = takes_four(x, n, x->stride[0]) && takes_four(x, n, x->stride[1]) &&
-                      takes_four(y, n, y->stride[0]);
+    const bool four =
+        takes_four(x, n, x->stride[0]) && takes_four(x, n, x->stride[1]) && takes_four(y, n, y->stride[0]);
     const uint64_t items = four ? n / 4 : n, groups = (items + MICA__MK_WG - 1) / MICA__MK_WG;
     (void)info;
     mica_status status = mica__gpu_check_floats(record, UINT32_MAX);
@@ -101,7 +103,8 @@ mica_status mica__gpu_plan_expert_sum(const mica__record *record, const mica__de
 }
 
 /* The keys of the parts lie in scratch; with one part there are none, and the kernel does not look at its place. */
-static mica_status plan_parts(const mica__record *record, const mk_argmax_params *params, uint64_t rows, mica__plan *plan)
+static mica_status plan_parts(const mica__record *record, const mk_argmax_params *params, uint64_t rows,
+                              mica__plan *plan)
 {
     const uint64_t keys = rows * params->parts * sizeof(uint64_t);
     mica_status status = mica__gpu_plan_next(plan, "argmax/argmax", rows * params->parts);
@@ -129,7 +132,8 @@ mica_status mica__gpu_plan_argmax(const mica__record *record, const mica__device
 {
     const mica__operand *x = &record->operand[MICA__ARGMAX_X], *ids = &record->operand[MICA__ARGMAX_IDS];
     const uint64_t n = x->shape[1];
-    mk_argmax_params params = {x->stride[0], x->stride[1], ids->stride[0], 0, 0, 0, 0, mica__gpu_type(x->dtype)};
+    mk_argmax_params params = {
+        x->stride[0], x->stride[1], ids->stride[0], 0, 0, 0, 0, mica__gpu_type(x->dtype)};
     (void)info;
     mica_status status = mica__gpu_check_floats(record, 1u << MICA__ARGMAX_X);
     if (status == MICA_OK)
@@ -141,6 +145,7 @@ mica_status mica__gpu_plan_argmax(const mica__record *record, const mica__device
     params.n = (uint32_t)n;
     params.parts = n <= WHOLE ? 1 : (uint32_t)((n + PART - 1) / PART);
     params.part = n <= WHOLE ? WHOLE : PART;
-    params.four = takes_four(x, n, x->stride[0]) && x->stride[1] == mica_dtype_block_bytes((mica_dtype)x->dtype);
+    params.four =
+        takes_four(x, n, x->stride[0]) && x->stride[1] == mica_dtype_block_bytes((mica_dtype)x->dtype);
     return plan_parts(record, &params, x->shape[0], plan);
 }

@@ -82,21 +82,24 @@ static mica_status plan_rows(const mica__record *record, const char *kernel, flo
 
 _Static_assert(MICA__NORM_SLOTS == MK_ROWS_OPERANDS, "the kernel takes the record's slots");
 
-mica_status mica__gpu_plan_rms_norm(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+mica_status mica__gpu_plan_rms_norm(const mica__record *record, const mica__device_info *info,
+                                    mica__plan *plan)
 {
     const mica__norm_params *norm = record->params;
     (void)info;
     return plan_rows(record, "rows/rms_norm", norm->eps, plan);
 }
 
-mica_status mica__gpu_plan_layer_norm(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+mica_status mica__gpu_plan_layer_norm(const mica__record *record, const mica__device_info *info,
+                                      mica__plan *plan)
 {
     const mica__norm_params *norm = record->params;
     (void)info;
     return plan_rows(record, "rows/layer_norm", norm->eps, plan);
 }
 
-mica_status mica__gpu_plan_softmax(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+mica_status mica__gpu_plan_softmax(const mica__record *record, const mica__device_info *info,
+                                   mica__plan *plan)
 {
     const mica__scalar_params *scalar = record->params;
     (void)info;

@@ -48,15 +48,16 @@ static mica_status check_widths(const mica__record *record, uint32_t slots)
     return MICA_OK;
 }
 
-mica_status mica__gpu_plan_penalize(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+mica_status mica__gpu_plan_penalize(const mica__record *record, const mica__device_info *info,
+                                    mica__plan *plan)
 {
     const mica__operand *y = &record->operand[MICA__PENALIZE_Y];
     const uint64_t tiles = (y->shape[1] + MK_PENALIZE_TILE - 1) / MK_PENALIZE_TILE;
     mk_penalize_params params;
     (void)info;
     memset(&params, 0, sizeof params);
-    mica_status status = mica__gpu_check_floats(record, 1u << MICA__PENALIZE_LOGITS | 1u << MICA__PENALIZE_BIAS |
-                                                            1u << MICA__PENALIZE_Y);
+    mica_status status = mica__gpu_check_floats(
+        record, 1u << MICA__PENALIZE_LOGITS | 1u << MICA__PENALIZE_BIAS | 1u << MICA__PENALIZE_Y);
     if (status == MICA_OK)
         status = check_widths(record, UINT32_MAX);
     if (status == MICA_OK)

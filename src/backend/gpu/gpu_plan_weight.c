@@ -56,8 +56,8 @@ mica_status mica__gpu_weight_check(const mica__record *record, const mica__opera
                           mica_dtype_name((mica_dtype)dtype));
     for (uint32_t d = 0; d < weight->ndim; d++)
         if (weight->shape[d] > INT32_MAX / 4)
-            return mica__fail(MICA_ERR_UNSUPPORTED, "%s: weight: shape[%u] is %llu, at most %d are served", op,
-                              d, (unsigned long long)weight->shape[d], INT32_MAX / 4);
+            return mica__fail(MICA_ERR_UNSUPPORTED, "%s: weight: shape[%u] is %llu, at most %d are served",
+                              op, d, (unsigned long long)weight->shape[d], INT32_MAX / 4);
     return MICA_OK;
 }
 

@@ -27,7 +27,8 @@ static bool is_token(const mica__cpu_args *args, uint32_t id, uint32_t n)
 
 static void add_bias(const mica__cpu_args *args, uint64_t row, float *y, uint32_t n)
 {
-    const mica__cpu_view *ids = &args->view[MICA__PENALIZE_BIAS_IDS], *bias = &args->view[MICA__PENALIZE_BIAS];
+    const mica__cpu_view *ids = &args->view[MICA__PENALIZE_BIAS_IDS],
+                         *bias = &args->view[MICA__PENALIZE_BIAS];
     if (ids->data == NULL)
         return;
     for (uint64_t slot = 0; slot < ids->shape[1]; slot++) {

@@ -295,7 +295,7 @@ static void filter_min_p(members *m, const mica_sample_settings *s, uint32_t kee
 static void filter(members *m, const mica_sample_settings *s, const float *x, uint32_t n)
 {
     const uint32_t keep = s->keep == 0 ? 1 : s->keep, k = s->top_k < keep ? keep : s->top_k;
-    const bool typical = s->typical_p < 1.0f, top_p = s->top_p < 1.0f, min_p = s->min_p > 0.0f;
+    const bool typical = s->typical_p < 1.0f, top_p = s->top_p<1.0f, min_p = s->min_p> 0.0f;
     if (s->top_k != 0 && k < n && k <= MICA__CPU_SAMPLE_TOP) {
         take_top(m, x, n, k);
     } else {

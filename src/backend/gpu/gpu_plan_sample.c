@@ -101,7 +101,9 @@ mica_status mica__gpu_plan_sample(const mica__record *record, const mica__device
         status = mica__gpu_plan_next(plan, "sample/sample", record->operand[MICA__SAMPLE_LOGITS].shape[0]);
     if (status != MICA_OK)
         return status;
-    if (info->max_group >= SAMPLE_GROUP && (info->features & MICA__FEATURE_SLOW_BARRIER) == 0)
+    if ((info->features & MICA__FEATURE_SLOW_BARRIER) != 0)
+        mica__gpu_plan_constant(plan, "MK_WG", 1);
+    else if (info->max_group >= SAMPLE_GROUP)
         mica__gpu_plan_constant(plan, "MK_WG", SAMPLE_GROUP);
     params.logits_row = row_stride(record, MICA__SAMPLE_LOGITS);
     params.raw_row = row_stride(record, MICA__SAMPLE_RAW);

@@ -27,10 +27,16 @@ static mica_dtype draw_type(const conform_case *c, test_random *random)
     return c->typical ? MICA_DTYPE_F32 : conform_float(random);
 }
 
+/* The row about f16 caches is about prompts, with heads in whole pieces of 16 as models have them: what matrix units take. */
+static bool is_prompt(const conform_case *c)
+{
+    return c->row->weight == MICA_DTYPE_F16;
+}
+
 /* A head size up to `most` that the row's type of cache can have. */
 static uint64_t draw_dim(const conform_case *c, test_random *random, uint64_t most)
 {
-    uint64_t block = oracle_block_values(c->row->weight);
+    uint64_t block = is_prompt(c) ? 16 : oracle_block_values(c->row->weight);
 
     if (c->row->weight == MICA_DTYPE_NONE)
         return test_random_size(random, test_random_one_in(random, 6) ? 256 : most);
@@ -62,6 +68,7 @@ static void add_cache(conform_case *c, test_random *random, const char *name, co
     const uint64_t *shape = plan->kind == PAGED ? paged : flat;
     uint32_t ndim = plan->kind == PAGED ? 4 : 3;
     mica_dtype dtype = c->typical ? MICA_DTYPE_F16 : conform_float(random);
+    test_layout layout = is_prompt(c) && !test_random_one_in(random, 4) ? TEST_CONTIGUOUS : TEST_ROWS;
 
     /* Keys of one type and values of another are right too. */
     if (c->row->weight != MICA_DTYPE_NONE && (output || c->typical || !test_random_one_in(random, 5)))
@@ -69,7 +76,7 @@ static void add_cache(conform_case *c, test_random *random, const char *name, co
     if (output)
         conform_add_output(c, random, name, dtype, ndim, shape, TEST_ROWS, false, 0);
     else
-        conform_add(c, random, name, dtype, ndim, shape, TEST_ROWS);
+        conform_add(c, random, name, dtype, ndim, shape, layout);
     if (oracle_is_block(dtype))
         test_tensor_blocks(conform_tensor(c, c->operand_count - 1), random);
     else
@@ -327,10 +334,11 @@ static void lose_pages(conform_case *c, const cache_plan *plan, uint64_t tokens)
     }
 }
 
-/* One case in six is a prompt: many tokens at once. */
+/* One case in six has many tokens at once, and all of the row about prompts. */
 void conform_make_attention(conform_case *c, test_random *random)
 {
-    uint64_t tokens = test_random_size(random, test_random_one_in(random, 6) ? 90 : 9);
+    uint64_t tokens = is_prompt(c) ? 16 + test_random_size(random, 130)
+                                   : test_random_size(random, test_random_one_in(random, 6) ? 90 : 9);
     uint64_t kv_heads = test_random_size(random, 3), heads = kv_heads * (1 + test_random_below(random, 7));
     uint64_t dim = draw_dim(c, random, 140);
     uint64_t v_dim = test_random_one_in(random, 3) ? draw_dim(c, random, 70) : dim;
@@ -339,7 +347,7 @@ void conform_make_attention(conform_case *c, test_random *random)
     cache_plan plan;
 
     if (c->typical) {
-        tokens = 1;
+        tokens = is_prompt(c) ? 512 : 1;
         kv_heads = 8;
         heads = 32;
         dim = v_dim = 128;
@@ -364,7 +372,9 @@ void conform_make_attention(conform_case *c, test_random *random)
     add_pages(c, random, &plan);
     lose_pages(c, &plan, tokens);
     add_mask(c, random, heads, tokens,
-             c->typical || !test_random_one_in(random, 3) ? 0 : 1 + test_random_below(random, longest + 3));
+             c->typical || !test_random_one_in(random, is_prompt(c) ? 9 : 3)
+                 ? 0
+                 : 1 + test_random_below(random, longest + 3));
     conform_add_output(c, random, "y", draw_type(c, random), 3, (uint64_t[]){tokens, heads, v_dim}, TEST_ROWS,
                        false, 0);
     if (!c->typical && test_random_one_in(random, 5))

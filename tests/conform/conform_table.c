@@ -67,6 +67,7 @@ const conform_row conform_table[] = {
     ROW("kv_write q8_0", KV_WRITE, kv_write, Q8_0, 0, "codes and scales of f32 arithmetic: known to the bit"),
     ROW("attention", ATTENTION, attention, NONE, 2,
         "scores as a sum of products, exp of them, a weighted sum"),
+    ROW("attention f16", ATTENTION, attention, F16, 2, "as attention: a decoded value is exact"),
     ROW("attention q8_0", ATTENTION, attention, Q8_0, 2, "as attention: a decoded value is exact"),
     WEIGHT_ROWS("matmul", MATMUL, matmul, 2, DOT),
     WEIGHT_ROWS("experts", MATMUL_EXPERTS, matmul_experts, 2, DOT),

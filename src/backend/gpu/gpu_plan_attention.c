@@ -1,8 +1,9 @@
 /* gpu_plan_attention.c - the plan of attention: tiles of tokens by kv heads, and parts of the keys where these are few. */
+#include "backend/gpu/gpu_plan_attention.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "backend/gpu/gpu_plan.h"
 #include "base/status.h"
 
 #define Q_FLOATS 4096u     /* of attention.kc */
@@ -17,7 +18,7 @@ static uint32_t type_of(const mica__operand *operand)
     return operand->dtype == MICA_DTYPE_Q8_0 ? MK_Q8_0 : mica__gpu_type(operand->dtype);
 }
 
-static mica_status check(const mica__record *record)
+mica_status mica__gpu_attention_check(const mica__record *record)
 {
     const mica__operand *q = &record->operand[MICA__ATTENTION_Q], *y = &record->operand[MICA__ATTENTION_Y];
     uint32_t floats = 1u << MICA__ATTENTION_Q | 1u << MICA__ATTENTION_MASK | 1u << MICA__ATTENTION_Y;
@@ -32,7 +33,7 @@ static mica_status check(const mica__record *record)
 }
 
 /* Strides, shapes and types. */
-static void describe(const mica__record *record, mk_attention_params *p)
+static void set_operands(const mica__record *record, mk_attention_params *p)
 {
     const mica__operand *o = record->operand;
     const mica__operand *q = &o[MICA__ATTENTION_Q], *k = &o[MICA__ATTENTION_K], *v = &o[MICA__ATTENTION_V];
@@ -71,6 +72,19 @@ static void describe(const mica__record *record, mk_attention_params *p)
     p->flags |= lengths->dtype == MICA_DTYPE_I32 ? MK_SIGNED_LENGTHS : 0;
     p->q_type = mica__gpu_type(q->dtype), p->y_type = mica__gpu_type(y->dtype);
     p->k_type = type_of(k), p->v_type = type_of(v);
+}
+
+void mica__gpu_attention_describe(const mica__record *record, mk_attention_params *out)
+{
+    const mica_attention_params *attention = record->params;
+    memset(out, 0, sizeof *out);
+    set_operands(record, out);
+    out->window = attention->window;
+    out->flags |=
+        (attention->ring != 0 ? MK_RING : 0) | (attention->bidirectional != 0 ? MK_BIDIRECTIONAL : 0);
+    out->softcap = attention->softcap;
+    out->scale = attention->scale != 0 ? attention->scale : 1.0f / sqrtf((float)out->dim);
+    out->fault_code = mica__gpu_fault_code(record);
 }
 
 /* Tiles: many tokens share the keys of a tile, few leave them to be split. Returns ROWS. */
@@ -121,19 +135,11 @@ mica_status mica__gpu_plan_attention(const mica__record *record, const mica__dev
     static const uint32_t slots[] = {
         MICA__ATTENTION_Q,       MICA__ATTENTION_K,         MICA__ATTENTION_V,     MICA__ATTENTION_POSITIONS,
         MICA__ATTENTION_LENGTHS, MICA__ATTENTION_SEQUENCES, MICA__ATTENTION_PAGES, MICA__ATTENTION_MASK};
-    const mica_attention_params *attention = record->params;
     mk_attention_params params;
-    mica_status status = check(record);
+    mica_status status = mica__gpu_attention_check(record);
     if (status != MICA_OK)
         return status;
-    memset(&params, 0, sizeof params);
-    describe(record, &params);
-    params.window = attention->window;
-    params.flags |=
-        (attention->ring != 0 ? MK_RING : 0) | (attention->bidirectional != 0 ? MK_BIDIRECTIONAL : 0);
-    params.softcap = attention->softcap;
-    params.scale = attention->scale != 0 ? attention->scale : 1.0f / sqrtf((float)params.dim);
-    params.fault_code = mica__gpu_fault_code(record);
+    mica__gpu_attention_describe(record, &params);
     const uint32_t rows = choose(info, &params), values = (params.v_dim + MICA__MK_WG - 1) / MICA__MK_WG;
     const uint64_t tiles = (params.tokens + params.tile_tokens - 1) / params.tile_tokens;
     const uint64_t bytes =

@@ -1,0 +1,450 @@
+//use hopper
+//use seen
+/*
+ * prefill.cu - attention of many tokens through the matrix units: keys and values of 16 bits as the cache has them, queries and
+ * weights as the sum of two f16, so that every product is exact to 2^-22 and sums are f32. Equals attention.kc.
+ *
+ * A group takes the query heads of one kv head for a tile of tokens, 16 rows a warp. It walks over the keys in tiles of KEYS,
+ * the next tile on its way by asynchronous copies while this one is multiplied. Weights are 2^14 times e^(score - greatest), so
+ * that small ones keep their bits in f16. CAP: scores are capped. Tokens of several sequences in a tile are walked one sequence after the other.
+ */
+#define ROWS (MK_WG / 2)
+#define KEYS 64u
+#define K_ROW (2u * DIM + 16u) /* bytes in shared memory: eight rows begin in different banks */
+#define V_ROW (2u * VDIM + 16u)
+#define STAGE_BYTES (KEYS * (K_ROW + V_ROW))
+#define SIDE (VDIM % 32u == 0u ? 32u : 16u) /* columns of the values whose sums run beside one another */
+#define LOG2_E 1.44269504f
+#define WEIGHT_POWER 14.0f
+
+extern __shared__ __attribute__((aligned(128))) mk_u8 prefill_memory[]; /* [2] keys, values */
+
+MK_FN mk_u32 pack_halves(mk_f32 low, mk_f32 high)
+{
+    mk_u32 r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
+
+/* Two numbers as the sums of two f16 each. */
+MK_FN void split_two(mk_f32 a, mk_f32 b, mk_u32 *out_high, mk_u32 *out_low)
+{
+    const mk_u32 high = pack_halves(a, b);
+    *out_high = high;
+    *out_low = pack_halves(a - mk_f32_of_f16((mk_u16)high), b - mk_f32_of_f16((mk_u16)(high >> 16)));
+}
+
+MK_FN void load_matrices(mk_u32 at, mk_u32 *r)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+}
+
+MK_FN void load_transposed(mk_u32 at, mk_u32 *r)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+}
+
+/* d += a . b^T, 16 rows by 8 columns, 16 deep. */
+MK_FN void multiply(mk_f32 *d, const mk_u32 *a, const mk_u32 *b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+MK_FN mk_f32 power_of_two(mk_f32 x)
+{
+    mk_f32 r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+
+MK_FN void copy_async(mk_u32 to, const mk_u8 *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+#define copies_commit() asm volatile("cp.async.commit_group;" ::: "memory")
+#define copies_wait(n) asm volatile("cp.async.wait_group " #n ";" ::: "memory")
+
+MK_FN mk_f32 quad_max(mk_f32 v)
+{
+    v = mk_max(__shfl_xor_sync(0xffffffffu, v, 1), v);
+    return mk_max(__shfl_xor_sync(0xffffffffu, v, 2), v);
+}
+
+MK_FN mk_f32 quad_sum(mk_f32 v)
+{
+    v += __shfl_xor_sync(0xffffffffu, v, 1);
+    return v + __shfl_xor_sync(0xffffffffu, v, 2);
+}
+
+MK_FN mk_u32 is_page_bad(const mk_attention_params *p, const mk_u8 *pages, mk_u32 sequence, mk_u32 entry)
+{
+    return mk_ld_u32(pages, sequence * p->pages_sequence + entry * p->pages_entry) >= p->pages;
+}
+
+/* Where key and value of a position lie; past the end it is the last one's, which nobody sees there. */
+MK_FN void place_of(const mk_attention_params *p, const mk_u8 *pages, mk_u32 sequence, mk_u32 key, mk_u32 end, mk_u64 *out_key,
+                    mk_u64 *out_value)
+{
+    key = key < end ? key : end - 1u;
+    mk_u32 page = 0u, slot = key;
+    if ((p->flags & (MK_HAS_PAGES | MK_RING)) != 0u)
+        slot = key % p->slots;
+    if ((p->flags & MK_HAS_PAGES) != 0u) {
+        page = mk_ld_u32(pages, sequence * p->pages_sequence + key / p->slots * p->pages_entry);
+        page = page < p->pages ? page : 0u; /* between the windows of two tokens: nobody sees it */
+    }
+    *out_key = page * p->k_page + slot * p->k_slot;
+    *out_value = page * p->v_page + slot * p->v_slot;
+}
+
+/* A tile of keys and values begins to come to shared memory at `to`. */
+MK_FN void fetch_tile(const mk_u8 *k, const mk_u8 *v, const mk_u64 *key_at, const mk_u64 *value_at, mk_u32 to, mk_u32 lid)
+{
+#pragma unroll
+    for (mk_u32 i = lid; i < KEYS * (DIM / 8); i += MK_WG)
+        copy_async(to + i / (DIM / 8) * K_ROW + i % (DIM / 8) * 16u, k + key_at[i / (DIM / 8)] + i % (DIM / 8) * 16u);
+#pragma unroll
+    for (mk_u32 i = lid; i < KEYS * (VDIM / 8); i += MK_WG)
+        copy_async(to + KEYS * K_ROW + i / (VDIM / 8) * V_ROW + i % (VDIM / 8) * 16u,
+                   v + value_at[i / (VDIM / 8)] + i % (VDIM / 8) * 16u);
+    copies_commit();
+}
+
+/* One bit for each half: exponent all ones. */
+MK_FN mk_u32 not_finite(mk_u32 pair)
+{
+    return ((pair & 0x7c007c00u) + 0x04000400u) & 0x80008000u;
+}
+
+/* Values that are no numbers would spoil rows that do not see them. This thread's part of a tile, which has arrived: they
+ * become zero. Says whether there were any. */
+MK_FN mk_u32 clear_values(mk_u8 *values, mk_u32 lid)
+{
+    mk_u32 found = 0u;
+#pragma unroll
+    for (mk_u32 i = lid; i < KEYS * (VDIM / 8); i += MK_WG) {
+        mk_u32 *word = (mk_u32 *)(values + i / (VDIM / 8) * V_ROW + i % (VDIM / 8) * 16u);
+        const mk_u32x4 w = *(const mk_u32x4 *)word;
+        if ((not_finite(w.x) | not_finite(w.y) | not_finite(w.z) | not_finite(w.w)) == 0u)
+            continue;
+        found = 1u;
+        for (mk_u32 j = 0; j < 4; j++)
+            word[j] &= ~((not_finite(word[j]) >> 15) * 0xffffu);
+    }
+    return found;
+}
+
+/* The two rows of a thread: which tokens' heads they are and what they see. */
+typedef struct seen_rows {
+    mk_u32 first[2], last[2];
+} seen_rows;
+
+MK_FN mk_f32 query_value(const mk_attention_params *p, const mk_u8 *q, mk_u64 row, mk_u32 d)
+{
+    return mk_load(q, row + (mk_u64)d * mk_type_bytes(p->q_type), p->q_type);
+}
+
+/* A row's numbers for this thread, times a power of two that brings the greatest just below 2^14; returns what undoes it.
+ * Number 4 k + e of a row: column 16 k + 2 t + e, or + 6 for the last two. */
+MK_FN mk_f32 load_query(const mk_attention_params *p, const mk_u8 *q, mk_u64 row, mk_u32 column, mk_u32 is_there, mk_u32 *high,
+                        mk_u32 *low)
+{
+    mk_f32 v[DIM / 4], most = 0.0f;
+#pragma unroll
+    for (mk_u32 i = 0; i < DIM / 4; i++) {
+        v[i] = is_there != 0u ? query_value(p, q, row, i / 4 * 16 + column + (i & 1u) + (i & 2u) * 4) : 0.0f;
+        most = mk_max(mk_abs(v[i]), most);
+    }
+    most = quad_max(most);
+    const mk_i32 exponent = (mk_i32)(mk_bits_of_f32(most) >> 23) - 127;
+    mk_f32 scale = 1.0f;
+    if (exponent > -113 && exponent < 128)
+        scale = mk_pow2i(13 - exponent > 126 ? 126 : 13 - exponent);
+#pragma unroll
+    for (mk_u32 k = 0; k < DIM / 16; k++)
+#pragma unroll
+        for (mk_u32 e = 0; e < 2; e++)
+            split_two(v[4 * k + 2 * e] * scale, v[4 * k + 2 * e + 1] * scale, &high[4 * k + 2 * e], &low[4 * k + 2 * e]);
+    return 1.0f / scale;
+}
+
+/* Scores of a warp's 16 rows by KEYS keys, bare: s[4 n + 2 h + e] is row h of the thread, key 8 n + 2 t + e. Products of one sum
+ * stand apart, so that none waits for the one before it. */
+MK_FN void score_keys(mk_u32 keys, const mk_u32 *high, const mk_u32 *low, mk_u32 lane, mk_f32 *s)
+{
+    const mk_u32 at = keys + ((lane >> 4) * 8 + (lane & 7u)) * K_ROW + (lane >> 3 & 1u) * 16u;
+#pragma unroll
+    for (mk_u32 i = 0; i < KEYS / 2; i++)
+        s[i] = 0.0f;
+#pragma unroll
+    for (mk_u32 k = 0; k < DIM / 16; k++) {
+        mk_u32 b[KEYS / 4];
+#pragma unroll
+        for (mk_u32 n = 0; n < KEYS / 16; n++)
+            load_matrices(at + n * 16 * K_ROW + k * 32, b + 4 * n);
+#pragma unroll
+        for (mk_u32 n = 0; n < KEYS / 8; n++)
+            multiply(s + 4 * n, low + 4 * k, b + 2 * n);
+#pragma unroll
+        for (mk_u32 n = 0; n < KEYS / 8; n++)
+            multiply(s + 4 * n, high + 4 * k, b + 2 * n);
+    }
+}
+
+/* o = o * shrink + weights . values, SIDE columns at a time; the sums of a tile begin at zero, so that long rows add up tiles,
+ * not keys. */
+MK_FN void add_values(mk_u32 values, const mk_u32 *high, const mk_u32 *low, const mk_f32 *shrink, mk_u32 lane, mk_f32 *o)
+{
+    const mk_u32 at = values + (lane & 15u) * V_ROW + (lane >> 4) * 16u;
+#pragma unroll
+    for (mk_u32 column = 0; column < VDIM; column += SIDE) {
+        mk_f32 d[SIDE / 2];
+#pragma unroll
+        for (mk_u32 i = 0; i < SIDE / 2; i++)
+            d[i] = 0.0f;
+#pragma unroll
+        for (mk_u32 k = 0; k < KEYS / 16; k++) {
+            mk_u32 b[SIDE / 4];
+#pragma unroll
+            for (mk_u32 n = 0; n < SIDE / 16; n++)
+                load_transposed(at + k * 16 * V_ROW + (column + 16 * n) * 2, b + 4 * n);
+#pragma unroll
+            for (mk_u32 n = 0; n < SIDE / 8; n++)
+                multiply(d + 4 * n, low + 4 * k, b + 2 * n);
+#pragma unroll
+            for (mk_u32 n = 0; n < SIDE / 8; n++)
+                multiply(d + 4 * n, high + 4 * k, b + 2 * n);
+        }
+#pragma unroll
+        for (mk_u32 i = 0; i < SIDE / 2; i++)
+            o[column / 2 + i] = mk_fma(o[column / 2 + i], shrink[i >> 1 & 1u], d[i]);
+    }
+}
+
+/* Scores in powers of two, -inf where a row does not see the key. `all`: every row sees every key of the tile. */
+MK_FN void finish_scores(const mk_attention_params *p, const mk_f32 *factor, const seen_rows *seen, mk_u32 key0, mk_u32 all, mk_f32 *s)
+{
+#pragma unroll
+    for (mk_u32 i = 0; i < KEYS / 2; i++) {
+        const mk_u32 h = i >> 1 & 1u;
+        s[i] *= factor[h];
+#if CAP != 0
+        s[i] = p->softcap * LOG2_E * mk_tanh(s[i]);
+#endif
+    }
+    if (all != 0u)
+        return;
+#pragma unroll
+    for (mk_u32 i = 0; i < KEYS / 2; i++) {
+        const mk_u32 h = i >> 1 & 1u, key = key0 + i / 4 * 8 + (i & 1u);
+        if (key < seen->first[h] || key >= seen->last[h])
+            s[i] = -MK_INF;
+    }
+}
+
+/* One row's scores s[4 n], s[4 n + 1] become weights. `against`: what was taken off before they did; -inf: no key was seen. */
+MK_FN void weigh(mk_f32 *s, mk_f32 *greatest, mk_f32 *against, mk_f32 *total, mk_f32 *out_shrink)
+{
+    mk_f32 most = *greatest, added = 0.0f;
+#pragma unroll
+    for (mk_u32 n = 0; n < KEYS / 8; n++) /* NaN is never the greatest */
+        most = mk_max(s[4 * n + 1], mk_max(s[4 * n], most));
+    most = quad_max(most);
+    const mk_f32 off = most == -MK_INF ? 0.0f : most - WEIGHT_POWER;
+    *out_shrink = power_of_two(*against - off);
+    *against = most == -MK_INF ? -MK_INF : off;
+    *greatest = most;
+#pragma unroll
+    for (mk_u32 n = 0; n < KEYS / 8; n++) {
+        s[4 * n] = power_of_two(s[4 * n] - off);
+        s[4 * n + 1] = power_of_two(s[4 * n + 1] - off);
+        added += s[4 * n] + s[4 * n + 1];
+    }
+    *total = mk_fma(*total, *out_shrink, added);
+}
+
+/* Values that are no numbers, which were cleared, for the rows that see them: the weight is above zero, so that they count as
+ * they are. */
+MK_FN void add_cleared(const mk_u8 *v, const mk_u64 *value_at, const seen_rows *seen, mk_u32 base, mk_u32 count, mk_u32 column, mk_f32 *o)
+{
+    for (mk_u32 key = 0; key < count; key++)
+#pragma unroll
+        for (mk_u32 i = 0; i < VDIM / 2; i++) {
+            const mk_u32 h = i >> 1 & 1u;
+            const mk_f32 value = mk_f32_of_f16(mk_ld_u16(v, value_at[key] + 2ull * (i / 4 * 8 + column + (i & 1u))));
+            if (!(mk_abs(value) < MK_INF) && base + key >= seen->first[h] && base + key < seen->last[h])
+                o[i] += value;
+        }
+}
+
+MK_FN void store_row(const mk_attention_params *p, mk_u8 *y, mk_u64 row, mk_u32 column, const mk_f32 *o, mk_f32 total)
+{
+    const mk_f32 inverse = total == 0.0f ? 0.0f : 1.0f / total;
+    const mk_u32 bytes = mk_type_bytes(p->y_type);
+#pragma unroll
+    for (mk_u32 n = 0; n < VDIM / 8; n++) {
+        const mk_f32 a = total == 0.0f ? 0.0f : o[4 * n] * inverse, b = total == 0.0f ? 0.0f : o[4 * n + 1] * inverse;
+        const mk_u64 at = row + (mk_u64)(8 * n + column) * bytes;
+        if (p->y_type == MK_F32 && ((mk_u64)(y + at) & 7u) == 0) {
+            asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(y + at), "f"(a), "f"(b) : "memory");
+        } else {
+            mk_store(y, at, p->y_type, a);
+            mk_store(y, at + bytes, p->y_type, b);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(MK_WG) prefill(
+    const mk_u8 *__restrict__ q, const mk_u8 *__restrict__ k, const mk_u8 *__restrict__ v, const mk_u8 *__restrict__ positions,
+    const mk_u8 *__restrict__ lengths, const mk_u8 *__restrict__ sequences, const mk_u8 *__restrict__ pages, mk_u8 *y, mk_u8 *fault,
+    const __grid_constant__ mk_attention_params p)
+{
+    __shared__ mk_u32 row_sequence[ROWS], row_first[ROWS], row_last[ROWS], row_bad[ROWS];
+    __shared__ mk_u64 key_at[3][KEYS], value_at[3][KEYS]; /* of the tile in use, the one on its way and the one after */
+    const mk_u32 lid = threadIdx.x, lane = lid % 32, warp = lid / 32;
+    const mk_u32 head_part = blockIdx.x % p.head_parts, kv_head = blockIdx.x / p.head_parts % p.kv_heads;
+    const mk_u32 tile = gridDim.x / p.head_parts / p.kv_heads - 1 - blockIdx.x / p.head_parts / p.kv_heads; /* the longest first */
+    const mk_u32 token0 = tile * p.tile_tokens, ratio = p.heads / p.kv_heads, head0 = kv_head * ratio + head_part * p.part_heads;
+    const mk_u32 heads_left = ratio - head_part * p.part_heads, heads = heads_left < p.part_heads ? heads_left : p.part_heads;
+    const mk_u32 tokens = p.tokens - token0 < p.tile_tokens ? p.tokens - token0 : p.tile_tokens;
+    const mk_u32 rows = tokens * heads; /* row r: token r / heads, head r % heads */
+    const mk_u32 column = 2 * (lane % 4), row[2] = {warp * 16 + lane / 4, warp * 16 + lane / 4 + 8};
+    const mk_u32 memory = shared_at(prefill_memory);
+    k += kv_head * p.k_head;
+    v += kv_head * p.v_head;
+
+    for (mk_u32 r = lid; r < ROWS; r += MK_WG) {
+        mk_u32 sequence = 0u, first = 0u, last = 0u;
+        int good = 1;
+        if (r < rows)
+            good = look(&p, positions, lengths, sequences, token0 + r / heads, &sequence, &first, &last);
+        row_sequence[r] = sequence;
+        row_first[r] = first;
+        row_last[r] = last;
+        row_bad[r] = good == 0;
+        if (good == 0)
+            mk_fault(fault, p.fault_code);
+    }
+    mk_u32 high[DIM / 4], low[DIM / 4];
+    mk_f32 factor[2], greatest[2] = {-MK_INF, -MK_INF}, against[2] = {-MK_INF, -MK_INF}, total[2] = {0.0f, 0.0f};
+    mk_f32 o[VDIM / 2];
+#pragma unroll
+    for (mk_u32 h = 0; h < 2; h++) {
+        const mk_u64 at = (token0 + row[h] / heads) * p.q_token + (head0 + row[h] % heads) * p.q_head;
+        factor[h] = load_query(&p, q, at, column, row[h] < rows, high + h, low + h) * p.scale;
+#if CAP != 0
+        factor[h] /= p.softcap;
+#else
+        factor[h] *= LOG2_E;
+#endif
+    }
+#pragma unroll
+    for (mk_u32 i = 0; i < VDIM / 2; i++)
+        o[i] = 0.0f;
+    __syncthreads();
+
+    for (mk_u32 run = 0, run_end; run < rows; run = run_end) { /* rows of one sequence */
+        const mk_u32 sequence = row_sequence[run];
+        mk_u32 first = 0xffffffffu, last = 0u, bad = 0u;
+        for (run_end = run; run_end < rows && row_sequence[run_end] == sequence; run_end++) {
+            if (row_first[run_end] == row_last[run_end])
+                continue;
+            first = row_first[run_end] < first ? row_first[run_end] : first;
+            last = row_last[run_end] > last ? row_last[run_end] : last;
+        }
+        if (first >= last)
+            continue;
+        if ((p.flags & MK_HAS_PAGES) != 0u)
+            for (mk_u32 e = first / p.slots + lid; e <= (last - 1u) / p.slots; e += MK_WG)
+                bad |= is_page_bad(&p, pages, sequence, e);
+        if (__syncthreads_or(bad) != 0) { /* does a row see it? */
+            for (mk_u32 r = run + lid; r < run_end; r += MK_WG) {
+                if (row_first[r] == row_last[r])
+                    continue;
+                bad = 0u;
+                for (mk_u32 e = row_first[r] / p.slots; e <= (row_last[r] - 1u) / p.slots; e++)
+                    bad |= is_page_bad(&p, pages, sequence, e);
+                if (bad != 0u) {
+                    row_first[r] = row_last[r] = 0u;
+                    mk_fault(fault, p.fault_code);
+                }
+            }
+            __syncthreads();
+        }
+        seen_rows seen;
+        mk_u32 warp_first = 0xffffffffu, warp_last = 0u, latest_first = 0u, earliest_last = 0xffffffffu;
+#pragma unroll
+        for (mk_u32 h = 0; h < 2; h++) {
+            const mk_u32 inside = row[h] >= run && row[h] < run_end;
+            seen.first[h] = inside ? row_first[row[h]] : 0u;
+            seen.last[h] = inside ? row_last[row[h]] : 0u;
+            if (seen.first[h] < seen.last[h])
+                warp_first = seen.first[h] < warp_first ? seen.first[h] : warp_first;
+            warp_last = seen.last[h] > warp_last ? seen.last[h] : warp_last;
+            latest_first = seen.first[h] > latest_first ? seen.first[h] : latest_first;
+            earliest_last = seen.last[h] < earliest_last ? seen.last[h] : earliest_last;
+        }
+        warp_first = __reduce_min_sync(0xffffffffu, warp_first);
+        warp_last = __reduce_max_sync(0xffffffffu, warp_last);
+        latest_first = __reduce_max_sync(0xffffffffu, latest_first);
+        earliest_last = __reduce_min_sync(0xffffffffu, earliest_last);
+
+        const mk_u32 tiles = (last - first + KEYS - 1) / KEYS;
+        for (mk_u32 i = lid; i < 2 * KEYS; i += MK_WG) {
+            place_of(&p, pages, sequence, first + i, last, &key_at[i / KEYS][i % KEYS], &value_at[i / KEYS][i % KEYS]);
+        }
+        __syncthreads();
+        for (mk_u32 t = 0; t <= tiles; t++) { /* tile t comes, tile t - 1 is used */
+            if (t < tiles)
+                fetch_tile(k, v, key_at[t % 3], value_at[t % 3], memory + (t & 1u) * STAGE_BYTES, lid);
+            if (t == 0u)
+                continue;
+            const mk_u32 stage = (t - 1u) & 1u, base = first + (t - 1u) * KEYS, at = memory + stage * STAGE_BYTES;
+            mk_u64 next_key = 0, next_value = 0;
+            if (t + 1u < tiles && lid < KEYS)
+                place_of(&p, pages, sequence, first + (t + 1u) * KEYS + lid, last, &next_key, &next_value);
+            if (t < tiles)
+                copies_wait(1);
+            else
+                copies_wait(0);
+            const int cleared = __syncthreads_or((int)clear_values(prefill_memory + stage * STAGE_BYTES + KEYS * K_ROW, lid));
+            if (base < warp_last && base + KEYS > warp_first) {
+                mk_f32 s[KEYS / 2], shrink[2];
+                mk_u32 high_weight[KEYS / 4], low_weight[KEYS / 4];
+                score_keys(at, high, low, lane, s);
+                finish_scores(&p, factor, &seen, base + column, base >= latest_first && base + KEYS <= earliest_last, s);
+#pragma unroll
+                for (mk_u32 h = 0; h < 2; h++)
+                    weigh(s + 2 * h, &greatest[h], &against[h], &total[h], &shrink[h]);
+#pragma unroll
+                for (mk_u32 i = 0; i < KEYS / 4; i++) /* s[2 i], s[2 i + 1]: register i of the left operand */
+                    split_two(s[2 * i], s[2 * i + 1], &high_weight[i], &low_weight[i]);
+                add_values(at + KEYS * K_ROW, high_weight, low_weight, shrink, lane, o);
+                if (cleared != 0)
+                    add_cleared(v, value_at[(t - 1u) % 3], &seen, base, last - base < KEYS ? last - base : KEYS, column, o);
+            }
+            if (t + 1u < tiles && lid < KEYS) {
+                key_at[(t + 1u) % 3][lid] = next_key;
+                value_at[(t + 1u) % 3][lid] = next_value;
+            }
+            __syncthreads(); /* the stage is free */
+        }
+    }
+    total[0] = quad_sum(total[0]);
+    total[1] = quad_sum(total[1]);
+#pragma unroll
+    for (mk_u32 h = 0; h < 2; h++)
+        if (row[h] < rows) /* o + 2 h: row h of the thread */
+            store_row(&p, y, (token0 + row[h] / heads) * p.y_token + (head0 + row[h] % heads) * p.y_head, column, o + 2 * h,
+                      total[h]);
+}

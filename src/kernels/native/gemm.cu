@@ -44,21 +44,60 @@ MK_FN void store_two(mk_u8 *y, mk_u64 at, mk_u32 type, mk_f32 a, mk_f32 b, mk_u3
         mk_store(y, at + bytes, type, b);
 }
 
+#if GATE != 0
+
 /* One thread's part of a tile: `row` and row + 8, columns 8 j + `column` and the next. */
-MK_FN void store_tile(const mk_gemm_params *p, const mk_f32 *d, mk_u32 row, mk_u32 tile, mk_u32 column, const mk_u8 *scales,
+MK_FN void store_tile(const mk_gemm_params *p, mk_f32 *d, mk_u32 row, mk_u32 tile, mk_u32 column, const mk_u8 *scales,
+                      const mk_u8 *residual, mk_u8 *y0, mk_u8 *y1, mk_u8 *y2, mk_u8 *y3)
+{
+    const mk_u32 first = tile * 128 + column, outputs = p->outputs[0], type = p->y_type[0], bytes = mk_type_bytes(type);
+#pragma unroll
+    for (mk_u32 h = 0; h < 2; h++) {
+        const mk_u32 at_row = row + 8 * h;
+        if (at_row >= p->rows)
+            continue;
+        const mk_f32 scale = mk_ld_f32(scales, 4ull * at_row);
+        const mk_u64 y_row = at_row * p->y_stride[0];
+#pragma unroll
+        for (mk_u32 j = 0; j < 16; j++) {
+            const mk_u32 n = first + 8 * j;
+            const mk_f32 a = ACTIVATE(d[8 * j + 2 * h] * scale) * (d[8 * j + 4 + 2 * h] * scale);
+            const mk_f32 b = ACTIVATE(d[8 * j + 2 * h + 1] * scale) * (d[8 * j + 5 + 2 * h] * scale);
+            if (n < outputs)
+                store_two(y0, y_row + (mk_u64)n * bytes, type, a, b, n + 1 < outputs);
+        }
+    }
+}
+
+#else
+
+#define AHEAD 8u /* pairs of residuals under way at a time */
+
+/* Two neighbours of a row of the residual, zero past its end. */
+MK_FN void load_two(const mk_u8 *p, mk_u64 at, mk_u32 type, mk_u32 count, mk_f32 *v)
+{
+    v[0] = v[1] = 0.0f;
+    if (count >= 2 && type == MK_F32 && ((mk_u64)(p + at) & 7u) == 0) {
+        asm("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(v[0]), "=f"(v[1]) : "l"(p + at));
+        return;
+    }
+    if (count >= 1)
+        v[0] = mk_load(p, at, type);
+    if (count >= 2)
+        v[1] = mk_load(p, at + mk_type_bytes(type), type);
+}
+
+/* The same. What few tiles need stands apart from the loop that stores, which then is short enough to stay in the cache of
+ * instructions. */
+MK_FN void store_tile(const mk_gemm_params *p, mk_f32 *d, mk_u32 row, mk_u32 tile, mk_u32 column, const mk_u8 *scales,
                       const mk_u8 *residual, mk_u8 *y0, mk_u8 *y1, mk_u8 *y2, mk_u8 *y3)
 {
     mk_u32 weight = 0;
-#if GATE != 0
-    const mk_u32 first = tile * 128 + column;
-    mk_u8 *y = y0;
-#else
     while (weight + 1 < p->weights && tile >= p->first_tile[weight + 1])
         weight++;
     const mk_u32 first = (tile - p->first_tile[weight]) * 256 + column;
     mk_u8 *y = weight == 0 ? y0 : weight == 1 ? y1 : weight == 2 ? y2 : y3;
-    const mk_u32 each = mk_type_bytes(p->residual_type);
-#endif
+    const mk_u32 each = mk_type_bytes(p->residual_type), adds = weight == 0 && p->residual != 0;
     const mk_u32 outputs = p->outputs[weight], type = p->y_type[weight], bytes = mk_type_bytes(type);
 #pragma unroll
     for (mk_u32 h = 0; h < 2; h++) {
@@ -66,38 +105,44 @@ MK_FN void store_tile(const mk_gemm_params *p, const mk_f32 *d, mk_u32 row, mk_u
         if (at_row >= p->rows)
             continue;
         const mk_f32 scale = mk_ld_f32(scales, 4ull * at_row);
-        const mk_u64 y_row = at_row * p->y_stride[weight];
-#if GATE != 0
-#pragma unroll
-        for (mk_u32 j = 0; j < 16; j++) {
-            const mk_u32 n = first + 8 * j;
-            const mk_f32 a = ACTIVATE(d[8 * j + 2 * h] * scale) * (d[8 * j + 4 + 2 * h] * scale);
-            const mk_f32 b = ACTIVATE(d[8 * j + 2 * h + 1] * scale) * (d[8 * j + 5 + 2 * h] * scale);
-            if (n < outputs)
-                store_two(y, y_row + (mk_u64)n * bytes, type, a, b, n + 1 < outputs);
-        }
-#else
+        const mk_u64 y_row = at_row * p->y_stride[weight], residual_row = at_row * p->residual_stride;
 #pragma unroll
         for (mk_u32 j = 0; j < 32; j++) {
-            const mk_u32 n = first + 8 * j;
-            mk_f32 a = d[4 * j + 2 * h] * scale, b = d[4 * j + 2 * h + 1] * scale;
-            if (n >= outputs)
-                continue;
-            if (weight == 0 && p->softcap > 0.0f) {
-                a = mk_softcap(a, p->softcap);
-                b = mk_softcap(b, p->softcap);
-            }
-            if (weight == 0 && p->residual != 0) {
-                const mk_u64 at = at_row * p->residual_stride + (mk_u64)n * each;
-                a += mk_load(residual, at, p->residual_type);
-                if (n + 1 < outputs)
-                    b += mk_load(residual, at + each, p->residual_type);
-            }
-            store_two(y, y_row + (mk_u64)n * bytes, type, a, b, n + 1 < outputs);
+            d[4 * j + 2 * h] *= scale;
+            d[4 * j + 2 * h + 1] *= scale;
         }
-#endif
+        if (weight == 0 && p->softcap > 0.0f)
+#pragma unroll
+            for (mk_u32 j = 0; j < 32; j++) {
+                d[4 * j + 2 * h] = mk_softcap(d[4 * j + 2 * h], p->softcap);
+                d[4 * j + 2 * h + 1] = mk_softcap(d[4 * j + 2 * h + 1], p->softcap);
+            }
+#pragma unroll
+        for (mk_u32 from = 0; from < 32; from += AHEAD) {
+            mk_f32 r[2 * AHEAD];
+            if (adds != 0) {
+#pragma unroll
+                for (mk_u32 j = 0; j < AHEAD; j++) {
+                    const mk_u32 n = first + 8 * (from + j);
+                    load_two(residual, residual_row + (mk_u64)n * each, p->residual_type, n < outputs ? outputs - n : 0, r + 2 * j);
+                }
+#pragma unroll
+                for (mk_u32 j = 0; j < AHEAD; j++) {
+                    d[4 * (from + j) + 2 * h] += r[2 * j];
+                    d[4 * (from + j) + 2 * h + 1] += r[2 * j + 1];
+                }
+            }
+#pragma unroll
+            for (mk_u32 j = from; j < from + AHEAD; j++) {
+                const mk_u32 n = first + 8 * j;
+                if (n < outputs)
+                    store_two(y, y_row + (mk_u64)n * bytes, type, d[4 * j + 2 * h], d[4 * j + 2 * h + 1], n + 1 < outputs);
+            }
+        }
     }
 }
+
+#endif
 
 extern "C" __global__ void __launch_bounds__(384, 1) gemm(const mk_u8 *__restrict__ x_tiles, const mk_u8 *scales,
                                                           const mk_u8 *__restrict__ w_tiles, const mk_u8 *residual,

@@ -19,12 +19,17 @@ MK_FN mk_u32 half_pair(mk_f32 low, mk_f32 high)
     return r;
 }
 
-/* Eight numbers as piece `piece` (of eight columns) of row `row`; `tiles` is the row block's first tile of `tile_rows`. */
-MK_FN void store_piece(mk_u8 *tiles, mk_u32 tile_rows, mk_u32 row, mk_u32 piece, const mk_f32 *v)
+MK_FN mk_u32x4 piece_of(const mk_f32 *v)
 {
     mk_u32x4 w;
     w.x = half_pair(v[0], v[1]), w.y = half_pair(v[2], v[3]);
     w.z = half_pair(v[4], v[5]), w.w = half_pair(v[6], v[7]);
+    return w;
+}
+
+/* Eight numbers as piece `piece` (of eight columns) of row `row`; `tiles` is the row block's first tile of `tile_rows`. */
+MK_FN void store_piece(mk_u8 *tiles, mk_u32 tile_rows, mk_u32 row, mk_u32 piece, mk_u32x4 w)
+{
     const mk_u64 tile = (mk_u64)(piece >> 3) * tile_rows * 128;
     *(mk_u32x4 *)(tiles + tile + row * 128 + (((piece & 7u) ^ (row & 7u)) << 4)) = w;
 }
@@ -85,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(MK_WG) pack_x(const mk_u8 *x, const
             load8(norm_weight, p.norm_type, i, p.k, w);
         for (mk_u32 j = 0; j < 8; j++)
             v[j] = v[j] * norm * w[j] * scale;
-        store_piece(tiles, 128, row % 128, i >> 3, v);
+        store_piece(tiles, 128, row % 128, i >> 3, piece_of(v));
     }
 }
 
@@ -181,11 +186,10 @@ extern "C" __global__ void __launch_bounds__(MK_WG) pack_weights(const mk_u8 *__
     const mk_u32 row = blockIdx.x * 16 + lid / 16, b = blockIdx.y * 16 + lid % 16;
     launch_dependents();
     wait_for_inputs();
-    if (row >= p.outputs[weight] || b >= 2 * p.k_tiles)
-        return;
+    const mk_u32 inside = row < p.outputs[weight] && b < 2 * p.k_tiles; /* both threads of a pair, or none */
     const mk_u8 *w = (weight == 0 ? w0 : weight == 1 ? w1 : weight == 2 ? w2 : w3) + row * p.stride;
     mk_f32 v[32];
-    if (32 * b < p.k) {
+    if (inside != 0 && 32 * b < p.k) {
         decode32(w, &p, b, v);
     } else {
 #pragma unroll
@@ -196,8 +200,20 @@ extern "C" __global__ void __launch_bounds__(MK_WG) pack_weights(const mk_u8 *__
     const mk_u32 tile = p.gate != 0 ? row / 128 : p.first_tile[weight] + row / 256;
     const mk_u32 at = p.gate != 0 ? ((row % 128 / 8) * 2 + side) * 8 + row % 8 : row % 256;
     tiles += (mk_u64)tile * p.k_tiles * 32768;
+    /* The eight pieces of a row of a tile belong to two neighbours. They exchange half of them, so that what they store at a time
+     * are 32 bytes side by side: the even one has pieces 0 2 4 6, the odd one 1 3 5 7. */
+    const mk_u32 odd = lid & 1u;
 #pragma unroll
-    for (mk_u32 c = 0; c < 4; c++)
-        store_piece(tiles, 256, at, 4 * b + c, v + 8 * c);
+    for (mk_u32 c = 0; c < 4; c += 2) {
+        const mk_u32x4 even_piece = piece_of(v + 8 * c), odd_piece = piece_of(v + 8 * c + 8);
+        const mk_u32x4 kept = odd != 0 ? odd_piece : even_piece, given = odd != 0 ? even_piece : odd_piece;
+        mk_u32x4 got;
+        got.x = __shfl_xor_sync(0xffffffffu, given.x, 1), got.y = __shfl_xor_sync(0xffffffffu, given.y, 1);
+        got.z = __shfl_xor_sync(0xffffffffu, given.z, 1), got.w = __shfl_xor_sync(0xffffffffu, given.w, 1);
+        if (inside == 0)
+            continue;
+        store_piece(tiles, 256, at, 4 * (b & ~1u) + c + odd, odd != 0 ? got : kept);
+        store_piece(tiles, 256, at, 4 * (b & ~1u) + c + 4 + odd, odd != 0 ? kept : got);
+    }
 }
 #endif

@@ -22,7 +22,7 @@ typedef struct bench_run {
     mica_device_properties device;
     mica_context *context;
     uint32_t *tokens; /* random */
-    uint32_t repetitions;
+    uint32_t repetitions, batch;
     double *rate; /* [repetitions] tokens a second */
     tool_json json;
     int as_json, as_markdown;
@@ -132,7 +132,7 @@ static void print_object(bench_run *run, const bench_test *test, double mean, do
     tool_json_text(json, "model_type", info->type);
     tool_json_uint(json, "model_size", info->weight_bytes);
     tool_json_uint(json, "model_n_params", info->parameters);
-    tool_json_uint(json, "n_batch", (uint64_t)tool_number(run->call, "batch-size"));
+    tool_json_uint(json, "n_batch", run->batch);
     tool_json_uint(json, "n_threads", run->device.threads);
     tool_json_uint(json, "n_prompt", test->prompt);
     tool_json_uint(json, "n_gen", test->text);
@@ -219,9 +219,14 @@ static mica_status open_context(bench_run *run, const bench_test *test)
         .size = sizeof options,
         .capacity = test->depth + (most > 2 ? most : 2) + 256,
         .sequences = 2,
-        .batch = (uint32_t)tool_number(run->call, "batch-size"),
+        .batch = tool_batch(run->call),
     };
-    return mica_context_create(run->model.model, &options, &run->context);
+    mica_context_info info = {0};
+    mica_status status = mica_context_create(run->model.model, &options, &run->context);
+    if (status == MICA_OK)
+        status = mica_context_get_info(run->context, &info);
+    run->batch = info.batch;
+    return status;
 }
 
 static int run_test(bench_run *run, const bench_test *test)

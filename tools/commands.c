@@ -79,8 +79,7 @@ static const tool_group template_group = {"options", template_options, COUNT(tem
 static const tool_option perplexity_options[] = {
     {"file", "-f", TOOL_PATH, "FILE", NULL, NULL, 0, 0, "the text; - is standard input"},
     {"ctx-size", "-c", TOOL_NUMBER, "N", NULL, "512", 4, 1u << 20, "tokens of a chunk"},
-    {"batch-size", "-b", TOOL_NUMBER, "N", NULL, "512", 1, 1u << 20,
-     "most tokens in one pass over the weights"},
+    TOOL_BATCH_OPTIONS,
     {"chunks", NULL, TOOL_NUMBER, "N", NULL, "-1", -1, 1u << 30, "chunks to score; -1 is all"},
     TOOL_JSON_OPTION,
 };
@@ -94,8 +93,7 @@ static const tool_option bench_options[] = {
     {"n-gen", "-n", TOOL_WORD, "N", NULL, "128", 0, 0, "tokens to generate; a list with commas; 0 is none"},
     {"n-depth", "-d", TOOL_WORD, "N", NULL, "0", 0, 0, "tokens in the context before; a list with commas"},
     {"repetitions", "-r", TOOL_NUMBER, "N", NULL, "5", 1, 10000, "times that each test is run"},
-    {"batch-size", "-b", TOOL_NUMBER, "N", NULL, "512", 1, 1u << 20,
-     "most tokens in one pass over the weights"},
+    TOOL_BATCH_OPTIONS,
     {"threads", "-t", TOOL_WORD, "N", NULL, "0", 0, 0,
      "threads of the cpu device, a list with commas for models; 0 is one a core"},
     TOOL_DEVICE_OPTION,

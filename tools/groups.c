@@ -22,8 +22,7 @@ const tool_group tool_model_group = {"model", model_options, COUNT(model_options
 static const tool_option context_options[] = {
     {"ctx-size", "-c", TOOL_NUMBER, "N", NULL, "0", 0, 1u << 30,
      "tokens of context; 0 is 4096, or what the model was trained for if less"},
-    {"batch-size", "-b", TOOL_NUMBER, "N", NULL, "512", 1, 1u << 20,
-     "most tokens of the prompt in one pass over the weights"},
+    TOOL_BATCH_OPTIONS,
     {"cache-type-k", "-ctk", TOOL_ANY_CASE, "TYPE", CACHE_TYPES, "f16", 0, 0,
      "type of the keys in the cache"},
     {"cache-type-v", "-ctv", TOOL_ANY_CASE, "TYPE", CACHE_TYPES, "f16", 0, 0,

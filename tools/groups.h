@@ -24,6 +24,20 @@ extern const tool_group tool_generation_group;
     {                                                                                                       \
         "threads", "-t", TOOL_NUMBER, "N", NULL, "0", 0, 1024, "threads of the cpu device; 0 is one a core" \
     }
+/* tool_batch reads them. */
+#define TOOL_BATCH_OPTIONS                                                                                \
+    {"batch-size",                                                                                        \
+     "-b",                                                                                                \
+     TOOL_NUMBER,                                                                                         \
+     "N",                                                                                                 \
+     NULL,                                                                                                \
+     "0",                                                                                                 \
+     0,                                                                                                   \
+     1u << 20,                                                                                            \
+     "most tokens in one pass over the weights; 0 is 512, on GPUs 2048"},                                 \
+    {                                                                                                     \
+        "ubatch-size", "-ub", TOOL_NUMBER, "N", NULL, "0", 0, 1u << 20, "the same: the lesser one counts" \
+    }
 #define TOOL_JSON_OPTION                                                           \
     {                                                                              \
         "json", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "print JSON for programs" \

@@ -94,6 +94,13 @@ int tool_model_need_tokenizer(const tool_model *model)
     return tool_fail_status();
 }
 
+uint32_t tool_batch(const tool_call *call)
+{
+    uint32_t batch = (uint32_t)tool_number(call, "batch-size");
+    uint32_t part = (uint32_t)tool_number(call, "ubatch-size");
+    return part != 0 && (batch == 0 || part < batch) ? part : batch;
+}
+
 int tool_context_create(const tool_call *call, const tool_model *model, uint32_t prompt_tokens,
                         mica_context **out_context)
 {
@@ -102,7 +109,7 @@ int tool_context_create(const tool_call *call, const tool_model *model, uint32_t
     mica_context_options options = {
         .size = sizeof options,
         .capacity = (uint32_t)tool_number(call, "ctx-size"),
-        .batch = (uint32_t)tool_number(call, "batch-size"),
+        .batch = tool_batch(call),
         .cache_k = tool_type_find(call, "--cache-type-k", k, strlen(k)),
         .cache_v = tool_type_find(call, "--cache-type-v", v, strlen(v)),
         .shift = (uint32_t)tool_flag(call, "context-shift"),

@@ -130,7 +130,7 @@ static int open_context(const tool_call *call, perplexity_state *p)
     mica_context_options options = {
         .size = sizeof options,
         .capacity = p->chunk,
-        .batch = (uint32_t)tool_number(call, "batch-size"),
+        .batch = tool_batch(call),
     };
     if (p->model.info.encoder)
         return tool_fail("%s models give embeddings: they foretell no text", p->model.info.family);

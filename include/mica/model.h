@@ -77,7 +77,7 @@ typedef struct mica_context_options {
     uint32_t
         capacity; /* tokens that all sequences together can hold; 0 = 4096, or what the model was trained for if less */
     uint32_t sequences;          /* that can live at once; 0 = 1 */
-    uint32_t batch;              /* most tokens in one pass over the weights; 0 = 512 */
+    uint32_t batch;              /* most tokens in one pass over the weights; 0 = 512, on GPUs 2048 */
     mica_dtype cache_k, cache_v; /* f32 f16 bf16 q8_0; NONE = f16 */
     uint32_t
         shift; /* 0: a sequence that has no room ends with BUDGET. 1: its first `keep` tokens and the newer half of
@@ -93,6 +93,7 @@ typedef struct mica_context_info {
     uint64_t cache_bytes;                     /* of all pages */
     uint64_t passes, tokens;                  /* since it was created */
     uint64_t recordings;                      /* decode steps that are kept */
+    uint32_t batch;                           /* most tokens in one pass over the weights */
 } mica_context_info;
 
 /* `options` may be NULL. BUDGET, OUT_OF_MEMORY; UNSUPPORTED for cache types that the device has no kernel for. */

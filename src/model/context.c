@@ -7,6 +7,7 @@
 
 #define DEFAULT_CAPACITY 4096u
 #define DEFAULT_BATCH 512u
+#define DEFAULT_BATCH_WIDE 2048u /* on devices that run thousands of rows at once */
 #define MOST_CAPACITY (1u << 24)
 #define MOST_SEQUENCES 4096u
 #define MOST_BATCH 8192u
@@ -36,6 +37,13 @@ static mica_status check_number(const char *field, uint32_t given, uint32_t othe
                       field, given, most);
 }
 
+static uint32_t usual_batch(const mica_device *device)
+{
+    mica_device_properties properties;
+    const bool known = mica_device_get_properties(device, &properties) == MICA_OK;
+    return known && properties.threads == 0 ? DEFAULT_BATCH_WIDE : DEFAULT_BATCH;
+}
+
 static mica_status take_options(mica_context *context, const mica_context_options *options)
 {
     mica_context_options o = {0};
@@ -46,7 +54,8 @@ static mica_status take_options(mica_context *context, const mica_context_option
     const uint32_t usual = h->context_length < DEFAULT_CAPACITY ? h->context_length : DEFAULT_CAPACITY;
     MICA__TRY(check_number("capacity", o.capacity, usual, MOST_CAPACITY, &context->capacity));
     MICA__TRY(check_number("sequences", o.sequences, 1, MOST_SEQUENCES, &context->sequences));
-    MICA__TRY(check_number("batch", o.batch, DEFAULT_BATCH, MOST_BATCH, &context->batch));
+    MICA__TRY(
+        check_number("batch", o.batch, usual_batch(context->model->device), MOST_BATCH, &context->batch));
     MICA__TRY(check_type("cache_k", o.cache_k, &context->cache_k));
     MICA__TRY(check_type("cache_v", o.cache_v, &context->cache_v));
     context->shift = o.shift != 0;
@@ -214,6 +223,7 @@ mica_status mica_context_get_info(const mica_context *context, mica_context_info
         out->sequences_used += context->sequence[i].used;
     for (uint32_t i = 0; i < MICA__RECORDED; i++)
         out->recordings += context->recorded[i].recording != NULL;
+    out->batch = context->batch;
     return MICA_OK;
 }
 

@@ -43,6 +43,7 @@ static void test_kept(void **state)
     mica_cache_entry entry;
     uint32_t count = 0;
     (void)state;
+    assert_string_equal(mica_cache_folder(), cache);
     assert_int_equal(entries(), 0);
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (unsigned char)(i * 7 + i / 256);

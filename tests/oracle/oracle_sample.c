@@ -77,18 +77,20 @@ static void cut(list *l, size_t kept, double grain)
     l->count = kept;
 }
 
-/* The length of the shortest run with chances of `p` (or more than it), at least `keep`. */
+/* The length of the shortest run with chances of `p` (or more than it), at least `keep`: the first `keep` stay however
+ * their sum compares, so that only what comes after them is a decision. */
 static size_t run_length(list *l, double p, bool above, size_t keep)
 {
     double sum = 0;
     size_t kept = 0;
 
-    while (kept < l->count && (kept == 0 || (above ? sum <= p : sum < p))) {
-        l->margin = fmin(l->margin, kept == 0 ? 1 : fabs(sum - p));
+    while (kept < l->count && (kept < keep || (above ? sum <= p : sum < p))) {
+        if (kept >= keep)
+            l->margin = fmin(l->margin, fabs(sum - p));
         sum += chance_of(l, kept++);
     }
     l->margin = fmin(l->margin, fabs(sum - p));
-    return kept < keep ? keep : kept;
+    return kept;
 }
 
 static void typical(list *l, double p, size_t keep)
@@ -112,7 +114,8 @@ static void min_p(list *l, double p, size_t keep)
     measure(l);
     qsort(l->items, l->count, sizeof *l->items, by_value);
     for (size_t i = 0; i < l->count; i++) {
-        l->margin = fmin(l->margin, fabs(l->items[i].value + log(p)));
+        if (i >= keep) /* those before stay in any case */
+            l->margin = fmin(l->margin, fabs(l->items[i].value + log(p)));
         kept += l->items[i].value <= -log(p);
     }
     cut(l, kept < keep ? keep : kept, 0);

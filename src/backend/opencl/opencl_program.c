@@ -112,6 +112,11 @@ mica_status mica__opencl_program_binary(mica__program *program, void **out, uint
     mica_status status = mica__opencl_check(device);
     if (status != MICA_OK)
         return status;
+    /* Such drivers keep what they compiled by themselves. For a binary they compile every entry once more, for any size of
+     * group: it takes longer than the rest, and runs slower. */
+    if ((device->info.features & MICA__FEATURE_SLOW_BARRIER) != 0)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "opencl: the driver of a CPU keeps \"%.60s\" itself",
+                          program->name);
     cl_int code =
         device->cl.clGetProgramInfo(program->program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL);
     if (code != CL_SUCCESS || bytes == 0)

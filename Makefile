@@ -34,7 +34,10 @@ test: ## everything that a change must pass
 	@BUILD=$(BUILD) JOBS=$(JOBS) scripts/test
 
 test-gpu: ## the conformance suite on a GPU; fails if there is none
-	@echo "test-gpu: mica has no GPU backend yet, so there is nothing to prove" >&2; exit 1
+	@scripts/setup check
+	@$(configure) -DMICA_TESTS=ON
+	@$(compile)
+	@scripts/test_gpu $(BUILD)
 
 test-python: ## round trips with the gguf, safetensors and numpy packages, which it installs (network)
 	@scripts/setup run

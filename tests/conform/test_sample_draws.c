@@ -2,6 +2,8 @@
  * test_sample_draws.c - what mica_sample draws, over 10^5 draws for each filter, against the exact chances: a chi-square
  * test, and nothing that a filter takes away is ever drawn. The draws are those of one recording that is replayed and moves its own pick
  * numbers on.
+ *
+ *   test_sample_draws [DEVICE]
  */
 #include <math.h>
 #include <setjmp.h>
@@ -22,6 +24,8 @@
 #define ROWS 1000u
 #define REPLAYS (TEST_ANY_SANITIZER ? 10u : 100u)
 #define TOKENS 61u
+
+static const char *device_id = "cpu";
 
 typedef struct filter_case {
     const char *name;
@@ -101,7 +105,7 @@ static void draws_follow_the_chances(void **state)
     test_random random = test_random_from(7);
 
     (void)state;
-    must(mica_device_open("cpu", NULL, &device));
+    must(mica_device_open(device_id, NULL, &device));
     for (size_t f = 0; f < sizeof filters / sizeof *filters; f++) {
         const mica_sample_settings *s = &filters[f].settings;
         const oracle_sampling sampling = {.temperature = (double)s->temperature,
@@ -153,7 +157,7 @@ static void long_rows_are_as_exact(void **state)
     test_random random = test_random_from(8);
 
     (void)state;
-    must(mica_device_open("cpu", NULL, &device));
+    must(mica_device_open(device_id, NULL, &device));
     for (uint32_t turn = 0; turn < 48; turn++) {
         const uint32_t n = sizes[turn % 4];
         const uint64_t shape[2] = {1, n}, words[2] = {1, MICA_SAMPLE_WORDS}, one = 1;
@@ -210,10 +214,12 @@ static void long_rows_are_as_exact(void **state)
     mica_device_release(device);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(draws_follow_the_chances),
                                        cmocka_unit_test(long_rows_are_as_exact)};
 
+    if (argc > 1)
+        device_id = argv[1];
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,29 +128,6 @@ static void test_transfers(void **state)
     closed(&r);
 }
 
-static void test_map(void **state)
-{
-    const float values[5] = {1, 2, 3, 4, 5};
-    float back[5];
-    void *first = NULL, *second = NULL;
-    (void)state;
-    rig r = opened();
-    mica__memory *memory = memory_of(&r, values, 5);
-    must(r.table->buffer_map(r.device, memory, &first));
-    must(r.table->buffer_map(r.device, memory, &second));
-    assert_ptr_equal(first, second);
-    assert_memory_equal(first, values, sizeof values);
-    ((float *)first)[2] = 30;
-    r.table->buffer_unmap(r.device, memory);
-    ((float *)second)[4] = 50;
-    r.table->buffer_unmap(r.device, memory);
-    must(r.table->download(r.device, memory, 0, back, sizeof back));
-    assert_true(back[0] == 1 && back[2] == 30 && back[4] == 50);
-    r.table->buffer_unmap(r.device, memory); /* one too many changes nothing */
-    r.table->buffer_destroy(r.device, memory);
-    closed(&r);
-}
-
 static void test_out_of_memory(void **state)
 {
     mica__memory *memory = NULL;
@@ -652,23 +629,14 @@ static void test_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_facts),
-        cmocka_unit_test(test_no_such_device),
-        cmocka_unit_test(test_transfers),
-        cmocka_unit_test(test_map),
-        cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_programs),
-        cmocka_unit_test(test_refused_programs),
-        cmocka_unit_test(test_one_shot),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_barriers),
-        cmocka_unit_test(test_replay),
-        cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_many_faults),
-        cmocka_unit_test(test_queues),
-        cmocka_unit_test(test_times),
-        cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_facts),       cmocka_unit_test(test_no_such_device),
+        cmocka_unit_test(test_transfers),   cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_programs),    cmocka_unit_test(test_refused_programs),
+        cmocka_unit_test(test_one_shot),    cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_edges),       cmocka_unit_test(test_barriers),
+        cmocka_unit_test(test_replay),      cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_many_faults), cmocka_unit_test(test_queues),
+        cmocka_unit_test(test_times),       cmocka_unit_test(test_lost),
     };
     return cmocka_run_group_tests_name("the CUDA backend over a stand-in", tests, NULL, NULL);
 }

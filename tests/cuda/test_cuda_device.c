@@ -68,6 +68,43 @@ static void test_ops(void **state)
 }
 
 /* A kernel text of one's own, compiled once and then found in the cache. */
+/* A map is a copy on the host of the view alone; the last unmap takes back what was open to writes. */
+static void test_map(void **state)
+{
+    const float values[6] = {1, 2, 3, 4, 5, 6};
+    const uint64_t part = 3;
+    float back[6], *first = NULL, *second = NULL;
+    mica_buffer *view = NULL;
+    (void)state;
+    mica_device *device = open_device();
+    mica_buffer *buffer = buffer_of(device, MICA_DTYPE_F32, 2, 3);
+    must(mica_buffer_write(buffer, 0, values, sizeof values));
+    must(mica_buffer_view(buffer, MICA_DTYPE_F32, 1, &part, NULL, 2 * sizeof(float), &view));
+    must(mica_buffer_map(view, MICA_ACCESS_READ, (void **)&first));
+    must(mica_buffer_map(view, MICA_ACCESS_WRITE, (void **)&second));
+    assert_ptr_equal(first, second);
+    assert_memory_equal(first, values + 2, 3 * sizeof(float));
+    second[0] = 30;
+    must(mica_buffer_unmap(view));
+    must(mica_buffer_read(buffer, 0, back, sizeof back));
+    assert_true(back[2] == 3); /* still mapped */
+    second[2] = 50;
+    must(mica_buffer_unmap(view));
+    must(mica_buffer_unmap(view)); /* one too many changes nothing */
+    must(mica_buffer_read(buffer, 0, back, sizeof back));
+    assert_true(back[1] == 2 && back[2] == 30 && back[3] == 4 && back[4] == 50 && back[5] == 6);
+    must(mica_buffer_map(buffer, MICA_ACCESS_READ, (void **)&first));
+    first[0] = 99; /* nobody asked to write */
+    must(mica_buffer_unmap(buffer));
+    must(mica_buffer_read(buffer, 0, back, sizeof back));
+    assert_true(back[0] == 1);
+    mica_buffer_release(view);
+    must(mica_buffer_map(buffer, MICA_ACCESS_WRITE,
+                         (void **)&first)); /* left mapped: given back with the buffer */
+    mica_buffer_release(buffer);
+    check_closed(device);
+}
+
 static void test_own_kernel(void **state)
 {
     const mica_kernel_desc desc = {.name = "fake_add", .source = add_source};
@@ -285,6 +322,7 @@ static mica_status live(void)
     mica_buffer *x = NULL, *w = NULL, *y = NULL;
     mica_encoder *encoder = NULL;
     mica_kernel *kernel = NULL;
+    void *pointer = NULL;
     mica_status status = mica_device_open("cuda:1", NULL, &device);
     if (status == MICA_OK)
         status = mica_kernel_register(device, &desc);
@@ -304,6 +342,10 @@ static mica_status live(void)
         status = mica_matmul(encoder, x, w, NULL, y);
     if (status == MICA_OK)
         status = mica_encoder_commit_and_wait(encoder);
+    if (status == MICA_OK)
+        status = mica_buffer_map(w, MICA_ACCESS_WRITE, &pointer);
+    if (status == MICA_OK)
+        status = mica_buffer_unmap(w);
     mica_encoder_release(encoder);
     mica_kernel_release(kernel);
     mica_buffer_release(x);
@@ -339,9 +381,9 @@ static void test_each_call(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list),      cmocka_unit_test(test_ops),  cmocka_unit_test(test_own_kernel),
-        cmocka_unit_test(test_cublaslt),  cmocka_unit_test(test_fork), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_each_call),
+        cmocka_unit_test(test_list),       cmocka_unit_test(test_ops),       cmocka_unit_test(test_map),
+        cmocka_unit_test(test_own_kernel), cmocka_unit_test(test_cublaslt),  cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_threads),    cmocka_unit_test(test_each_call),
     };
     char folder[256];
     if (test_folder_make(folder, sizeof folder, "cuda") != 0)

@@ -38,7 +38,6 @@ static mica_status make_memory(life *l)
 {
     const mica__backend_table *table = l->r.table;
     float values[COUNT] = {1, 2, 3};
-    void *mapped = NULL;
     mica_status status = MICA_OK;
     for (uint32_t i = 0; i < 4 && status == MICA_OK; i++) {
         status = table->buffer_create(l->r.device, sizeof values, &l->memory[i]);
@@ -47,10 +46,6 @@ static mica_status make_memory(life *l)
     }
     if (status == MICA_OK)
         status = table->buffer_fill(l->r.device, l->memory[3], 0);
-    if (status == MICA_OK)
-        status = table->buffer_map(l->r.device, l->memory[2], &mapped);
-    if (status == MICA_OK)
-        table->buffer_unmap(l->r.device, l->memory[2]);
     return status;
 }
 

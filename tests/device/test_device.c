@@ -42,6 +42,25 @@ static void wrong_names_are_refused(void **state)
     refused(mica_device_open("cpu", NULL, NULL), MICA_ERR_INVALID_ARGUMENT, "out_device");
 }
 
+/* Each backend that cannot be used here is refused by name with the reason that the list shows, and the cpu works. */
+static void missing_drivers_are_named(void **state)
+{
+    (void)state;
+    mica_device_entry entries[32];
+    mica_device *device = NULL;
+    uint32_t count = 0;
+    must(mica_device_list(entries, 32, &count));
+    for (uint32_t i = 0; i < count && i < 32; i++) {
+        if (entries[i].usable)
+            continue;
+        assert_true(entries[i].reason[0] != '\0');
+        refused(mica_device_open(entries[i].id, NULL, &device), MICA_ERR_DEVICE_NOT_FOUND, entries[i].reason);
+        assert_null(device);
+    }
+    device = open_device("cpu", 1);
+    mica_device_release(device);
+}
+
 static void properties_follow_the_options(void **state)
 {
     (void)state;
@@ -281,6 +300,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         test(list_names_what_there_is),
         test(wrong_names_are_refused),
+        test(missing_drivers_are_named),
         test(properties_follow_the_options),
         test(wrong_options_are_refused),
         test(older_options_are_understood),

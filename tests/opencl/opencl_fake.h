@@ -98,6 +98,17 @@ FAKE_EVENT(clEnqueueMarkerWithWaitList,
            (cl_command_queue queue, cl_uint wait_count, const cl_event *wait, cl_event *out_event),
            (queue, wait_count, wait, out_event))
 
+/* The device says that it is a GPU: of those mica keeps binaries, which a CPU's driver keeps itself. */
+static cl_int fake_gpu_clGetDeviceInfo(cl_device_id device, cl_uint what, size_t bytes, void *value,
+                                       size_t *out_bytes)
+{
+    const cl_int code = fake_clGetDeviceInfo(device, what, bytes, value, out_bytes);
+    const cl_ulong gpu = CL_DEVICE_TYPE_GPU;
+    if (code == CL_SUCCESS && what == CL_DEVICE_TYPE && bytes >= sizeof gpu)
+        memcpy(value, &gpu, sizeof gpu);
+    return code;
+}
+
 /* The table of the fake over the machine's own library. */
 static mica_status fake_install(mica__opencl_symbols *table)
 {
@@ -110,6 +121,7 @@ static mica_status fake_install(mica__opencl_symbols *table)
 #undef OPENCL_STATUS
 #undef OPENCL_OBJECT
     };
+    table->clGetDeviceInfo = fake_gpu_clGetDeviceInfo;
     table->clEnqueueNDRangeKernel = fake_event_clEnqueueNDRangeKernel;
     table->clEnqueueReadBuffer = fake_event_clEnqueueReadBuffer;
     table->clEnqueueCopyBuffer = fake_event_clEnqueueCopyBuffer;

@@ -23,12 +23,6 @@
 #define MICA__CUDA_FAULTS 1024u       /* fault words of a page */
 #define MICA__CUDA_LABEL_DEPTH 8u
 
-typedef struct mica__cuda_memory {
-    mica__memory head; /* native: the device address */
-    void *shadow;      /* what buffer_map gave, while mapped */
-    uint32_t maps;
-} mica__cuda_memory;
-
 /* A kernel of a program, or a built-in one that encodes itself into a stream. `bindings` are device addresses. */
 struct mica__kernel {
     char name[64];
@@ -183,8 +177,6 @@ mica_status mica__cuda_check(mica__device *device, int result, mica_status code,
 void mica__cuda_memory_amount(mica__device *device, uint64_t *out_free, uint64_t *out_total);
 mica_status mica__cuda_buffer_create(mica__device *device, uint64_t bytes, mica__memory **out);
 void mica__cuda_buffer_destroy(mica__device *device, mica__memory *memory);
-mica_status mica__cuda_buffer_map(mica__device *device, mica__memory *memory, void **out);
-void mica__cuda_buffer_unmap(mica__device *device, mica__memory *memory);
 mica_status mica__cuda_upload(mica__device *device, mica__memory *memory, uint64_t offset, const void *from,
                               uint64_t bytes);
 mica_status mica__cuda_download(mica__device *device, mica__memory *memory, uint64_t offset, void *to,

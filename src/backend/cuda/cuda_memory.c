@@ -84,7 +84,7 @@ mica_status mica__cuda_buffer_create(mica__device *device, uint64_t bytes, mica_
     mica_status status = mica__cuda_enter(device);
     if (status != MICA_OK)
         return status;
-    mica__cuda_memory *memory = mica__calloc(1, sizeof *memory);
+    mica__memory *memory = mica__calloc(1, sizeof *memory);
     if (memory == NULL) {
         status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "cuda: no host memory for a buffer");
     } else {
@@ -99,23 +99,21 @@ mica_status mica__cuda_buffer_create(mica__device *device, uint64_t bytes, mica_
         mica__free(memory);
         return status;
     }
-    memory->head.native = (void *)(uintptr_t)address;
-    memory->head.bytes = bytes;
-    *out = &memory->head;
+    memory->native = (void *)(uintptr_t)address;
+    memory->bytes = bytes;
+    *out = memory;
     return MICA_OK;
 }
 
 void mica__cuda_buffer_destroy(mica__device *device, mica__memory *memory)
 {
-    mica__cuda_memory *own = (mica__cuda_memory *)memory;
-    if (own == NULL)
+    if (memory == NULL)
         return;
     if (mica__cuda_enter_quietly(device)) {
         give(device, mica__cuda_address(memory));
         mica__cuda_leave(device);
     }
-    mica__free(own->shadow);
-    mica__free(own);
+    mica__free(memory);
 }
 
 void mica__cuda_memory_amount(mica__device *device, uint64_t *out_free, uint64_t *out_total)
@@ -310,57 +308,6 @@ mica_status mica__cuda_buffer_fill(mica__device *device, mica__memory *memory, u
     pthread_mutex_unlock(&lane->lock);
     mica__cuda_leave(device);
     return status;
-}
-
-/* ---- mapping: a copy on the host ---- */
-
-mica_status mica__cuda_buffer_map(mica__device *device, mica__memory *memory, void **out)
-{
-    mica__cuda_memory *own = (mica__cuda_memory *)memory;
-    mica_status status = MICA_OK;
-    *out = NULL;
-    pthread_mutex_lock(&device->lock);
-    void *shadow = own->shadow;
-    own->maps += shadow != NULL;
-    pthread_mutex_unlock(&device->lock);
-    if (shadow != NULL) { /* mapped already: both see the same bytes */
-        *out = shadow;
-        return MICA_OK;
-    }
-    shadow = mica__alloc((size_t)memory->bytes);
-    if (shadow == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "cuda: no host memory to map %llu bytes",
-                          (unsigned long long)memory->bytes);
-    status = mica__cuda_download(device, memory, 0, shadow, memory->bytes);
-    if (status != MICA_OK) {
-        mica__free(shadow);
-        return status;
-    }
-    pthread_mutex_lock(&device->lock);
-    void *other = own->shadow; /* another thread may have been first */
-    if (other == NULL)
-        own->shadow = shadow;
-    own->maps++;
-    *out = own->shadow;
-    pthread_mutex_unlock(&device->lock);
-    if (other != NULL)
-        mica__free(shadow);
-    return MICA_OK;
-}
-
-void mica__cuda_buffer_unmap(mica__device *device, mica__memory *memory)
-{
-    mica__cuda_memory *own = (mica__cuda_memory *)memory;
-    void *shadow = NULL;
-    pthread_mutex_lock(&device->lock);
-    if (own->maps > 0 && --own->maps == 0) {
-        shadow = own->shadow;
-        own->shadow = NULL;
-    }
-    pthread_mutex_unlock(&device->lock);
-    if (shadow != NULL)
-        mica__cuda_upload(device, memory, 0, shadow, memory->bytes); /* a failure is the next call's too */
-    mica__free(shadow);
 }
 
 /* ---- open and close ---- */

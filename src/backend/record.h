@@ -101,7 +101,12 @@ enum {
     MICA__ATTENTION_PAGES,
     MICA__ATTENTION_MASK,
     MICA__ATTENTION_Y,
-    MICA__ATTENTION_SLOTS
+    MICA__ATTENTION_SLOTS,
+    /* Only with mica__attention_record: q and new_k are turned first, with factors?, then new_k and new_v go into k and v. */
+    MICA__ATTENTION_NEW_K = MICA__ATTENTION_SLOTS,
+    MICA__ATTENTION_NEW_V,
+    MICA__ATTENTION_FACTORS,
+    MICA__ATTENTION_TURNED_SLOTS
 };
 /* n = rms_norm? x; o_i = n . w_i^T; gate NONE: y_0 = softcap?(o_0) + residual?, y_i = o_i;
  * gate SILU/GELU: y_0 = act(o_0) * o_1, y_1 absent. operand_count = MATMUL_SLOTS(weight_count). */
@@ -151,7 +156,7 @@ enum {
     MICA__SAMPLE_SLOTS
 };
 
-/* Parameters. attention: mica_attention_params; kv_write: mica_kv_params; route: mica_route_params.
+/* Parameters. attention: mica_attention_params or, where fused, mica__attention_record; kv_write: mica_kv_params; route: mica_route_params.
  * penalize and sample have none: what they need lies in their settings operand. */
 typedef struct mica__fill_params {
     double value;
@@ -180,6 +185,10 @@ typedef struct mica__rope_record {
     float eps;
     uint32_t ring; /* of the cache */
 } mica__rope_record;
+typedef struct mica__attention_record {
+    mica_attention_params attention; /* first: kernels of plain attention read this alone */
+    mica_rope_params rope;           /* defaults filled in */
+} mica__attention_record;
 typedef enum mica__gate { MICA__GATE_NONE = 0, MICA__GATE_SILU, MICA__GATE_GELU } mica__gate;
 typedef struct mica__matmul_record {
     uint32_t precision; /* mica_precision */

@@ -8,14 +8,15 @@
 #include <stdint.h>
 
 /* The words of MICA_DEBUG, separated by commas: X(NAME, "word", "what it does"). */
-#define MICA__DEBUG_LIST(X)                                                         \
-    X(VALIDATE, "validate", "log the buffers that outlive a reset of their pool")   \
-    X(LOG, "log", "send debug lines to the log callback too")                       \
-    X(POISON, "poison", "fill fresh and freed host memory with a pattern")          \
-    X(SERIAL, "serial", "run each dispatch to its end before the next one starts")  \
-    X(TRACE, "trace", "log every op record, dispatch and barrier as it is encoded") \
-    X(NONATIVE, "nonative", "use the portable kernels only")                        \
-    X(NOCUBLAS, "nocublas", "do as if cuBLASLt were not on this machine")           \
+#define MICA__DEBUG_LIST(X)                                                                \
+    X(VALIDATE, "validate", "log the buffers that outlive a reset of their pool")          \
+    X(LOG, "log", "send debug lines to the log callback too")                              \
+    X(POISON, "poison", "fill fresh and freed host memory with a pattern")                 \
+    X(SERIAL, "serial", "run each dispatch to its end before the next one starts")         \
+    X(TRACE, "trace", "log every op record, dispatch and barrier as it is encoded")        \
+    X(NONATIVE, "nonative", "use the portable kernels only")                               \
+    X(NOAHEAD, "noahead", "start no kernel of a graph before those it waits for are over") \
+    X(NOCUBLAS, "nocublas", "do as if cuBLASLt were not on this machine")                  \
     X(NONVRTC, "nonvrtc", "do as if NVRTC were not on this machine")
 
 #define MICA__DEBUG_INDEX(name, word, text) MICA__DEBUG_INDEX_##name,

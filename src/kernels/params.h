@@ -168,6 +168,15 @@ typedef struct mk_attention_params {
     mk_f32 scale, softcap;
 } mk_attention_params;
 
+/* native/attend: attention, and with TURNED what brings the new key and value of its one token into the caches: the flags,
+ * frequencies and factors of `turn` are those of a rope over whole heads. */
+typedef struct mk_attend_params {
+    mk_attention_params a;
+    mk_rope_params turn;
+    mk_u64 new_k_head, new_v_head; /* byte strides */
+    mk_u32 slots_shift;            /* a.slots is 1 << that; 32: it is no power of two */
+} mk_attend_params;
+
 /* native/stream: a few rows of x, up to four weights alike. Places are bytes; see stream.cu. */
 typedef struct mk_stream_params {
     mk_u64 weight_stride;                          /* of a row */

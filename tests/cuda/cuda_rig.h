@@ -62,11 +62,12 @@ static inline mica__binding rig_whole(mica__memory *memory, uint32_t access)
     return (mica__binding){memory, 0, memory->bytes, access};
 }
 
-/* y = a + b over f32, waiting for the dispatches named. */
-static inline void rig_add(rig *r, mica__encoding *encoding, mica__memory *a, mica__memory *b,
-                           mica__memory *y, const uint32_t *dependencies, uint32_t dependency_count)
+/* y = a + b over f32, waiting for the dispatches named. `access` is b's. */
+static inline void rig_add_as(rig *r, mica__encoding *encoding, mica__memory *a, mica__memory *b,
+                              uint32_t access, mica__memory *y, const uint32_t *dependencies,
+                              uint32_t dependency_count)
 {
-    const mica__binding bindings[3] = {rig_whole(a, MICA_ACCESS_READ), rig_whole(b, MICA_ACCESS_READ),
+    const mica__binding bindings[3] = {rig_whole(a, MICA_ACCESS_READ), rig_whole(b, access),
                                        rig_whole(y, MICA_ACCESS_WRITE)};
     const add_params params = {y->bytes / 4};
     const mica__dispatch dispatch = {.kernel = r->add,
@@ -80,6 +81,12 @@ static inline void rig_add(rig *r, mica__encoding *encoding, mica__memory *a, mi
                                      .dependency_count = dependency_count,
                                      .op = MICA_OP_ADD};
     r->table->dispatch(encoding, &dispatch);
+}
+
+static inline void rig_add(rig *r, mica__encoding *encoding, mica__memory *a, mica__memory *b,
+                           mica__memory *y, const uint32_t *dependencies, uint32_t dependency_count)
+{
+    rig_add_as(r, encoding, a, b, MICA_ACCESS_READ, y, dependencies, dependency_count);
 }
 
 /* Sets the fault word to `code` when it runs; its first operand is absent. */

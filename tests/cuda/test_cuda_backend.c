@@ -412,6 +412,50 @@ static void test_barriers(void **state)
     closed(&r);
 }
 
+#define AHEAD (MICA_ACCESS_READ | MICA__BIND_AHEAD)
+
+/* x -> middle -> y with weights read ahead; `writes`: a dispatch before writes these weights. Gives the edges. */
+static mica__commands *chain_ahead(rig *r, mica__memory *const memory[4], bool writes)
+{
+    mica__encoding *encoding = begin(r, MICA__ENCODE_REUSABLE);
+    mica__memory *x = memory[0], *weights = memory[1], *middle = memory[2], *y = memory[3];
+    rig_add(r, encoding, x, x, writes ? weights : middle, NULL, 0);
+    rig_add_as(r, encoding, x, weights, AHEAD, middle, (uint32_t[]){0}, 1);
+    rig_add_as(r, encoding, middle, x, AHEAD, y, (uint32_t[]){0, 1}, 2);
+    return end(r, encoding);
+}
+
+/* Kernels that read ahead start early, unless what they read is written before; a change of operands takes that back. */
+static void test_early(void **state)
+{
+    const float ones[COUNT] = {1, 1};
+    float back[COUNT];
+    mica__memory *memory[4];
+    (void)state;
+    rig r = opened();
+    for (uint32_t i = 0; i < 4; i++)
+        memory[i] = memory_of(&r, i < 2 ? ones : NULL, COUNT);
+    mica__commands *commands = chain_ahead(&r, memory, true);
+    assert_int_equal(fake_early_edges(), 1); /* the last one */
+    r.table->commands_destroy(r.device, commands);
+    commands = chain_ahead(&r, memory, false);
+    assert_int_equal(fake_early_edges(), 2);
+    run(&r, commands);
+    const mica__binding other = rig_whole(memory[0], MICA_ACCESS_READ);
+    must(r.table->commands_update(commands, 1, 0, &other)); /* not read ahead, not written: in place */
+    run(&r, commands);
+    assert_int_equal(fake_early_edges(), 2);
+    must(r.table->commands_update(commands, 1, 1, &other));
+    run(&r, commands);
+    assert_int_equal(fake_early_edges(), 0);
+    must(r.table->download(r.device, memory[3], 0, back, sizeof back));
+    assert_true(back[0] == 3 && back[2] == 0);
+    r.table->commands_destroy(r.device, commands);
+    for (uint32_t i = 0; i < 4; i++)
+        r.table->buffer_destroy(r.device, memory[i]);
+    closed(&r);
+}
+
 /* Replays y = a + b, then a copy of y, with operands that change between. */
 static void replay(rig *r, uint32_t fail_updates)
 {
@@ -629,14 +673,15 @@ static void test_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_facts),       cmocka_unit_test(test_no_such_device),
-        cmocka_unit_test(test_transfers),   cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_programs),    cmocka_unit_test(test_refused_programs),
-        cmocka_unit_test(test_one_shot),    cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_edges),       cmocka_unit_test(test_barriers),
-        cmocka_unit_test(test_replay),      cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_many_faults), cmocka_unit_test(test_queues),
-        cmocka_unit_test(test_times),       cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_facts),     cmocka_unit_test(test_no_such_device),
+        cmocka_unit_test(test_transfers), cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_programs),  cmocka_unit_test(test_refused_programs),
+        cmocka_unit_test(test_one_shot),  cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_edges),     cmocka_unit_test(test_barriers),
+        cmocka_unit_test(test_early),     cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_replay),    cmocka_unit_test(test_many_faults),
+        cmocka_unit_test(test_queues),    cmocka_unit_test(test_times),
+        cmocka_unit_test(test_lost),
     };
     return cmocka_run_group_tests_name("the CUDA backend over a stand-in", tests, NULL, NULL);
 }

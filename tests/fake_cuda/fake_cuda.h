@@ -40,6 +40,8 @@ fake_counts fake_get_counts(void);
 /* The edges of the graph made ready last: pairs (from, to) of node numbers in the order they were added. Returns how many
  * there are; fills up to `capacity`. `out_nodes`: its nodes. */
 uint32_t fake_edges(uint32_t (*out)[2], uint32_t capacity, uint32_t *out_nodes);
+/* How many of them are programmatic. */
+uint32_t fake_early_edges(void);
 /* The options of the last compilation, joined by blanks. */
 const char *fake_options(void);
 

@@ -21,7 +21,7 @@ void fake_capture(fake_object *stream, const fake_node *node)
 }
 #else
 
-static uint32_t last_edges[4096][2], last_count, last_nodes;
+static uint32_t last_edges[4096][2], last_count, last_nodes, last_early;
 
 typedef struct launch {
     void *function;
@@ -197,15 +197,46 @@ FAKE(cuGraphAddChildGraphNode,
     return fake_leave(0);
 }
 
+/* Edges behind which kernels wait by themselves; both ends are kernels, and the later one is added last. */
+FAKE(cuGraphAddDependencies_v2,
+     (void *handle, void *const *from, void *const *to, const unsigned char (*edge)[8], size_t count))
+{
+    const int fails = fake_enter("cuGraphAddDependencies_v2");
+    fake_object *graph = fake_find(handle, FAKE_GRAPH);
+    if (fails != 0 || graph == NULL)
+        return fake_leave(fails != 0 ? fails : FAKE_INVALID);
+    for (size_t i = 0; i < count; i++) {
+        const fake_node *earlier = from[i];
+        fake_node *later = to[i];
+        if (earlier->graph != graph || later->graph != graph || earlier->function == NULL ||
+            later->function == NULL || earlier->number >= later->number ||
+            later->wait_count == FAKE_NODE_WAITS || edge[i][0] != 1 || edge[i][1] != 0 || edge[i][2] != 1)
+            return fake_leave(FAKE_INVALID);
+        later->wait[later->wait_count++] = earlier->number;
+        later->early++;
+    }
+    return fake_leave(0);
+}
+
 static void remember_edges(const fake_object *graph)
 {
-    last_count = 0;
+    last_count = last_early = 0;
     last_nodes = graph->node_count;
-    for (const fake_node *node = graph->nodes; node != NULL; node = node->next)
+    for (const fake_node *node = graph->nodes; node != NULL; node = node->next) {
+        last_early += node->early;
         for (uint32_t i = 0; i < node->wait_count && last_count < 4096; i++, last_count++) {
             last_edges[last_count][0] = node->wait[i];
             last_edges[last_count][1] = node->number;
         }
+    }
+}
+
+uint32_t fake_early_edges(void)
+{
+    fake_enter("fake_early_edges");
+    const uint32_t count = last_early;
+    fake_leave(0);
+    return count;
 }
 
 uint32_t fake_edges(uint32_t (*out)[2], uint32_t capacity, uint32_t *out_nodes)

@@ -39,7 +39,7 @@ typedef enum fake_kind {
 /* A launch with its arguments copied, a copy, an empty node, or a graph inside a graph. */
 typedef struct fake_node {
     struct fake_object *graph;
-    uint32_t number, wait_count;
+    uint32_t number, wait_count, early; /* early: how many of what it waits for it waits for by itself */
     uint32_t wait[FAKE_NODE_WAITS];
     struct fake_object *function, *child;
     unsigned grid[3], block[3];

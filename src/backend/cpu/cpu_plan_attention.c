@@ -21,6 +21,9 @@ static mica_status check(const mica__record *record)
     const uint32_t caches = 1u << MICA__ATTENTION_K | 1u << MICA__ATTENTION_V;
     const uint32_t indices = 1u << MICA__ATTENTION_POSITIONS | 1u << MICA__ATTENTION_LENGTHS |
                              1u << MICA__ATTENTION_SEQUENCES | 1u << MICA__ATTENTION_PAGES;
+    if (record->operand_count != MICA__ATTENTION_SLOTS)
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "attention on the cpu: rope and kv_write are ops of their own");
     for (uint32_t slot = 0; slot < MICA__ATTENTION_SLOTS; slot++) {
         const mica__operand *operand = &record->operand[slot];
         const uint16_t type = operand->dtype;

@@ -23,6 +23,7 @@ static void free_commands(mica__commands *commands)
 {
     mica__free(commands->node);
     mica__free(commands->dependency);
+    mica__free(commands->written);
     mica__free(commands->blob);
     mica__free(commands);
 }
@@ -328,6 +329,49 @@ static bool write_block(mica__encoding *encoding, const mica__dispatch *dispatch
     return true;
 }
 
+static bool is_written(const mica__commands *commands, uint64_t begin, uint64_t end)
+{
+    for (uint32_t i = 0; i < commands->written_count; i++)
+        if (begin < commands->written[i].end && commands->written[i].begin < end)
+            return true;
+    return false;
+}
+
+/* Whether the node may start early: what it reads ahead is not written before it. Then what it writes itself. */
+static bool note_accesses(mica__encoding *encoding, const mica__dispatch *dispatch, mica__cuda_node *node)
+{
+    mica__commands *commands = encoding->commands;
+    const uint64_t *address = (const uint64_t *)(const void *)(commands->blob + node->bindings);
+    void *array = commands->written;
+    uint64_t capacity = commands->written_capacity;
+    if (!commands->reusable)
+        return true; /* no graph, no edges */
+    if (!reserve(encoding, &array, commands->written_count, dispatch->binding_count, &capacity,
+                 sizeof *commands->written))
+        return false;
+    commands->written = array;
+    commands->written_capacity = (uint32_t)capacity;
+    node->early = true;
+    for (uint32_t i = 0; i < dispatch->binding_count; i++) {
+        const mica__binding *binding = &dispatch->bindings[i];
+        if ((binding->access & MICA__BIND_AHEAD) == 0 || binding->memory == NULL)
+            continue;
+        node->ahead |= 1u << i;
+        node->early = node->early && !is_written(commands, address[i], address[i] + binding->length);
+    }
+    node->early = node->early && node->ahead != 0;
+    commands->early |= node->early;
+    for (uint32_t i = 0; i < dispatch->binding_count; i++) {
+        const mica__binding *binding = &dispatch->bindings[i];
+        if ((binding->access & MICA_ACCESS_WRITE) == 0 || binding->memory == NULL)
+            continue;
+        node->written |= 1u << i;
+        commands->written[commands->written_count++] =
+            (mica__cuda_range){address[i], address[i] + binding->length};
+    }
+    return true;
+}
+
 /* `kernel` NULL: a copy. */
 static void add_node(mica__encoding *encoding, const mica__dispatch *dispatch)
 {
@@ -349,7 +393,7 @@ static void add_node(mica__encoding *encoding, const mica__dispatch *dispatch)
         status = allow_shared(commands->device, kernel, &node);
     latch(encoding, status);
     if (status != MICA_OK || !add_dependencies(encoding, dispatch, &node) ||
-        !write_block(encoding, dispatch, &node))
+        !write_block(encoding, dispatch, &node) || !note_accesses(encoding, dispatch, &node))
         return;
     node.label = choose_label(encoding, dispatch->label);
     node.op = dispatch->op;
@@ -366,8 +410,10 @@ void mica__cuda_dispatch(mica__encoding *encoding, const mica__dispatch *dispatc
 
 void mica__cuda_copy_add(mica__encoding *encoding, const mica__binding *from, const mica__binding *to)
 {
-    const mica__binding bindings[2] = {*from, *to};
+    mica__binding bindings[2] = {*from, *to};
     const uint64_t length = from->length;
+    bindings[0].access = MICA_ACCESS_READ;
+    bindings[1].access = MICA_ACCESS_WRITE;
     if (from->memory == NULL || to->memory == NULL || from->length != to->length) {
         latch(encoding,
               mica__fail(MICA_ERR_INVALID_ARGUMENT, "copy: from %llu bytes to %llu, expected equal lengths",
@@ -398,7 +444,8 @@ mica_status mica__cuda_encoder_begin(mica__device *device, uint32_t flags, mica_
     commands->device = device;
     commands->next_spare = NULL;
     commands->reusable = (flags & MICA__ENCODE_REUSABLE) != 0;
-    commands->node_count = commands->dependency_count = commands->group = 0;
+    commands->node_count = commands->dependency_count = commands->written_count = commands->group = 0;
+    commands->early = commands->plain = false;
     commands->blob_used = 0;
     mica__encoding *encoding = &commands->encoding;
     memset(encoding, 0, sizeof *encoding);
@@ -449,6 +496,10 @@ mica_status mica__cuda_commands_update(mica__commands *commands, uint32_t dispat
     if (status != MICA_OK)
         return status;
     memcpy(commands->blob + node->bindings + binding * sizeof address, &address, sizeof address);
+    if (commands->executable != NULL && commands->early && !commands->plain &&
+        ((node->written | node->ahead) >> binding & 1) != 0)
+        commands->plain = commands->stale =
+            true; /* what was said of writing and reading ahead no longer holds */
     if (commands->executable != NULL && !commands->stale)
         commands->stale = !mica__cuda_graph_update(commands, node);
     mica__cuda_leave(commands->device);

@@ -50,8 +50,10 @@ typedef struct mica__cuda_node {
     uint32_t binding_count, params_size;
     uint64_t bindings, params, label; /* places in the blob */
     uint32_t first_dependency, dependency_count;
-    uint32_t group; /* barriers before it */
+    uint32_t group;          /* barriers before it */
+    uint32_t written, ahead; /* bits of bindings: written; read before the kernel waits (MICA__BIND_AHEAD) */
     uint16_t op;
+    bool early;   /* may start before what it waits for is over */
     void *handle; /* in the graph */
 } mica__cuda_node;
 
@@ -78,15 +80,24 @@ struct mica__encoding {
     bool serial; /* debug word: a barrier after each */
 };
 
+/* Device addresses. */
+typedef struct mica__cuda_range {
+    uint64_t begin, end;
+} mica__cuda_range;
+
 struct mica__commands {
     _Atomic uint32_t references;
     mica__device *device;
     mica__commands *next_spare;
     bool reusable, stale; /* stale: the graph no longer says what the list does */
+    bool early,
+        plain; /* a node may start early; none does: that was refused, or operands have changed since */
     mica__cuda_node *node;
     uint32_t node_count, node_capacity, group;
     uint32_t *dependency;
     uint32_t dependency_count, dependency_capacity;
+    mica__cuda_range *written; /* by its nodes */
+    uint32_t written_count, written_capacity;
     unsigned char *blob;
     uint64_t blob_used, blob_capacity;
     mica__cuda_fault *fault;

@@ -34,6 +34,11 @@ typedef struct mica__cuda_copy {
     size_t width, height, depth;
 } mica__cuda_copy;
 
+/* How the node at the end of an edge waits for the one at its beginning. */
+typedef struct mica__cuda_edge {
+    unsigned char from_port, to_port, type, reserved[5];
+} mica__cuda_edge;
+
 typedef struct mica__cuda_pool_desc {
     int allocation, handles, location, device;
     void *security;
@@ -53,6 +58,7 @@ typedef struct mica__cuda_heuristic {
 
 _Static_assert(sizeof(mica__cuda_launch) == 56, "CUDA_KERNEL_NODE_PARAMS_v1");
 _Static_assert(sizeof(mica__cuda_copy) == 200, "CUDA_MEMCPY3D_v2");
+_Static_assert(sizeof(mica__cuda_edge) == 8, "CUgraphEdgeData");
 _Static_assert(sizeof(mica__cuda_pool_desc) == 88, "CUmemPoolProps_v1");
 _Static_assert(sizeof(mica__cuda_heuristic) == 96, "cublasLtMatmulHeuristicResult_t");
 
@@ -69,6 +75,8 @@ enum {
     MICA__CUDA_STREAM_NON_BLOCKING = 1,
     MICA__CUDA_EVENT_UNTIMED = 2,
     MICA__CUDA_CAPTURE_RELAXED = 2,
+    MICA__CUDA_PORT_PROGRAMMATIC = 1, /* of a kernel: its groups said that others may start */
+    MICA__CUDA_EDGE_PROGRAMMATIC = 1, /* the kernel waits by itself */
     MICA__CUDA_FUNCTION_THREADS = 0,
     MICA__CUDA_FUNCTION_SHARED = 1,
     MICA__CUDA_FUNCTION_DYNAMIC = 8,

@@ -3,12 +3,17 @@
  *
  * Within a group (between barriers) a node waits for the nodes it named, less those that one of the others waits for
  * already. A barrier is the one node of a group that nothing waits for, or an empty node behind all of them.
+ *
+ * A kernel that reads ahead (MICA__BIND_AHEAD) begins while those before it end: its edges from kernels are programmatic. It is
+ * over only when they are, so what the others leave out stays true.
  */
 #include <string.h>
 
 #include "backend/cuda/cuda_device.h"
 #include "base/alloc.h"
+#include "base/env.h"
 
+#define MOST_EARLY 4u      /* edges of a node that are programmatic */
 #define MOST_REDUCED 8192u /* nodes of a group up to which edges are reduced: a bit for each pair */
 
 bool mica__cuda_has_graphs(const mica__device *device)
@@ -127,8 +132,36 @@ static mica_status add_child(mica__commands *commands, mica__cuda_node *node, vo
     return mica__cuda_check(device, result, MICA_ERR_SUBMISSION, "adding a graph to a graph");
 }
 
-static mica_status add_node(mica__commands *commands, mica__cuda_node *node, void *const *wait, size_t count)
+/* What a node waits for. */
+typedef struct edges {
+    void **wait; /* until it is over; as many as the longest list */
+    size_t count;
+    void *early[MOST_EARLY]; /* the node waits by itself */
+    size_t early_count;
+} edges;
+
+static mica_status add_early(mica__commands *commands, const mica__cuda_node *node, const edges *e)
 {
+    mica__cuda_edge edge[MOST_EARLY];
+    void *to[MOST_EARLY];
+    memset(edge, 0, sizeof edge);
+    for (size_t i = 0; i < e->early_count; i++) {
+        to[i] = node->handle;
+        edge[i].from_port = MICA__CUDA_PORT_PROGRAMMATIC;
+        edge[i].type = MICA__CUDA_EDGE_PROGRAMMATIC;
+    }
+    if (e->early_count == 0)
+        return MICA_OK;
+    return mica__cuda_check(
+        commands->device,
+        commands->device->driver.graph_edges(commands->graph, e->early, to, edge, e->early_count),
+        MICA_ERR_SUBMISSION, "letting a kernel of a graph start early");
+}
+
+static mica_status add_node(mica__commands *commands, mica__cuda_node *node, const edges *e)
+{
+    void *const *wait = e->wait;
+    const size_t count = e->count;
     mica__device *device = commands->device;
     const mica__cuda_driver *driver = &device->driver;
     void *arguments[MICA__CUDA_ARGUMENTS + 1];
@@ -142,9 +175,10 @@ static mica_status add_node(mica__commands *commands, mica__cuda_node *node, voi
         return add_child(commands, node, wait, count);
     list_arguments(commands, node, arguments);
     const mica__cuda_launch launch = describe_launch(node, arguments);
-    return mica__cuda_check(device,
-                            driver->graph_kernel(&node->handle, commands->graph, wait, count, &launch),
-                            MICA_ERR_SUBMISSION, node->kernel->name);
+    const mica_status status =
+        mica__cuda_check(device, driver->graph_kernel(&node->handle, commands->graph, wait, count, &launch),
+                         MICA_ERR_SUBMISSION, node->kernel->name);
+    return status != MICA_OK ? status : add_early(commands, node, e);
 }
 
 bool mica__cuda_graph_update(mica__commands *commands, mica__cuda_node *node)
@@ -176,7 +210,7 @@ typedef struct group {
     uint32_t words; /* of a row of bits; 0: too many nodes, edges stay as they are */
     uint64_t *ancestors;
     unsigned char *awaited;
-    void **wait; /* handles, as many as the longest list */
+    edges edges; /* of the node being added */
 } group;
 
 static bool is_ancestor(const group *g, uint32_t of, uint32_t node)
@@ -192,12 +226,34 @@ static void inherit(const group *g, uint32_t to, uint32_t from)
     row[from / 64] |= (uint64_t)1 << (from % 64);
 }
 
-/* The handles that node `index` of the group waits for. The latest come first: what they wait for is left out. */
-static size_t list_edges(mica__commands *commands, const group *g, uint32_t index)
+/* What a group waits for: the one kernel, or another node, behind which the group before it ends. */
+typedef struct barrier {
+    void *handle;
+    bool kernel;
+} barrier;
+
+static bool is_launch(const mica__cuda_node *node)
+{
+    return node->kernel != NULL && node->kernel->encode == NULL;
+}
+
+/* `earlier` is a kernel or not, and has that handle. */
+static void add_edge(const mica__commands *commands, group *g, const mica__cuda_node *node, bool kernel,
+                     void *earlier)
+{
+    edges *e = &g->edges;
+    if (node->early && !commands->plain && kernel && e->early_count < MOST_EARLY)
+        e->early[e->early_count++] = earlier;
+    else
+        e->wait[e->count++] = earlier;
+}
+
+/* What node `index` of the group waits for. The latest come first: what they wait for is left out. */
+static void list_edges(mica__commands *commands, group *g, uint32_t index)
 {
     const mica__cuda_node *node = &commands->node[g->first + index];
     uint32_t *list = commands->dependency + node->first_dependency;
-    size_t count = 0;
+    g->edges.count = g->edges.early_count = 0;
     for (uint32_t i = 1; i < node->dependency_count; i++) { /* nearly sorted already */
         const uint32_t value = list[i];
         uint32_t at = i;
@@ -212,18 +268,20 @@ static size_t list_edges(mica__commands *commands, const group *g, uint32_t inde
         if (g->words != 0)
             inherit(g, index, earlier);
         g->awaited[earlier] = 1;
-        g->wait[count++] = commands->node[list[i]].handle;
+        const mica__cuda_node *before = &commands->node[list[i]];
+        add_edge(commands, g, node, is_launch(before), before->handle);
     }
-    return count;
 }
 
-static mica_status add_group(mica__commands *commands, const group *g, void *gate)
+static mica_status add_group(mica__commands *commands, group *g, const barrier *gate)
 {
     for (uint32_t i = 0; i < g->count; i++) {
-        size_t count = list_edges(commands, g, i);
-        if (count == 0 && gate != NULL)
-            g->wait[count++] = gate;
-        const mica_status status = add_node(commands, &commands->node[g->first + i], g->wait, count);
+        mica__cuda_node *node = &commands->node[g->first + i];
+        edges *e = &g->edges;
+        list_edges(commands, g, i);
+        if (e->count + e->early_count == 0 && gate->handle != NULL)
+            add_edge(commands, g, node, gate->kernel, gate->handle);
+        const mica_status status = add_node(commands, node, e);
         if (status != MICA_OK)
             return status;
     }
@@ -231,21 +289,27 @@ static mica_status add_group(mica__commands *commands, const group *g, void *gat
 }
 
 /* What the next group waits for. */
-static mica_status close_group(mica__commands *commands, const group *g, void **gate)
+static mica_status close_group(mica__commands *commands, const group *g, barrier *gate)
 {
     size_t count = 0;
-    for (uint32_t i = 0; i < g->count; i++)
-        if (!g->awaited[i])
-            g->wait[count++] = commands->node[g->first + i].handle;
-    *gate = g->wait[0];
+    for (uint32_t i = 0; i < g->count; i++) {
+        const mica__cuda_node *node = &commands->node[g->first + i];
+        if (g->awaited[i])
+            continue;
+        g->edges.wait[count++] = node->handle;
+        gate->kernel = is_launch(node);
+    }
+    gate->handle = g->edges.wait[0];
     if (count == 1)
         return MICA_OK;
-    return mica__cuda_check(commands->device,
-                            commands->device->driver.graph_empty(gate, commands->graph, g->wait, count),
-                            MICA_ERR_SUBMISSION, "adding a barrier to a graph");
+    gate->kernel = false;
+    return mica__cuda_check(
+        commands->device,
+        commands->device->driver.graph_empty(&gate->handle, commands->graph, g->edges.wait, count),
+        MICA_ERR_SUBMISSION, "adding a barrier to a graph");
 }
 
-static mica_status build_group(mica__commands *commands, uint32_t first, uint32_t count, void **gate)
+static mica_status build_group(mica__commands *commands, uint32_t first, uint32_t count, barrier *gate)
 {
     group g = {.first = first, .count = count, .words = count <= MOST_REDUCED ? (count + 63) / 64 : 0};
     size_t longest = count;
@@ -254,18 +318,18 @@ static mica_status build_group(mica__commands *commands, uint32_t first, uint32_
             longest = commands->node[first + i].dependency_count;
     g.ancestors = mica__calloc((size_t)count * (g.words + 1), sizeof *g.ancestors);
     g.awaited = mica__calloc(count, 1);
-    g.wait = mica__calloc(longest + 1, sizeof *g.wait);
+    g.edges.wait = mica__calloc(longest + 1, sizeof *g.edges.wait);
     mica_status status = MICA_OK;
-    if (g.ancestors == NULL || g.awaited == NULL || g.wait == NULL)
+    if (g.ancestors == NULL || g.awaited == NULL || g.edges.wait == NULL)
         status =
             mica__fail(MICA_ERR_OUT_OF_MEMORY, "cuda: no host memory to make a graph of %u nodes", count);
     else
-        status = add_group(commands, &g, *gate);
+        status = add_group(commands, &g, gate);
     if (status == MICA_OK && first + count < commands->node_count)
         status = close_group(commands, &g, gate);
     mica__free(g.ancestors);
     mica__free(g.awaited);
-    mica__free(g.wait);
+    mica__free(g.edges.wait);
     return status;
 }
 
@@ -284,7 +348,7 @@ void mica__cuda_graph_drop(mica__commands *commands)
 static mica_status build(mica__commands *commands)
 {
     mica__device *device = commands->device;
-    void *gate = NULL;
+    barrier gate = {NULL, false};
     mica_status status = mica__cuda_check(device, device->driver.graph_create(&commands->graph, 0),
                                           MICA_ERR_OUT_OF_MEMORY, "making a graph");
     if (status != MICA_OK) {
@@ -309,7 +373,15 @@ static mica_status build(mica__commands *commands)
 mica_status mica__cuda_graph_build(mica__commands *commands)
 {
     mica__cuda_graph_drop(commands);
-    const mica_status status = build(commands);
+    if (commands->device->driver.graph_edges == NULL || mica__env_debug(MICA__DEBUG_NOAHEAD))
+        commands->plain = true;
+    mica_status status = build(commands);
+    if (status != MICA_OK && status != MICA_ERR_DEVICE_LOST && commands->early &&
+        !commands->plain) { /* a driver may want it simpler */
+        mica__cuda_graph_drop(commands);
+        commands->plain = true;
+        status = build(commands);
+    }
     if (status != MICA_OK)
         mica__cuda_graph_drop(commands);
     commands->stale = status != MICA_OK;

@@ -20,4 +20,9 @@ bool mica__cuda_prefill_serves(const mica__record *record, const mica__device_in
 mica_status mica__cuda_plan_prefill(const mica__record *record, const mica__device_info *info,
                                     mica__plan *plan);
 
+/* Attention of few tokens without a mask. */
+bool mica__cuda_attend_serves(const mica__record *record, const mica__device_info *info);
+mica_status mica__cuda_plan_attend(const mica__record *record, const mica__device_info *info,
+                                   mica__plan *plan);
+
 #endif

@@ -147,7 +147,7 @@ static mica_status plan_weights(const job *j, uint32_t first, uint32_t count, mi
         return status;
     mica__gpu_plan_constant(plan, "HALF", j->half);
     mica__gpu_plan_constant(plan, "W", weight->dtype);
-    mica__cuda_bind_weights(plan, m, first, count);
+    mica__cuda_bind_weights(plan, m, first, count, MICA_ACCESS_READ);
     mica__gpu_plan_scratch(plan, j->w_tiles, w_bytes(j), MICA_ACCESS_WRITE);
     mica__gpu_plan_params(plan, &p, sizeof p);
     return MICA_OK;

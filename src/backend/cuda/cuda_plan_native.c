@@ -129,11 +129,11 @@ uint32_t mica__cuda_planes(const mica__operand *weight, mk_u64 at[4], mk_u32 byt
     return planes.count;
 }
 
-void mica__cuda_bind_weights(mica__plan *plan, const mica__cuda_matmul *m, uint32_t first, uint32_t count)
+void mica__cuda_bind_weights(mica__plan *plan, const mica__cuda_matmul *m, uint32_t first, uint32_t count,
+                             uint32_t access)
 {
     for (uint32_t i = 0; i < MICA__MAX_WEIGHTS; i++)
-        mica__gpu_plan_operand(plan, m->record, mica__cuda_matmul_slot(first + (i < count ? i : 0)),
-                               MICA_ACCESS_READ);
+        mica__gpu_plan_operand(plan, m->record, mica__cuda_matmul_slot(first + (i < count ? i : 0)), access);
 }
 
 void mica__cuda_bind_ys(mica__plan *plan, const mica__cuda_matmul *m, uint32_t first, uint32_t count)

@@ -31,7 +31,8 @@ bool mica__cuda_is_half(uint16_t dtype);
 /* Where the planes of a row begin, in bytes; returns how many there are, one where rows are numbers. */
 uint32_t mica__cuda_planes(const mica__operand *weight, mk_u64 at[4], mk_u32 bytes[4]);
 /* Binds weights [first, first + count), and the first again for those that four would have besides. */
-void mica__cuda_bind_weights(mica__plan *plan, const mica__cuda_matmul *m, uint32_t first, uint32_t count);
+void mica__cuda_bind_weights(mica__plan *plan, const mica__cuda_matmul *m, uint32_t first, uint32_t count,
+                             uint32_t access);
 /* The y of those weights, likewise; one that is not there is the first's. */
 void mica__cuda_bind_ys(mica__plan *plan, const mica__cuda_matmul *m, uint32_t first, uint32_t count);
 /* An operand that may be absent: x then stands in its place and is not read there. */

@@ -10,7 +10,12 @@
 
 #define GROUP 512u
 #define WARPS (GROUP / 32u)
-#define STAGES 2u
+#define ENOUGH_STAGES 2u
+#define MOST_STAGES 3u
+/* Bytes of a group: so many that two never share a multiprocessor, of which another one would then have none, and so few that
+ * a group of attend.cu fits beside it. */
+#define ALONE (116u << 10)
+#define MOST_LOCAL (200u << 10)
 #define LEAST_LOCAL (160u << 10) /* bytes of a group, of which STATIC_LOCAL stand in the text */
 #define STATIC_LOCAL 2048u
 #define ROW_ALIGN 16u
@@ -42,22 +47,26 @@ static bool try_segment(mk_stream_params *p, uint32_t segment)
     return true;
 }
 
-/* Bytes of shared memory; 0: what fits is too small to be of use. */
+/* Bytes of shared memory; 0: what fits is too small to be of use. Large segments, but not without some slots of them. */
 static uint32_t lay_out(mk_stream_params *p, bool dense, bool halves, uint32_t local_bytes)
 {
     static const uint32_t segments[] = {2048, 1024, 512};
-    const uint32_t most = local_bytes - STATIC_LOCAL;
+    const uint32_t most = (local_bytes < MOST_LOCAL ? local_bytes : MOST_LOCAL) - STATIC_LOCAL;
     p->codes_bytes = round_up(dense ? 4 * p->k : p->k, 16);
     p->info_bytes = dense ? 0 : round_up(p->k / (halves ? 16 : 32) * 8, 16);
     p->info_at = p->rows * p->codes_bytes;
     p->ring_at = round_up(p->info_at + p->rows * p->info_bytes, 128);
-    for (uint32_t i = 0; i < sizeof segments / sizeof segments[0]; i++)
-        for (p->stages = STAGES; p->stages > 0; p->stages--) {
+    if (p->ring_at >= most)
+        return 0;
+    for (uint32_t least = ENOUGH_STAGES; least > 0; least--)
+        for (uint32_t i = 0; i < sizeof segments / sizeof segments[0]; i++) {
             if (!try_segment(p, segments[i]) && !try_segment(p, p->k))
                 continue;
-            const uint64_t bytes = p->ring_at + (uint64_t)WARPS * p->stages * p->slot_bytes;
-            if (bytes <= most)
-                return (uint32_t)bytes;
+            p->stages = (most - p->ring_at) / (WARPS * p->slot_bytes);
+            p->stages = p->stages < MOST_STAGES ? p->stages : MOST_STAGES;
+            const uint32_t bytes = p->ring_at + WARPS * p->stages * p->slot_bytes;
+            if (p->stages >= least)
+                return bytes > ALONE ? bytes : ALONE;
         }
     return 0;
 }
@@ -149,7 +158,7 @@ static mica_status plan_alike(const mica__cuda_matmul *m, uint32_t first, uint32
     mica__gpu_plan_operand(plan, m->record, MICA__MATMUL_X, 0);
     mica__cuda_bind_or_x(plan, m, MICA__MATMUL_NORM_WEIGHT, m->norm == 2);
     mica__cuda_bind_or_x(plan, m, MICA__MATMUL_RESIDUAL, p.residual != 0);
-    mica__cuda_bind_weights(plan, m, first, count);
+    mica__cuda_bind_weights(plan, m, first, count, MICA_ACCESS_READ | MICA__BIND_AHEAD);
     mica__cuda_bind_ys(plan, m, first, count);
     mica__gpu_plan_params(plan, &p, sizeof p);
     return MICA_OK;

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-#define SPIN_NS 2000000u      /* a decode step: waking up late costs more than the core */
+#define SPIN_NS 8000000u      /* a decode step: waking up late costs more than the core */
 #define SHORTEST_SLEEP 20000u /* ns */
 #define LONGEST_SLEEP 1000000u
 #define ORIGIN_MS 4000.0f /* the driver counts in float: a newer origin keeps the nanoseconds */

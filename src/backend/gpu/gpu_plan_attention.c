@@ -139,6 +139,8 @@ mica_status mica__gpu_plan_attention(const mica__record *record, const mica__dev
     mica_status status = mica__gpu_attention_check(record);
     if (status != MICA_OK)
         return status;
+    if (record->operand_count != MICA__ATTENTION_SLOTS)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "attention: rope and kv_write are ops of their own");
     mica__gpu_attention_describe(record, &params);
     const uint32_t rows = choose(info, &params), values = (params.v_dim + MICA__MK_WG - 1) / MICA__MK_WG;
     const uint64_t tiles = (params.tokens + params.tile_tokens - 1) / params.tile_tokens;

@@ -105,8 +105,8 @@ static uint64_t fraction(long double value)
     return scaled >= 18446744073709551615.0L ? UINT64_MAX : (uint64_t)scaled;
 }
 
-/* Frequencies fall from pair to pair, or, with theta below 1, grow: then they are counted from the last. */
-static mica_status set_frequencies(const mica_rope_params *rope, mk_rope_params *params)
+/* They fall from pair to pair, or, with theta below 1, grow: then they are counted from the last. */
+mica_status mica__gpu_rope_frequencies(const mica_rope_params *rope, mk_rope_params *params)
 {
     const uint32_t pairs = rope->rotary_dims / 2;
     const long double theta = (long double)rope->theta, dims = (long double)rope->frequency_dims;
@@ -151,7 +151,7 @@ static mica_status set_rope(const mica__record *record, mk_rope_params *params)
         params->y_type = mica__gpu_type(y->dtype);
         set_strides(y, &params->y_token, &params->y_head);
     }
-    return set_frequencies(&rope->rope, params);
+    return mica__gpu_rope_frequencies(&rope->rope, params);
 }
 
 static mica_status next(const mica__record *record, mk_rope_params *params, mica__plan *plan)

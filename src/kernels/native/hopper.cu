@@ -54,6 +54,16 @@ MK_FN void bulk_load(mk_u32 to, const mk_u8 *from, mk_u32 bytes, mk_u32 bar)
                  : "memory");
 }
 
+/* Through the second-level cache without staying there: what is read once. */
+MK_FN void bulk_load_once(mk_u32 to, const mk_u8 *from, mk_u32 bytes, mk_u32 bar)
+{
+    asm volatile("{ .reg .b64 once; createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n"
+                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], once; }" ::
+                     "r"(to),
+                 "l"(from), "r"(bytes), "r"(bar)
+                 : "memory");
+}
+
 /* ---- programmatic launch: kernels after this one may start; what earlier ones wrote can be read ---- */
 
 MK_FN void launch_dependents()

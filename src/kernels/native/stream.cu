@@ -13,7 +13,7 @@
 #define DENSE (W == MK_W_F16 || W == MK_W_BF16)
 #define HALVES (W == MK_W_Q4_K) /* sums of x are wanted for each 16 elements */
 #define BATCH 4 /* words of x that a thread has under way */
-#define RESIDENT (ROWS == 1 ? 2 : 1) /* groups of a multiprocessor: the next kernel's begins while this one's ends */
+#define RESIDENT (ROWS == 1 ? 2 : 1) /* by their registers: a group of attend.cu begins beside one that ends */
 
 extern __shared__ __attribute__((aligned(128))) mk_u8 stream_memory[];
 
@@ -399,8 +399,8 @@ MK_FN void ring_copy(const ring *r, mk_u32 slot, mk_u32 half, const mk_u8 *a, co
 {
     if (r->aligned != 0) {
         if (lane == 0) {
-            bulk_load(shared_at(stream_memory) + slot, a, bytes, bar);
-            bulk_load(shared_at(stream_memory) + slot + half, b, bytes, bar);
+            bulk_load_once(shared_at(stream_memory) + slot, a, bytes, bar);
+            bulk_load_once(shared_at(stream_memory) + slot + half, b, bytes, bar);
         }
         return;
     }

@@ -21,7 +21,8 @@ typedef struct bench_run {
     tool_model model;
     mica_device_properties device;
     mica_context *context;
-    uint32_t *tokens; /* random */
+    mica_sampler *sampler; /* greedy */
+    uint32_t *tokens;      /* random */
     uint32_t repetitions, batch;
     double *rate; /* [repetitions] tokens a second */
     tool_json json;
@@ -67,21 +68,21 @@ static void mean_of(const bench_run *run, double *out_mean, double *out_deviatio
 
 /* ---- measuring ---- */
 
-static mica_status feed(bench_run *run, uint32_t sequence, const uint32_t *tokens, uint32_t count,
-                        mica_want want)
+/* A step as a program does it, up to the token that follows; the next step goes on with another. */
+static mica_status step(bench_run *run, uint32_t sequence, const uint32_t *tokens, uint32_t count)
 {
-    mica_feed what = {.sequence = sequence, .tokens = tokens, .count = count, .want = want};
-    return mica_context_feed(run->context, &what, 1);
+    mica_next what = {.sequence = sequence, .tokens = tokens, .count = count, .sampler = run->sampler};
+    return mica_context_next(run->context, &what, 1);
 }
 
 /* The timed part: the prompt at once, or the text token by token. */
 static mica_status run_timed(bench_run *run, uint32_t sequence, const bench_test *test, uint32_t text)
 {
     if (test->prompt > 0)
-        return feed(run, sequence, run->tokens, test->prompt, MICA_WANT_LAST);
+        return step(run, sequence, run->tokens, test->prompt);
     mica_status status = MICA_OK;
     for (uint32_t i = 0; i < text && status == MICA_OK; i++)
-        status = feed(run, sequence, run->tokens + i, 1, MICA_WANT_LAST);
+        status = step(run, sequence, run->tokens + i, 1);
     return status;
 }
 
@@ -107,8 +108,9 @@ static mica_status measure(bench_run *run, const bench_test *test)
     uint32_t base = 0;
     double warm = 0;
     mica_status status = mica_sequence_create(run->context, &base);
+    const mica_feed depth = {base, run->tokens, test->depth, MICA_WANT_NONE};
     if (status == MICA_OK && test->depth > 0)
-        status = feed(run, base, run->tokens, test->depth, MICA_WANT_NONE);
+        status = mica_context_feed(run->context, &depth, 1);
     if (status == MICA_OK)
         status = run_once(run, base, test, 2, &warm);
     for (uint32_t i = 0; i < run->repetitions && status == MICA_OK; i++)
@@ -269,10 +271,14 @@ static int run_model(bench_run *run, const bench_plan *plan, uint32_t threads)
     int result = tool_model_open_source(&source, &run->model);
     if (result != 0)
         return result;
-    if (mica_device_get_properties(run->model.device, &run->device) != MICA_OK)
-        result = tool_fail_status();
-    else if (run->model.info.encoder)
+    mica_sampling greedy;
+    mica_sampling_default(&greedy);
+    greedy.temperature = 0;
+    if (run->model.info.encoder)
         result = tool_fail("%s models give embeddings; their speed is not measured", run->model.info.family);
+    else if (mica_device_get_properties(run->model.device, &run->device) != MICA_OK ||
+             mica_sampler_create(&greedy, run->model.info.vocabulary, NULL, NULL, &run->sampler) != MICA_OK)
+        result = tool_fail_status();
     uint64_t state = 1;
     for (uint32_t i = 0; i < 1u << 20 && result == 0; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
@@ -280,6 +286,8 @@ static int run_model(bench_run *run, const bench_plan *plan, uint32_t threads)
     }
     if (result == 0)
         result = run_tests(run, plan);
+    mica_sampler_release(run->sampler);
+    run->sampler = NULL;
     tool_model_close(&run->model);
     return result;
 }

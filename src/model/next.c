@@ -72,8 +72,11 @@ mica_status mica__next_take(mica_context *context, const mica__pass_result *resu
                             mica_next *items, uint32_t count)
 {
     mica_status status = MICA_OK;
+    uint64_t words = count; /* the tokens, and behind them the chances where somebody asked */
+    for (uint32_t i = 0; i < count && words == count; i++)
+        words += (items[i].flags & MICA_NEXT_LOG_PROBABILITY) != 0 ? count : 0;
     if (result->picks != NULL)
-        MICA__TRY(mica_buffer_read(result->picks, 0, context->picks, 2 * (uint64_t)count * sizeof(uint32_t)));
+        MICA__TRY(mica_buffer_read(result->picks, 0, context->picks, words * sizeof(uint32_t)));
     for (uint32_t i = 0; i < count; i++) { /* all of them, whatever one says */
         const mica_status taken =
             mica__sampler_in_ops(items[i].sampler)

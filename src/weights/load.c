@@ -84,6 +84,7 @@ static mica_status run(mica__load *load, mica_buffer **out_buffers)
         mica_buffer_release(out_buffers[i]);
         out_buffers[i] = NULL;
     }
+    mica__free(load->block);
     return status;
 }
 

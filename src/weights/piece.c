@@ -80,8 +80,22 @@ static mica_status import_all(mica__load *load, const mica__place *place, mica_b
     return MICA_OK;
 }
 
+/* One block serves all pieces: fresh memory for each would cost as much as reading them. */
+static mica_status reserve_block(mica__load *load, uint64_t bytes)
+{
+    if (bytes <= load->block_bytes)
+        return MICA_OK;
+    mica__free(load->block);
+    load->block = mica__alloc((size_t)bytes);
+    load->block_bytes = load->block == NULL ? 0 : bytes;
+    return load->block != NULL
+               ? MICA_OK
+               : mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %llu bytes of \"%.200s\" on their way",
+                            (unsigned long long)bytes, load->what);
+}
+
 /* Where memory is one the file is read into its place, else into a block that is sent over. */
-mica_status mica__load_read(const mica__load *load, const mica__tensor *part, uint64_t offset, uint64_t bytes,
+mica_status mica__load_read(mica__load *load, const mica__tensor *part, uint64_t offset, uint64_t bytes,
                             mica_buffer *buffer, uint64_t at)
 {
     const mica__archive *archive = load->weights->archive;
@@ -94,14 +108,11 @@ mica_status mica__load_read(const mica__load *load, const mica__tensor *part, ui
         mica_buffer_unmap(buffer);
         return status;
     }
-    void *block = mica__alloc((size_t)bytes);
-    if (block == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %llu bytes of \"%.200s\" on their way",
-                          (unsigned long long)bytes, load->what);
-    mica_status status = mica__archive_read(archive, part, offset, block, bytes);
+    mica_status status = reserve_block(load, bytes);
     if (status == MICA_OK)
-        status = mica_buffer_write(buffer, at, block, bytes);
-    mica__free(block);
+        status = mica__archive_read(archive, part, offset, load->block, bytes);
+    if (status == MICA_OK)
+        status = mica_buffer_write(buffer, at, load->block, bytes);
     return status;
 }
 

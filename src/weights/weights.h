@@ -86,6 +86,8 @@ typedef struct mica__load {
     const mica__load_item *item; /* all of them, in the order of the disk */
     uint64_t item_count;
     uint64_t ahead_item, ahead_offset, ahead_bytes; /* how far the system was told to read */
+    void *block; /* a piece on its way to memory that is not the host's; NULL until one is needed */
+    uint64_t block_bytes;
 } mica__load;
 
 /* `bytes` more are done: keeps the disk reading ahead and tells the caller, who may say stop (CANCELLED). */
@@ -100,7 +102,7 @@ mica_status mica__load_pack(mica__load *load, const mica__place *place, mica_buf
 mica_status mica__load_import_part(mica__load *load, const mica__place *place, uint32_t part,
                                    mica_buffer **out);
 /* Bytes [offset, offset + bytes) of a part, read from the file into `buffer` from `at` on. At most a piece. */
-mica_status mica__load_read(const mica__load *load, const mica__tensor *part, uint64_t offset, uint64_t bytes,
+mica_status mica__load_read(mica__load *load, const mica__tensor *part, uint64_t offset, uint64_t bytes,
                             mica_buffer *buffer, uint64_t at);
 /* To be called for a new buffer before it is filled. */
 void mica__load_prepare(const mica__load *load, mica_buffer *buffer);

@@ -99,6 +99,54 @@ static void device_and_host_choose_the_same(void **state)
     assert_true(differ <= all / 1000);
 }
 
+/* The model inside the tool has a tokenizer. The grammar of each sampler moves on by itself and refuses what it does not
+ * admit. */
+static void grammars_give_masks(void **state)
+{
+    static const char text[] = "root ::= [a-z]+ (\" \" [a-z]+){2,3} \".\"";
+    rig r = {0};
+    mica_grammar *grammar = NULL;
+    mica_sampler *sampler[2];
+    uint32_t token = 1, id = 0, told = 0;
+    (void)state;
+    must(mica_device_open("cpu", NULL, &r.device));
+    must(mica_model_open("models/demo.gguf", r.device, NULL, &r.model));
+    must(mica_model_get_info(r.model, &r.info));
+    must(mica_grammar_create(text, strlen(text), NULL, &grammar));
+    for (uint32_t seed = 0; seed < 5; seed++) {
+        mica_context *context = rig_context(&r, CAPACITY, 1, 64);
+        const uint32_t sequence = rig_sequence(context);
+        const mica_sampling s = plain(seed);
+        const float *logits;
+        uint32_t rows;
+        for (uint32_t i = 0; i < 2; i++)
+            must(mica_sampler_create(&s, r.info.vocabulary, mica_model_tokenizer(r.model), grammar,
+                                     &sampler[i]));
+        for (uint32_t i = 0; i < 30; i++, told++) {
+            mica_next item = {.sequence = sequence,
+                              .tokens = &token,
+                              .count = 1,
+                              .flags = MICA_NEXT_LOGITS,
+                              .sampler = sampler[0]};
+            must(mica_context_next(context, &item, 1));
+            must(mica_context_logits(context, sequence, &logits, &rows));
+            must(mica_sampler_pick(sampler[1], logits, &id));
+            assert_int_equal(item.id, id);
+            if (mica_tokenizer_is_end(mica_model_tokenizer(r.model), id))
+                break;
+            must(mica_sampler_accept(sampler[0], id, 1));
+            must(mica_sampler_accept(sampler[1], id, 1));
+            token = id;
+        }
+        mica_sampler_release(sampler[0]);
+        mica_sampler_release(sampler[1]);
+        mica_context_release(context);
+    }
+    assert_true(told > 25);
+    mica_grammar_release(grammar);
+    rig_close(&r);
+}
+
 /* ---- company -------------------------------------------------------------------------------------------- */
 
 enum { COMPANY = 7 };
@@ -397,6 +445,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(device_and_host_choose_the_same),
+        cmocka_unit_test(grammars_give_masks),
         cmocka_unit_test(company_and_threads_change_nothing),
         cmocka_unit_test(log_probabilities_are_of_the_raw_logits),
         cmocka_unit_test(without_the_flag_no_logits_are_read),

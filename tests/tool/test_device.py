@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""The commands that run models, on a device that is no cpu: with the model inside, against what they say on the cpu.
+
+    test_device.py BUILD
+
+MICA_TEST_DEVICE names the device, else it is opencl:0; where that is not usable all of this is skipped, unless
+MICA_TEST_NEEDS says that it must be there."""
+import json
+import os
+import re
+import unittest
+
+from test_tool import mica
+from test_models import Files
+
+DEVICE = os.environ.get("MICA_TEST_DEVICE") or "opencl:0"
+INSIDE = os.path.join("models", "demo.gguf")
+
+
+
+def missing():
+    status, _, err = mica("run", "-q", "-n", "1", "--device", DEVICE)
+    return err if status != 0 and not os.environ.get("MICA_TEST_NEEDS") else ""
+
+
+@unittest.skipIf(missing(), "%s is not usable" % DEVICE)
+class Device(Files):
+    def on_both(self, *words, **more):
+        """The output on the cpu and on the device."""
+        outputs = []
+        for device in ("cpu", DEVICE):
+            status, out, err = mica(*words, "--device", device, **more)
+            self.assertEqual(status, 0, err)
+            outputs.append(out)
+        return outputs
+
+    def test_run(self):
+        here, there = self.on_both("run", "-p", "123 + 456 =", "--temp", "0", "-q", "-r", "\\n")
+        self.assertEqual((here, there), ("123 + 456 = 579.\n",) * 2)
+
+    def test_report(self):
+        status, _, err = mica("run", "-n", "3", "--device", DEVICE)
+        self.assertEqual(status, 0, err)
+        self.assertRegex(err, r"(?m)^memory .*; %s: .* owned at most, 0 B mapped$" % re.escape(DEVICE))
+
+    def test_grammar(self):
+        _, there = self.on_both("run", "-p", "2 + 2 =", "-n", "8", "-q", "--seed", "1", "--no-display-prompt",
+                                "--grammar", 'root ::= " " [0-9]+ "."')
+        self.assertRegex(there, r"\A [0-9]+\.?\n\Z")
+
+    def test_logprobs(self):
+        rows = []
+        for device in ("cpu", DEVICE):
+            err = mica("run", "-p", "1 + 1 =", "-n", "3", "--temp", "0", "--logprobs", "2", "-q", "--device", device)[2]
+            rows.append(re.findall(r'(\d+) "[^"]*" (-?[\d.]+)', err))
+        self.assertEqual(len(rows[0]), 9)
+        for here, there in zip(*rows):
+            self.assertAlmostEqual(float(here[1]), float(there[1]), delta=0.05)
+
+    def test_chat(self):
+        here, there = self.on_both("chat", "-q", "--temp", "0", input="What is 12 + 30?\n")
+        self.assertIn("42", there)
+        self.assertEqual(here, there)
+
+    def test_embed(self):
+        here, there = ([float(word) for word in out.split()] for out in self.on_both("embed", "-p", "a cat"))
+        self.assertEqual(len(there), 256)
+        self.assertGreater(sum(a * b for a, b in zip(here, there)), 0.9999)  # both have length one
+
+    def test_perplexity(self):
+        with open(self.path("text.txt"), "w", encoding="utf-8") as file:
+            file.write("123 + 456 = 579.\n" * 20)
+        here, there = (json.loads(out) for out in self.on_both("perplexity", "-m", INSIDE, "-f", self.path("text.txt"),
+                                                               "-c", "16", "--chunks", "4", "--json"))
+        self.assertAlmostEqual(here["perplexity"], there["perplexity"], delta=here["perplexity"] * 1e-2)
+
+    def test_bench(self):
+        rows = json.loads(self.works("bench", "-m", INSIDE, "-p", "8", "-n", "4", "-r", "1", "--json", "--device", DEVICE))
+        self.assertEqual([(row["device"], row["n_prompt"], row["n_gen"]) for row in rows],
+                         [(DEVICE, 8, 0), (DEVICE, 0, 4)])
+        self.assertGreater(min(row["avg_ts"] for row in rows), 0)
+
+    def test_number_out_of_range(self):
+        name = DEVICE.split(":")[0] + ":99"
+        self.refused(1, name, "run", "--device", name)
+
+
+if __name__ == "__main__":
+    unittest.main()

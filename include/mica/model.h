@@ -103,8 +103,8 @@ MICA_API mica_status mica_context_create(mica_model *model, const mica_context_o
 MICA_API void mica_context_release(mica_context *context);
 /* INVALID_ARGUMENT for NULL. */
 MICA_API mica_status mica_context_get_info(const mica_context *context, mica_context_info *out);
-/* Stops the feed that is running, within 100 ms, with CANCELLED, or the next one if none is. Its tokens that were not
- * done are not in the sequence. Any thread. */
+/* Stops the feed that is running with CANCELLED, or the next one if none is: on the cpu within 100 ms, on GPUs after the
+ * pass of at most `batch` tokens that runs. Its tokens that were not done are not in the sequence. Any thread. */
 MICA_API mica_status mica_context_cancel(mica_context *context);
 
 /* A new, empty sequence. BUDGET if all are in use. */

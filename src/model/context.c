@@ -235,7 +235,7 @@ mica_status mica_context_cancel(mica_context *context)
     pthread_mutex_lock(&context->lock);
     context->cancelled = true;
     if (context->running != NULL)
-        status = mica_fence_cancel(context->running);
+        status = mica__context_stop(context->running);
     pthread_mutex_unlock(&context->lock);
     return status;
 }

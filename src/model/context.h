@@ -51,7 +51,7 @@ typedef struct mica__pass_result {
 
 #define MICA__RECORDED 24u /* recordings that are kept */
 #define MICA__RECORDED_ROWS \
-    32u /* of passes up to so many tokens: longer ones are prompts, each of its own length */
+    32u /* of passes up to so many tokens: longer ones are prompts, and recorded when the same comes twice running */
 
 typedef struct mica__recorded {
     mica__pass_shape shape;
@@ -80,6 +80,7 @@ struct mica_context {
     uint32_t logit_rows, logit_capacity;
     mica__recorded recorded[MICA__RECORDED];
     mica__pass_result once; /* of the last pass that was not recorded */
+    mica__pass_shape last;  /* of the last pass */
     uint64_t passes, tokens;
     pthread_mutex_t lock; /* guards `running` and `cancelled` */
     mica_fence *running;
@@ -102,6 +103,8 @@ static inline uint32_t mica__mask_words(const mica_context *context)
 }
 /* Runs it over `input`. CANCELLED. */
 mica_status mica__pass_run(mica_context *context, const mica__pass_shape *shape, mica__pass_result *out);
+/* Cancels a pass that runs, where its device can. */
+mica_status mica__context_stop(mica_fence *fence);
 /* Drops all recordings and results. */
 void mica__pass_forget(mica_context *context);
 

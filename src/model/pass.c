@@ -188,19 +188,37 @@ static bool same_shape(const mica__pass_shape *a, const mica__pass_shape *b)
            same_picking(&a->picking, &b->picking);
 }
 
-/* The recording of that shape, else the place that was not used for the longest time, emptied. */
+static bool is_long(const mica__pass_shape *shape)
+{
+    return shape->rows > MICA__RECORDED_ROWS;
+}
+
+/* The recording of that shape, NULL if there is none. */
 static mica__recorded *find_recorded(mica_context *context, const mica__pass_shape *shape)
 {
+    for (uint32_t i = 0; i < MICA__RECORDED; i++)
+        if (context->recorded[i].recording != NULL && same_shape(&context->recorded[i].shape, shape))
+            return &context->recorded[i];
+    return NULL;
+}
+
+/* The place that was not used for the longest time, emptied. */
+static mica__recorded *free_oldest(mica_context *context)
+{
     mica__recorded *oldest = &context->recorded[0];
-    for (uint32_t i = 0; i < MICA__RECORDED; i++) {
-        mica__recorded *r = &context->recorded[i];
-        if (r->recording != NULL && same_shape(&r->shape, shape))
-            return r;
-        if (r->used < oldest->used)
-            oldest = r;
-    }
+    for (uint32_t i = 1; i < MICA__RECORDED; i++)
+        if (context->recorded[i].used < oldest->used)
+            oldest = &context->recorded[i];
     drop(oldest);
     return oldest;
+}
+
+/* Another long pass comes: the temporaries of both would be much memory. */
+static void drop_long(mica_context *context)
+{
+    for (uint32_t i = 0; i < MICA__RECORDED; i++)
+        if (context->recorded[i].recording != NULL && is_long(&context->recorded[i].shape))
+            drop(&context->recorded[i]);
 }
 
 static mica_status record(mica_context *context, const mica__pass_shape *shape, mica__recorded *out)
@@ -221,13 +239,20 @@ static mica_status record(mica_context *context, const mica__pass_shape *shape, 
 
 /* ---- running -------------------------------------------------------------------------------------------- */
 
+/* A device that cannot stop what it was given ends the pass, and no other is begun. */
+mica_status mica__context_stop(mica_fence *fence)
+{
+    const mica_status status = mica_fence_cancel(fence);
+    return status == MICA_ERR_UNSUPPORTED ? MICA_OK : status;
+}
+
 static mica_status wait_for(mica_context *context, mica_fence *fence)
 {
     mica_status status = MICA_OK;
     pthread_mutex_lock(&context->lock);
     context->running = fence;
     if (context->cancelled)
-        status = mica_fence_cancel(fence);
+        status = mica__context_stop(fence);
     pthread_mutex_unlock(&context->lock);
     const mica_status waited = mica_fence_wait(fence, UINT64_MAX);
     pthread_mutex_lock(&context->lock);
@@ -237,7 +262,7 @@ static mica_status wait_for(mica_context *context, mica_fence *fence)
     return waited != MICA_OK ? waited : status;
 }
 
-/* A pass that will not come again in this shape: encoded, fused, run. */
+/* A pass that is not known to come again in this shape: encoded, fused, run. */
 static mica_status run_once(mica_context *context, const mica__pass_shape *shape, mica__pass_result *out)
 {
     mica__pass pass;
@@ -259,15 +284,21 @@ static mica_status run_once(mica_context *context, const mica__pass_shape *shape
 
 mica_status mica__pass_run(mica_context *context, const mica__pass_shape *shape, mica__pass_result *out)
 {
+    mica__recorded *recorded = find_recorded(context, shape);
+    const bool again = same_shape(&context->last, shape);
     mica_fence *fence = NULL;
     *out = (mica__pass_result){0};
+    context->last = *shape;
     context->passes++;
     context->tokens += shape->rows;
-    if (shape->rows > MICA__RECORDED_ROWS)
+    if (recorded == NULL && is_long(shape) && !again) {
+        drop_long(context);
         return run_once(context, shape, out);
-    mica__recorded *recorded = find_recorded(context, shape);
-    if (recorded->recording == NULL)
+    }
+    if (recorded == NULL) {
+        recorded = free_oldest(context);
         MICA__TRY(record(context, shape, recorded));
+    }
     MICA__TRY(send_inputs(context, shape, recorded->inputs));
     recorded->used = context->passes;
     MICA__TRY(mica_recording_replay(recorded->recording, &fence));

@@ -49,6 +49,34 @@ static void bits_do_not_depend_on_threads_and_chunks(void **state)
     }
 }
 
+/* Chunks of 40 are long passes: the first runs, the second of the same shape is recorded, the third replays it, and one of
+ * another shape lets it go. */
+static void long_passes_are_recorded_when_they_come_again(void **state)
+{
+    static const uint32_t lengths[] = {40, 40, 40, 50, 40, 3}, kept[] = {0, 1, 1, 0, 0, 1};
+    uint32_t tokens[213], at = 0;
+    rig r = rig_open("llama", 2);
+    mica_context *whole = rig_context(&r, 256, 1, 256), *parts = rig_context(&r, 256, 1, 64);
+    const uint32_t a = rig_sequence(whole), b = rig_sequence(parts);
+    float *want = test_alloc((size_t)213 * r.info.vocabulary, sizeof *want);
+    float *got = test_alloc((size_t)213 * r.info.vocabulary, sizeof *got);
+    mica_context_info info;
+    (void)state;
+    rig_tokens(&r, 3, tokens, 213);
+    rig_logits(whole, &r, a, tokens, 213, 213, want);
+    for (size_t i = 0; i < 6; at += lengths[i++]) {
+        rig_logits(parts, &r, b, tokens + at, lengths[i], lengths[i], got + (size_t)at * r.info.vocabulary);
+        must(mica_context_get_info(parts, &info));
+        assert_int_equal(info.recordings, kept[i]);
+    }
+    assert_memory_equal(got, want, (size_t)213 * r.info.vocabulary * sizeof *got);
+    free(want);
+    free(got);
+    mica_context_release(whole);
+    mica_context_release(parts);
+    rig_close(&r);
+}
+
 static void bits_do_not_depend_on_company(void **state)
 {
     static const uint32_t companies[] = {2, 8, 17};
@@ -336,6 +364,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_do_not_depend_on_threads_and_chunks),
+        cmocka_unit_test(long_passes_are_recorded_when_they_come_again),
         cmocka_unit_test(bits_do_not_depend_on_company),
         cmocka_unit_test(a_token_allocates_nothing),
         cmocka_unit_test(windows_keep_only_what_they_need),

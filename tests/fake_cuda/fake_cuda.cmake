@@ -27,5 +27,7 @@ foreach(source IN LISTS test_sources)
         # An executable keeps no library that it calls nothing of, unless it is told to.
         target_link_options(${name} PRIVATE LINKER:--no-as-needed)
         target_link_libraries(${name} PRIVATE fake_cuda_${variant})
+        # Sanitizers that open libraries in a program's stead look where they are told, not where it was linked.
+        set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/fake_cuda_${variant})
     endif()
 endforeach()

@@ -1,6 +1,8 @@
 /*
  * test_demo.c - the model inside the tool can do what its card says: the held-out problems of models/skills.txt, answered
  * to the letter by the likeliest token at each step, as plain text and through the chat template.
+ *
+ *   test_demo [DEVICE]
  */
 #include <stdio.h>
 
@@ -15,6 +17,8 @@
 #define NEEDED_OF_FACTS 0.33
 /* Sanitizers look at memory, not at skill: some problems of each kind are enough, and they get no marks. */
 #define ASKED_ONE_IN (TEST_ANY_SANITIZER ? 8u : 1u)
+
+static const char *device_id = "cpu";
 
 typedef struct skill {
     char name[32];
@@ -106,7 +110,7 @@ static void open_demo(demo *d)
 {
     const mica_device_options two = {.threads = 2};
     uint64_t length;
-    must(mica_device_open("cpu", &two, &d->r.device));
+    must(mica_device_open(device_id, &two, &d->r.device));
     must(mica_model_open("models/demo.gguf", d->r.device, NULL, &d->r.model));
     must(mica_model_get_info(d->r.model, &d->r.info));
     const char *jinja = mica_model_template(d->r.model, &length);
@@ -140,8 +144,10 @@ static void skills_are_there(void **state)
     rig_close(&d.r);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(skills_are_there)};
+    if (argc > 1)
+        device_id = argv[1];
     return cmocka_run_group_tests_name("demo", tests, NULL, NULL);
 }

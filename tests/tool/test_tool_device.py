@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The commands that run models, on a device that is no cpu: with the model inside, against what they say on the cpu.
 
-    test_device.py BUILD
+    test_tool_device.py BUILD
 
 MICA_TEST_DEVICE names the device, else it is opencl:0; where that is not usable all of this is skipped, unless
 MICA_TEST_NEEDS lists its backend."""

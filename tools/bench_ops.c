@@ -136,7 +136,8 @@ static int bench_device(const tool_call *call, mica_device *device)
     if (mica_device_get_properties(device, &p) != MICA_OK || tool_ceilings_measure(device, &most) != MICA_OK)
         return tool_fail_status();
     if (!tool_flag(call, "json")) {
-        printf("%s: %s, %s, %u thread%s\n", p.id, p.name, p.driver, p.threads, p.threads == 1 ? "" : "s");
+        printf("%s: %s, %s, %u %s\n", p.id, p.name, p.driver, p.threads > 0 ? p.threads : p.processors,
+               p.threads > 0 ? "threads" : "processors");
         printf("ceilings: %.1f GB/s read, %.1f GFLOP/s f32\n\n", most.read_gbs, most.gflops);
         tool_table_head(columns, COLUMNS);
         return run_cases(device, p.threads == 0, tool_word(call, "op"), &most, NULL);
@@ -147,6 +148,7 @@ static int bench_device(const tool_call *call, mica_device *device)
     tool_json_text(&json, "name", p.name);
     tool_json_text(&json, "driver", p.driver);
     tool_json_uint(&json, "threads", p.threads);
+    tool_json_uint(&json, "processors", p.processors);
     tool_json_real(&json, "read_gb_per_s", most.read_gbs);
     tool_json_real(&json, "gflop_per_s", most.gflops);
     tool_json_open(&json, "ops", '[');

@@ -14,6 +14,7 @@ typedef struct device_facts {
     mica_device_properties properties;
     mica_device_memory memory;
     mica_registry_stats registry;
+    char libraries[2 * MICA_NAME_BYTES];
 } device_facts;
 
 /* A device that cannot be opened is a device that is not used: the sentence says why. */
@@ -25,7 +26,8 @@ static void gather(device_facts *facts)
     if (mica_device_open(facts->entry.id, NULL, &device) != MICA_OK ||
         mica_device_get_properties(device, &facts->properties) != MICA_OK ||
         mica_device_get_memory(device, &facts->memory) != MICA_OK ||
-        mica_device_get_registry(device, &facts->registry) != MICA_OK) {
+        mica_device_get_registry(device, &facts->registry) != MICA_OK ||
+        mica_device_find_libraries(device, facts->libraries, sizeof facts->libraries) != MICA_OK) {
         facts->entry.usable = 0;
         snprintf(facts->entry.reason, sizeof facts->entry.reason, "%.*s", (int)sizeof facts->entry.reason - 1,
                  mica_status_message());
@@ -68,6 +70,9 @@ static void print_json(const device_facts *facts, uint32_t count, const isa_fact
             tool_json_text(&json, "backend", f->properties.backend);
             tool_json_text(&json, "driver", f->properties.driver);
             tool_json_uint(&json, "threads", f->properties.threads);
+            tool_json_uint(&json, "processors", f->properties.processors);
+            tool_json_text(&json, "features", f->properties.features);
+            tool_json_text(&json, "libraries", f->libraries);
             tool_json_uint(&json, "total_memory", f->properties.total_memory);
             tool_json_uint(&json, "free_memory", f->memory.free_bytes);
             tool_json_uint(&json, "max_buffer", f->properties.max_buffer);
@@ -92,8 +97,20 @@ static void print_json(const device_facts *facts, uint32_t count, const isa_fact
     tool_json_close(&json, '}');
 }
 
+/* What works there: threads of the cpu, or the processors of a GPU in its backend's word. */
+static const char *workers(const mica_device_properties *p, char *out, size_t capacity)
+{
+    const uint32_t count = p->threads > 0 ? p->threads : p->processors;
+    const char *word = p->threads > 0                    ? "thread"
+                       : strcmp(p->backend, "cuda") == 0 ? "multiprocessor"
+                                                         : "compute unit";
+    snprintf(out, capacity, "%u %s%s", (unsigned)count, word, count == 1 ? "" : "s");
+    return out;
+}
+
 static void print_device(const device_facts *f)
 {
+    char count[48];
     char free_text[TOOL_SIZE_BYTES], total[TOOL_SIZE_BYTES];
     const mica_device_properties *p = &f->properties;
     int for_tests = strcmp(p->backend, "null") == 0;
@@ -102,8 +119,12 @@ static void print_device(const device_facts *f)
     if (for_tests)
         return;
     if (p->driver[0] != '\0')
-        printf("         %s, %u thread%s, %u kernel rows\n", p->driver, p->threads,
-               p->threads == 1 ? "" : "s", (unsigned)f->registry.rows);
+        printf("         %s, %s, %u kernel rows\n", p->driver, workers(p, count, sizeof count),
+               (unsigned)f->registry.rows);
+    if (p->features[0] != '\0')
+        printf("         %s\n", p->features);
+    if (f->libraries[0] != '\0')
+        printf("         %s\n", f->libraries);
     printf("         memory: %s free of %s, buffers aligned to %u bytes%s\n",
            tool_size_text(f->memory.free_bytes, free_text), tool_size_text(f->memory.total_bytes, total),
            p->buffer_alignment, p->unified_memory ? ", mapped without a copy" : "");

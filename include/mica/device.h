@@ -60,7 +60,9 @@ typedef struct mica_device_properties {
     uint32_t subgroup_width; /* 0 = none */
     uint32_t unified_memory; /* 1: mapping a buffer is free */
     uint32_t buffer_alignment;
-    uint32_t residency; /* 1: the residency set is real, 0: only counted */
+    uint32_t residency;             /* 1: the residency set is real, 0: only counted */
+    uint32_t processors;            /* multiprocessors or compute units of a GPU; 0 on the cpu */
+    char features[MICA_NAME_BYTES]; /* what a GPU and its driver offer, in words; "" on the cpu */
 } mica_device_properties;
 
 /* The ledger. Owned memory is under the budget; mapped (files, imported) and driver memory are reported. */
@@ -296,6 +298,11 @@ MICA_API const char *mica_kernel_key(const mica_kernel *kernel);
 MICA_API int mica_kernel_is_cached(mica_device *device, const char *name);
 /* The registry's figures now. INVALID_ARGUMENT for NULL. Any thread. */
 MICA_API mica_status mica_device_get_registry(const mica_device *device, mica_registry_stats *out);
+
+/* Looks now for the libraries that the device opens only when it needs them (a compiler of kernels, a library of matrix products)
+ * and says in words which were found; "" where it needs none. Cut to `out_bytes`, NUL included. INVALID_ARGUMENT for NULL and 0
+ * bytes. Any thread. */
+MICA_API mica_status mica_device_find_libraries(const mica_device *device, char *out, uint64_t out_bytes);
 
 /* ---- compiled kernels on disk -------------------------------------------------------------------------- */
 

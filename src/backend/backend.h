@@ -58,6 +58,7 @@ typedef struct mica__device_info {
 
 #define MICA__FEATURE_SUBGROUPS 1u    /* shuffles among properties.subgroup_width work-items */
 #define MICA__FEATURE_SLOW_BARRIER 2u /* work-items are loops on a CPU: prefer few of them and few barriers */
+#define MICA__FEATURE_PTX 4u          /* the compiler of this OpenCL device takes PTX in its text */
 
 /* ---- planning ---- */
 
@@ -213,6 +214,8 @@ typedef struct mica__backend {
     const mica__kernel_row *(*rows)(uint32_t *out_count);
     /* The layout matmul reads fastest for this weight: CANONICAL if no other. */
     mica_layout (*weight_layout)(const mica__operand *weight, const mica__device_info *);
+    /* Looks for the libraries that are opened when they are needed, and says what was found. May be absent: there are none. */
+    void (*libraries)(char *out, size_t out_bytes);
     /* How many devices, from the first on, "auto" may take. May be absent: as many as there are. */
     uint32_t (*automatic)(void);
 } mica__backend;

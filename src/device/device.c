@@ -210,6 +210,17 @@ mica_status mica_device_get_properties(const mica_device *device, mica_device_pr
     return MICA_OK;
 }
 
+mica_status mica_device_find_libraries(const mica_device *device, char *out, uint64_t out_bytes)
+{
+    if (device == NULL || out == NULL || out_bytes == 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_find_libraries: %s is NULL or has no room",
+                          device == NULL ? "device" : "out");
+    out[0] = '\0';
+    if (device->backend->libraries != NULL)
+        device->backend->libraries(out, (size_t)out_bytes);
+    return MICA_OK;
+}
+
 mica_status mica_device_get_memory(const mica_device *device, mica_device_memory *out)
 {
     if (device == NULL || out == NULL)

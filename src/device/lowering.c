@@ -398,6 +398,24 @@ static mica_status add_custom(mica__lowering *lowering, const mica__record *reco
     return send(lowering, &dispatch, &b, record);
 }
 
+void mica__lowering_prepare(mica__lowering *lowering, const mica__record *const *records, uint32_t count)
+{
+    mica__preparation *preparation = NULL;
+    if (lowering->device->info.target == NULL)
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        if (records[i]->op == MICA_OP_CUSTOM || is_plain_copy(records[i]) ||
+            mica__plan_cache_has(&lowering->plans, records[i]))
+            continue;
+        if (preparation == NULL)
+            preparation = mica__preparation_begin(lowering->device);
+        if (preparation == NULL)
+            return;
+        mica__preparation_add(preparation, records[i]);
+    }
+    mica__preparation_end(preparation);
+}
+
 mica_status mica__lowering_add(mica__lowering *lowering, const mica__record *record, mica__lowered *out)
 {
     mica_status status = MICA_OK;

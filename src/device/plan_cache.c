@@ -122,6 +122,14 @@ void mica__plan_cache_free(mica__plan_cache *cache)
         mica__free(cache->slot[i]);
 }
 
+bool mica__plan_cache_has(mica__plan_cache *cache, const mica__record *record)
+{
+    key k;
+    mica__cached_plan **slot = NULL;
+    make_key(record, &k);
+    return find(cache, &k, &slot) != NULL;
+}
+
 mica_status mica__plan_cache_get(mica__plan_cache *cache, mica_device *device, const mica__record *record,
                                  mica__planned *out)
 {

@@ -30,6 +30,8 @@ typedef struct mica__planned {
 /* Empty; `fresh` is left as it is. */
 void mica__plan_cache_init(mica__plan_cache *cache);
 void mica__plan_cache_free(mica__plan_cache *cache);
+/* Whether it has the record's plan. */
+bool mica__plan_cache_has(mica__plan_cache *cache, const mica__record *record);
 /* The record's plan, from the cache or from the registry. Having no memory to keep one is no failure. */
 mica_status mica__plan_cache_get(mica__plan_cache *cache, mica_device *device, const mica__record *record,
                                  mica__planned *out);

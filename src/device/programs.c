@@ -92,6 +92,8 @@ static char *join(const mica__device_info *info, const char *constants, const ch
     }
     if ((info->features & MICA__FEATURE_SLOW_BARRIER) != 0)
         append_text(&text, "#define MK_CPU 1\n");
+    if ((info->features & MICA__FEATURE_PTX) != 0)
+        append_text(&text, "#define MK_PTX 1\n");
     append_constants(&text, constants);
     append_part(&text, "prelude.kc", mica__kernel_prelude());
     append_part(&text, "params.h", mica__kernel_params());

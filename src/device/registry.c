@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/thread.h"
 #include "device/custom.h"
 #include "device/programs.h"
 
@@ -118,23 +119,44 @@ static mica_status no_row(mica_device *device, const mica__record *record)
 
 /* ---- kernels of plans ---- */
 
-/* Finds or makes the program of "file/entry" among those that other entries have. Lock held. */
+/* The program of "file/entry" among those that other entries have, or NULL. Lock held. */
+static mica__program *find_program(const mica__registry *registry, const char *name, const char *constants)
+{
+    const size_t file = strcspn(name, "/") + 1;
+    for (uint32_t i = 0; i < registry->planned_count; i++) {
+        const char *key = registry->planned[i].key, *bar = strchr(key, '|');
+        if (strncmp(key, name, file) == 0 && strcmp(bar != NULL ? bar + 1 : "", constants) == 0)
+            return registry->planned[i].program;
+    }
+    return NULL;
+}
+
+/* Finds it or makes it. Lock held. */
 static mica_status program_of(mica__registry *registry, const char *name, const char *constants,
                               mica__program **out)
 {
     const size_t file = strcspn(name, "/") + 1;
-    *out = NULL;
-    for (uint32_t i = 0; i < registry->planned_count && *out == NULL; i++) {
-        const char *key = registry->planned[i].key, *bar = strchr(key, '|');
-        if (strncmp(key, name, file) == 0 && strcmp(bar != NULL ? bar + 1 : "", constants) == 0)
-            *out = registry->planned[i].program;
-    }
+    *out = find_program(registry, name, constants);
     if (*out != NULL)
         return MICA_OK;
     const mica_status status = mica__program_of_file(registry->device, name, file - 1, constants, out);
     registry->compilations += status == MICA_OK;
     MICA__COUNT(registry->device, kernels_compiled, status == MICA_OK);
     return status;
+}
+
+/* Whether there is room for one more. Lock held. */
+static bool has_room(mica__registry *registry)
+{
+    if (registry->planned_count == registry->planned_capacity) {
+        const uint32_t capacity = registry->planned_capacity * 2 + 32;
+        planned_kernel *grown = mica__realloc(registry->planned, capacity * sizeof *grown);
+        if (grown == NULL)
+            return false;
+        registry->planned = grown;
+        registry->planned_capacity = capacity;
+    }
+    return true;
 }
 
 /* Makes room, gets the kernel, keeps it under its key. Lock held. */
@@ -144,15 +166,7 @@ static mica_status add_planned(mica__registry *registry, const mica__plan_dispat
     mica_device *device = registry->device;
     const char *slash = strchr(dispatch->kernel, '/');
     planned_kernel fresh = {mica__strdup(key), NULL, NULL};
-    if (registry->planned_count == registry->planned_capacity) {
-        const uint32_t capacity = registry->planned_capacity * 2 + 32;
-        planned_kernel *grown = mica__realloc(registry->planned, capacity * sizeof *grown);
-        if (grown != NULL) {
-            registry->planned = grown;
-            registry->planned_capacity = capacity;
-        }
-    }
-    if (fresh.key == NULL || registry->planned_count == registry->planned_capacity) {
+    if (fresh.key == NULL || !has_room(registry)) {
         mica__free(fresh.key);
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for kernel %s", dispatch->kernel);
     }
@@ -213,6 +227,132 @@ mica_status mica__registry_plan(mica_device *device, const mica__record *record,
             status = find_kernels(registry, plan);
     }
     return served ? status : no_row(device, record);
+}
+
+/* ---- many at once ---- */
+
+#define MOST_WANTED 64u
+#define MOST_COMPILERS 16u
+
+/* A program that a plan will ask for: "file/" and constants. */
+typedef struct wanted_program {
+    char file[48], constants[MICA__CONSTANTS_BYTES];
+    mica__program *program; /* NULL: not compiled */
+} wanted_program;
+
+struct mica__preparation {
+    mica__registry *registry;
+    uint32_t count;
+    _Atomic uint32_t next; /* to be compiled */
+    wanted_program wanted[MOST_WANTED];
+    mica__plan plan;
+};
+
+mica__preparation *mica__preparation_begin(mica_device *device)
+{
+    mica__preparation *preparation = mica__alloc(sizeof *preparation);
+    if (preparation == NULL)
+        return NULL;
+    preparation->registry = device->registry;
+    preparation->count = 0;
+    return preparation;
+}
+
+/* Adds the program of a dispatch unless it is there or on the list. */
+static void want(mica__preparation *preparation, const mica__plan_dispatch *dispatch)
+{
+    const size_t file = strcspn(dispatch->kernel, "/") + 1;
+    wanted_program *fresh = &preparation->wanted[preparation->count];
+    if (strchr(dispatch->kernel, '/') == NULL || file >= sizeof fresh->file ||
+        preparation->count == MOST_WANTED)
+        return;
+    for (uint32_t i = 0; i < preparation->count; i++)
+        if (strncmp(preparation->wanted[i].file, dispatch->kernel, file) == 0 &&
+            strcmp(preparation->wanted[i].constants, dispatch->constants) == 0)
+            return;
+    pthread_mutex_lock(&preparation->registry->lock);
+    const bool known = find_program(preparation->registry, dispatch->kernel, dispatch->constants) != NULL;
+    pthread_mutex_unlock(&preparation->registry->lock);
+    if (known)
+        return;
+    snprintf(fresh->file, sizeof fresh->file, "%.*s", (int)file, dispatch->kernel);
+    snprintf(fresh->constants, sizeof fresh->constants, "%s", dispatch->constants);
+    fresh->program = NULL;
+    preparation->count++;
+}
+
+void mica__preparation_add(mica__preparation *preparation, const mica__record *record)
+{
+    const mica__registry *registry = preparation->registry;
+    mica__plan *plan = &preparation->plan;
+    for (uint32_t i = registry->first_row[record->op]; i < registry->row_count; i++) {
+        const mica__kernel_row *row = &registry->rows[i];
+        if (row->op != record->op || (row->serves != NULL && !row->serves(record, &registry->device->info)))
+            continue;
+        plan->dispatch_count = 0;
+        plan->params_used = 0;
+        plan->scratch_bytes = 0;
+        if (row->plan(record, &registry->device->info, plan) == MICA_OK)
+            for (uint32_t d = 0; d < plan->dispatch_count; d++)
+                want(preparation, &plan->dispatch[d]);
+        return;
+    }
+}
+
+static void compile_wanted(void *context)
+{
+    mica__preparation *preparation = context;
+    for (uint32_t i; (i = atomic_fetch_add(&preparation->next, 1)) < preparation->count;) {
+        wanted_program *w = &preparation->wanted[i];
+        if (mica__program_of_file(preparation->registry->device, w->file, strlen(w->file) - 1, w->constants,
+                                  &w->program) != MICA_OK)
+            w->program = NULL;
+    }
+}
+
+/* Keeps the programs that came about, each under a key that no entry has. Lock held. */
+static void keep_wanted(mica__registry *registry, const mica__preparation *preparation)
+{
+    for (uint32_t i = 0; i < preparation->count; i++) {
+        const wanted_program *w = &preparation->wanted[i];
+        char key[KEY_BYTES];
+        if (w->program == NULL)
+            continue;
+        snprintf(key, sizeof key, "%s%s%s", w->file, w->constants[0] != '\0' ? "|" : "", w->constants);
+        planned_kernel fresh = {mica__strdup(key), w->program, NULL};
+        if (fresh.key != NULL && has_room(registry)) {
+            registry->planned[registry->planned_count++] = fresh;
+            registry->compilations++;
+            MICA__COUNT(registry->device, kernels_compiled, 1);
+        } else {
+            mica__free(fresh.key);
+            registry->device->table->program_destroy(registry->device->impl, w->program);
+        }
+    }
+}
+
+/* The lock is held while compiling: others that come for kernels would compile the same. */
+void mica__preparation_end(mica__preparation *preparation)
+{
+    if (preparation == NULL)
+        return;
+    mica__thread helper[MOST_COMPILERS];
+    const uint32_t cores = mica__thread_cpu_count(), count = preparation->count;
+    const uint32_t most = cores < MOST_COMPILERS ? cores : MOST_COMPILERS;
+    uint32_t started = 0;
+    atomic_init(&preparation->next, 0);
+    if (count > 1) { /* one alone is as well compiled when it is asked for */
+        pthread_mutex_lock(&preparation->registry->lock);
+        while (started + 1 < most && started + 1 < count &&
+               mica__thread_start(&helper[started], "mica-compile", compile_wanted, preparation) == MICA_OK)
+            started++;
+        compile_wanted(preparation);
+        for (uint32_t i = 0; i < started; i++)
+            mica__thread_join(&helper[i]);
+        keep_wanted(preparation->registry, preparation);
+        pthread_mutex_unlock(&preparation->registry->lock);
+    }
+    mica__free(preparation);
 }
 
 /* ---- registered kernels ---- */

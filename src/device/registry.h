@@ -20,4 +20,13 @@ void mica__registry_destroy(mica__registry *registry); /* NULL ok */
  * names op and types. */
 mica_status mica__registry_plan(mica_device *device, const mica__record *record, mica__plan *plan);
 
+/* Compiles what the plans of many records ask for and nobody has asked for yet, side by side: compilers take long and use one
+ * core. What cannot be had is left to mica__registry_plan, which says why. */
+typedef struct mica__preparation mica__preparation;
+mica__preparation *
+mica__preparation_begin(mica_device *device); /* NULL: no memory, which costs time and no more */
+void mica__preparation_add(mica__preparation *preparation, const mica__record *record);
+/* Compiles, and frees it. NULL ok. */
+void mica__preparation_end(mica__preparation *preparation);
+
 #endif

@@ -22,6 +22,8 @@ typedef struct mica__lowered {
 /* `reusable`: the work can be submitted more than once and updated. */
 mica_status mica__lowering_begin(mica_device *device, bool reusable, mica__lowering **out);
 /* Plans and dispatches one record; takes references on its storages. `out` may be NULL. */
+/* Has the kernels of records that are going to be added compiled together, where they must be. */
+void mica__lowering_prepare(mica__lowering *lowering, const mica__record *const *records, uint32_t count);
 mica_status mica__lowering_add(mica__lowering *lowering, const mica__record *record, mica__lowered *out);
 mica_status mica__lowering_barrier(mica__lowering *lowering);
 void mica__lowering_set_manual(mica__lowering *lowering, bool manual);

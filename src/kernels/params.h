@@ -290,11 +290,13 @@ typedef struct mk_matvec_params {
     mk_weight weight;
     mk_u32 shape[MK_ROW_DIMS];
     mk_u32 ndim;
-    mk_u32 weights, end_unit[MK_MATVEC_WEIGHTS], n[MK_MATVEC_WEIGHTS];
-    mk_u32 batches; /* weights of a batch, or slots of ids, or rows of x */
-    mk_u32 rows;    /* of x for each of them */
-    mk_u32 share;   /* batches that have the same weight */
-    mk_u32 x_k;     /* values of a row of x, with padding */
+    mk_u32 end_group[MK_MATVEC_WEIGHTS]; /* of the groups of a weight; from the last one on 2^32 - 1 */
+    mk_u32 n[MK_MATVEC_WEIGHTS];
+    mk_u32 slice_bits; /* log2 of the runs of work-items that share a unit */
+    mk_u32 batches;    /* weights of a batch, or slots of ids, or rows of x */
+    mk_u32 rows;       /* of x for each of them */
+    mk_u32 share;      /* batches that have the same weight */
+    mk_u32 x_k;        /* values of a row of x, with padding */
     mk_u32 x_type, y_type[MK_MATVEC_WEIGHTS];
     mk_u32 gate, has_residual, residual_type;
     mk_u32 experts; /* 0: none; else ids choose the weight */

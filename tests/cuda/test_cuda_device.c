@@ -378,12 +378,36 @@ static void test_each_call(void **state)
     }
 }
 
+/* What a user is told about the device and the libraries that it opens late. */
+static void test_facts(void **state)
+{
+    mica_device *device = NULL;
+    mica_device_properties properties;
+    char text[256], little[8];
+    (void)state;
+    fake_reset();
+    must(mica_device_open("cuda:0", NULL, &device));
+    must(mica_device_get_properties(device, &properties));
+    assert_true(properties.processors > 0);
+    assert_non_null(strstr(properties.features, "graphs"));
+    must(mica_device_find_libraries(device, text, sizeof text));
+    assert_string_equal(text, "NVRTC: libnvrtc.so.13, cuBLASLt: libcublasLt.so.13");
+    must(mica_device_find_libraries(device, little, sizeof little));
+    assert_string_equal(little, "NVRTC: ");
+    refused(mica_device_find_libraries(NULL, text, sizeof text), MICA_ERR_INVALID_ARGUMENT, "device");
+    refused(mica_device_find_libraries(device, NULL, 1), MICA_ERR_INVALID_ARGUMENT, "out");
+    refused(mica_device_find_libraries(device, text, 0), MICA_ERR_INVALID_ARGUMENT, "out");
+    mica_device_release(device);
+    rig_check_clean();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list),       cmocka_unit_test(test_ops),       cmocka_unit_test(test_map),
         cmocka_unit_test(test_own_kernel), cmocka_unit_test(test_cublaslt),  cmocka_unit_test(test_fork),
         cmocka_unit_test(test_threads),    cmocka_unit_test(test_each_call),
+        cmocka_unit_test(test_facts),
     };
     char folder[256];
     if (test_folder_make(folder, sizeof folder, "cuda") != 0)

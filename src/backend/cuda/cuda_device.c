@@ -129,7 +129,35 @@ static mica_status describe(uint32_t index, char *name, size_t name_bytes)
     return status;
 }
 
+/* "NVRTC: libnvrtc.so.13" or why not, for each library that is opened late. */
+static void describe_libraries(char *out, size_t out_bytes)
+{
+    mica__cuda_compiler compiler = {0};
+    mica__cuda_blas blas = {0};
+    char missing[2][MICA_NAME_BYTES] = {"hidden by MICA_DEBUG", "hidden by MICA_DEBUG"};
+    if (!mica__env_debug(MICA__DEBUG_NONVRTC) && mica__cuda_compiler_open(&compiler) != MICA_OK)
+        snprintf(missing[0], sizeof missing[0], "%.100s", mica_status_message());
+    if (!mica__env_debug(MICA__DEBUG_NOCUBLAS) && mica__cuda_blas_open(&blas) != MICA_OK)
+        snprintf(missing[1], sizeof missing[1], "%.100s", mica_status_message());
+    snprintf(out, out_bytes, "NVRTC: %s, cuBLASLt: %s",
+             compiler.library != NULL ? mica__dl_name(compiler.library) : missing[0],
+             blas.library != NULL ? mica__dl_name(blas.library) : missing[1]);
+    mica__dl_close(compiler.library);
+    mica__dl_close(blas.library);
+}
+
 /* ---- facts ---- */
+
+static void describe_features(mica__device *device)
+{
+    const mica__cuda_driver *driver = &device->driver;
+    mica_device_properties *properties = &device->info.properties;
+    snprintf(properties->features, sizeof properties->features,
+             "warps of 32, %u KB local memory, %u MB cache%s%s", (unsigned)(device->shared / 1024),
+             (unsigned)(device->info.cache_bytes >> 20),
+             driver->graph_create != NULL && driver->graph_instantiate != NULL ? ", graphs" : "",
+             driver->pool_create != NULL && driver->pool_alloc != NULL ? ", memory pools" : "");
+}
 
 static uint32_t attribute(const mica__device *device, int which)
 {
@@ -161,7 +189,7 @@ static mica_status read_facts(mica__device *device)
     properties->subgroup_width = 32;
     properties->buffer_alignment = 256;
     info->max_group = attribute(device, MICA__CUDA_DEVICE_THREADS);
-    info->processors = attribute(device, MICA__CUDA_DEVICE_PROCESSORS);
+    info->processors = properties->processors = attribute(device, MICA__CUDA_DEVICE_PROCESSORS);
     info->cache_bytes = attribute(device, MICA__CUDA_DEVICE_CACHE);
     info->local_bytes = device->shared = attribute(device, MICA__CUDA_DEVICE_SHARED);
     info->params_bytes = MICA__CUDA_PARAMS_BYTES;
@@ -169,6 +197,7 @@ static mica_status read_facts(mica__device *device)
     info->dlpack_device = 2; /* kDLCUDA */
     info->target = "MK_CUDA";
     info->features = MICA__FEATURE_SUBGROUPS;
+    describe_features(device);
     /* The compiler's version is not in it: asking would open the compiler, and what an older one made still runs. */
     snprintf(info->identity, sizeof info->identity, "cuda %.100s sm_%u driver %d%s", properties->name,
              info->compute, device->version, mica__env_debug(MICA__DEBUG_NONVRTC) ? " nonvrtc" : "");
@@ -336,4 +365,5 @@ const mica__backend mica__backend_cuda = {
     .open = open_device,
     .rows = mica__cuda_rows,
     .weight_layout = mica__gpu_weight_layout,
+    .libraries = describe_libraries,
 };

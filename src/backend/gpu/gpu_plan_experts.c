@@ -7,13 +7,13 @@
 #include "backend/gpu/gpu_plan_weight.h"
 #include "base/status.h"
 
-#define UNITS_OF_GROUP (MICA__MK_WG / 32u)
 #define MOST_GROUPS_Y 65535u
 /* Slots for each expert from which tiles are faster than rows: below, most of a tile of 128 is empty. */
 #define LEAST_SLOTS 32u
 
 typedef struct job {
     const mica__record *record;
+    const mica__device_info *info;
     mica__plan *plan;
     const mica__operand *x, *ids, *w;
     uint64_t slots; /* all of them */
@@ -76,12 +76,13 @@ static void fill_rows(const job *j, mk_matvec_params *p)
     p->bias_batch = table_stride(&w[MICA__WEIGHT_BIASES], 0);
     p->bias_stride[0] = table_stride(&w[MICA__WEIGHT_BIASES], 1);
     p->n[0] = (uint32_t)w->shape[1];
-    p->end_unit[0] = (p->n[0] + 1) / 2;
+    p->slice_bits = mica__gpu_weight_slice_bits(w, j->info);
+    memset(p->end_group, 0xff, sizeof p->end_group);
     mica__gpu_rows_shape(&j->y_rows, p->shape, &p->ndim);
     mica__gpu_rows_strides(&j->y_rows, 0, p->y_stride[0]);
     p->y_type[0] = mica__gpu_type(j->record->operand[MICA__EXPERTS_Y].dtype);
     ids_strides(j, p->ids_stride);
-    p->weights = p->rows = p->share = 1;
+    p->rows = p->share = 1;
     p->batches = (uint32_t)j->slots;
     p->experts = (uint32_t)w->shape[0];
     p->slots = (uint32_t)j->ids->shape[1];
@@ -114,8 +115,10 @@ static mica_status plan_rows(const job *j)
 {
     mk_matvec_params p;
     fill_rows(j, &p);
+    uint32_t sides = 0;
+    const char *entry = mica__gpu_weight_entry(1, 1, j->info, &sides);
     mica_status status =
-        mica__gpu_plan_next(j->plan, "matvec/one", (p.end_unit[0] + UNITS_OF_GROUP - 1) / UNITS_OF_GROUP);
+        mica__gpu_plan_next(j->plan, entry, mica__gpu_weight_groups((p.n[0] + 1) / 2, p.slice_bits));
     if (status == MICA_OK)
         status = mica__gpu_plan_groups(j->plan, j->slots < MOST_GROUPS_Y ? j->slots : MOST_GROUPS_Y,
                                        (j->slots + MOST_GROUPS_Y - 1) / MOST_GROUPS_Y);
@@ -124,7 +127,7 @@ static mica_status plan_rows(const job *j)
     mica__gpu_weight_constants(j->plan, j->w, j->reads);
     bind_x(j, &p);
     mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_IDS, 0);
-    for (uint32_t s = 0; s < MK_MATVEC_WEIGHTS; s++) { /* one weight in all four places */
+    for (uint32_t s = 0; s < sides; s++) { /* one weight in all places */
         mica__gpu_weight_bind(j->plan, j->record, MICA__EXPERTS_WEIGHT);
         mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_Y, 0);
     }
@@ -210,11 +213,11 @@ mica_status mica__gpu_plan_experts(const mica__record *record, const mica__devic
                                    mica__plan *plan)
 {
     job j = {.record = record,
+             .info = info,
              .plan = plan,
              .x = &record->operand[MICA__EXPERTS_X],
              .ids = &record->operand[MICA__EXPERTS_IDS],
              .w = &record->operand[MICA__EXPERTS_WEIGHT]};
-    (void)info;
     mica_status status = mica__gpu_weight_check(record, j.w);
     if (status == MICA_OK)
         status = mica__gpu_check_floats(record, 1u << MICA__EXPERTS_X | 1u << MICA__EXPERTS_Y);

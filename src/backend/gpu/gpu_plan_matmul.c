@@ -9,12 +9,12 @@
 #include "backend/gpu/gpu_plan_weight.h"
 #include "base/status.h"
 
-#define UNITS_OF_GROUP (MICA__MK_WG / 32u)
 #define MOST_GROUPS_Y 65535u
 _Static_assert(MK_MATVEC_WEIGHTS == MICA__MAX_WEIGHTS, "weights of a record");
 
 typedef struct job {
     const mica__record *record;
+    const mica__device_info *info;
     const mica__matmul_record *matmul;
     mica__plan *plan;
     uint64_t batches, rows; /* weights of a batch, rows of x for each */
@@ -158,11 +158,13 @@ static uint64_t bind_x(const job *j, uint32_t i, mk_u32 *out_type)
 
 /* ---- few rows ---- */
 
-/* Sides [first, first + count) of the record, all alike, as the sides of one dispatch. */
-static void fill_sides(const job *j, uint32_t first, uint32_t count, mk_matvec_params *p)
+/* Sides [first, first + count) of the record, all alike, as the sides of one dispatch; gives its groups. */
+static uint32_t fill_sides(const job *j, uint32_t first, uint32_t count, mk_matvec_params *p)
 {
     const bool gate = j->matmul->gate != MICA__GATE_NONE && !j->apart;
-    uint32_t units = 0;
+    uint32_t groups = 0;
+    p->slice_bits = mica__gpu_weight_slice_bits(weight_of(j, first), j->info);
+    memset(p->end_group, 0xff, sizeof p->end_group);
     for (uint32_t s = 0; s < count; s++) {
         const mica__operand *w = weight_of(j, first + s);
         const uint64_t n = w->shape[w->ndim - 2];
@@ -172,28 +174,30 @@ static void fill_sides(const job *j, uint32_t first, uint32_t count, mk_matvec_p
         if (w[MICA__WEIGHT_BIASES].memory != NULL)
             p->bias_stride[s] = w[MICA__WEIGHT_BIASES].stride[w->ndim - 2];
         if (!gate || s == 0)
-            units += (uint32_t)(gate ? n : (n + 1) / 2);
+            groups += mica__gpu_weight_groups((uint32_t)(gate ? n : (n + 1) / 2), p->slice_bits);
+        if (!gate && s + 1 < count)
+            p->end_group[s] = groups;
         p->n[s] = (uint32_t)n;
-        p->end_unit[s] = units;
         if (y_of(j, first + s)->memory != NULL || j->apart)
             y_strides(j, first + s, p->y_stride[s], &p->y_type[s]);
     }
+    return groups;
 }
 
-static void fill_matvec(const job *j, uint32_t first, uint32_t count, mk_matvec_params *p)
+/* Gives the groups of the dispatch. */
+static uint32_t fill_matvec(const job *j, uint32_t first, uint32_t count, mk_matvec_params *p)
 {
     const mica__operand *w = weight_of(j, first);
     const bool last_words = first == 0 && !j->apart; /* softcap, residual and gate are of y_0 */
     memset(p, 0, sizeof *p);
     p->weight = mica__gpu_weight_describe(w);
-    fill_sides(j, first, count, p);
+    const uint32_t groups = fill_sides(j, first, count, p);
     if (w->ndim == 3) {
         p->weight_batch = w->stride[0];
         p->scale_batch = w[MICA__WEIGHT_SCALES].memory != NULL ? w[MICA__WEIGHT_SCALES].stride[0] : 0;
         p->bias_batch = w[MICA__WEIGHT_BIASES].memory != NULL ? w[MICA__WEIGHT_BIASES].stride[0] : 0;
     }
     mica__gpu_rows_shape(&j->views, p->shape, &p->ndim);
-    p->weights = count;
     p->batches = (uint32_t)j->batches;
     p->rows = (uint32_t)j->rows;
     p->share = 1;
@@ -211,6 +215,7 @@ static void fill_matvec(const job *j, uint32_t first, uint32_t count, mk_matvec_
         p->residual_type = mica__gpu_type(j->record->operand[MICA__MATMUL_RESIDUAL].dtype);
         mica__gpu_rows_strides(&j->views, j->residual_view, p->residual_stride);
     }
+    return groups;
 }
 
 /* Binds side s of the dispatch: weight i, or in its place weight `first`, which is not read again. */
@@ -227,10 +232,10 @@ static mica_status plan_few(const job *j, uint32_t first, uint32_t count)
 {
     mk_matvec_params p;
     const bool codes = reads_codes(j, first);
-    fill_matvec(j, first, count, &p);
-    const uint32_t units = p.gate != 0 ? p.end_unit[0] : p.end_unit[count - 1];
-    mica_status status = mica__gpu_plan_next(j->plan, p.rows == 1 ? "matvec/one" : "matvec/some",
-                                             (units + UNITS_OF_GROUP - 1) / UNITS_OF_GROUP);
+    const uint32_t groups = fill_matvec(j, first, count, &p);
+    uint32_t sides = 0;
+    const char *entry = mica__gpu_weight_entry(count, p.rows, j->info, &sides);
+    mica_status status = mica__gpu_plan_next(j->plan, entry, groups);
     if (status == MICA_OK)
         status = mica__gpu_plan_groups(j->plan, p.batches < MOST_GROUPS_Y ? p.batches : MOST_GROUPS_Y,
                                        (p.batches + MOST_GROUPS_Y - 1) / MOST_GROUPS_Y);
@@ -245,7 +250,7 @@ static mica_status plan_few(const job *j, uint32_t first, uint32_t count)
     else
         mica__gpu_plan_operand(j->plan, j->record, MICA__MATMUL_X, 0);
     mica__gpu_plan_operand(j->plan, j->record, MICA__MATMUL_X, 0); /* no ids */
-    for (uint32_t s = 0; s < MK_MATVEC_WEIGHTS; s++)
+    for (uint32_t s = 0; s < sides; s++)
         bind_side(j, first + s, first, s < count);
     mica__gpu_plan_operand(j->plan, j->record,
                            p.has_residual ? (uint32_t)MICA__MATMUL_RESIDUAL : (uint32_t)MICA__MATMUL_X, 0);
@@ -348,8 +353,7 @@ static uint32_t together(const job *j, uint32_t i)
 
 mica_status mica__gpu_plan_matmul(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
-    job j = {.record = record, .matmul = record->params, .plan = plan};
-    (void)info;
+    job j = {.record = record, .info = info, .matmul = record->params, .plan = plan};
     mica_status status = check(&j);
     if (status == MICA_OK)
         status = look(&j);

@@ -11,6 +11,10 @@
 
 #define PIECE (8u * MICA__MK_WG) /* values of a row that a group of activation.kc takes */
 
+#define SUB 32u            /* MK_SUB */
+#define MOST_SLICE_BITS 3u /* all of a group */
+#define LEAST_RUNS 3u      /* of a lane of a slice */
+
 #define SAME(name) _Static_assert((int)MK_W_##name == (int)MICA_DTYPE_##name, "number of " #name)
 SAME(F32);
 SAME(F16);
@@ -125,6 +129,33 @@ bool mica__gpu_weight_reads_codes(const mica__operand *weight, uint32_t precisio
            (weight->layout == MICA_LAYOUT_PLANES || mica__dtype_is_grouped(weight->dtype));
 }
 
+const char *mica__gpu_weight_entry(uint32_t count, uint32_t rows, const mica__device_info *info,
+                                   uint32_t *out_sides)
+{
+    const bool alone = count == 1 && rows == 1 &&
+                       (info->features & MICA__FEATURE_SLOW_BARRIER) == 0; /* MK_CPU has no entry for one */
+    *out_sides = alone ? 1 : MK_MATVEC_WEIGHTS;
+    return alone ? "matvec/one" : rows == 1 ? "matvec/one_of" : "matvec/some";
+}
+
+uint32_t mica__gpu_weight_slice_bits(const mica__operand *weight, const mica__device_info *info)
+{
+    const uint64_t run = mica__gpu_is_float(weight->dtype) ? 8 : 32;
+    const uint64_t runs = weight->shape[weight->ndim - 1] / run; /* a lane reads four at once */
+    uint32_t bits = 0;
+    if ((info->features & MICA__FEATURE_SLOW_BARRIER) != 0)
+        return 0;
+    while (bits < MOST_SLICE_BITS && runs >= (uint64_t)LEAST_RUNS * 2 * SUB << bits)
+        bits++;
+    return bits;
+}
+
+uint32_t mica__gpu_weight_groups(uint32_t units, uint32_t slice_bits)
+{
+    const uint32_t each = MICA__MK_WG / SUB >> slice_bits;
+    return (units + each - 1) / each;
+}
+
 void mica__gpu_weight_constants(mica__plan *plan, const mica__operand *weight, bool codes)
 {
     mica__gpu_plan_constant(plan, "W", weight->dtype);
@@ -138,7 +169,9 @@ void mica__gpu_weight_constants(mica__plan *plan, const mica__operand *weight, b
 
 void mica__gpu_weight_bind(mica__plan *plan, const mica__record *record, uint32_t slot)
 {
-    for (uint32_t part = MICA__WEIGHT_DATA; part <= MICA__WEIGHT_BIASES; part++)
+    const bool tables = mica__dtype_is_grouped(record->operand[slot].dtype);
+    for (uint32_t part = MICA__WEIGHT_DATA; part <= (tables ? MICA__WEIGHT_BIASES : MICA__WEIGHT_DATA);
+         part++)
         mica__gpu_plan_operand(plan, record, slot + part, MICA_ACCESS_READ);
 }
 

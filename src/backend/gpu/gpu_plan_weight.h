@@ -18,9 +18,16 @@ bool mica__gpu_weight_alike(const mica__operand *a, const mica__operand *b);
  * the numbers they stand for. */
 bool mica__gpu_weight_takes_codes(const mica__operand *weight, uint32_t precision);
 bool mica__gpu_weight_reads_codes(const mica__operand *weight, uint32_t precision);
+/* The entry of matvec.kc for `count` weights and `rows` rows of x, and the weights that it takes: 1 or MK_MATVEC_WEIGHTS. */
+const char *mica__gpu_weight_entry(uint32_t count, uint32_t rows, const mica__device_info *info,
+                                   uint32_t *out_sides);
+/* log2 of the runs of 32 work-items that share a row in matvec.kc: as many as leave each of them enough to read at once. */
+uint32_t mica__gpu_weight_slice_bits(const mica__operand *weight, const mica__device_info *info);
+/* Groups of matvec.kc for `units` pairs of rows. */
+uint32_t mica__gpu_weight_groups(uint32_t units, uint32_t slice_bits);
 /* The constants of matvec.kc for it. */
 void mica__gpu_weight_constants(mica__plan *plan, const mica__operand *weight, bool codes);
-/* Binds the weight in slot `slot`, its scales and its biases. */
+/* Binds the weight in slot `slot`; of the types that have them its scales and biases too (MK_WEIGHT of blocks.kc). */
 void mica__gpu_weight_bind(mica__plan *plan, const mica__record *record, uint32_t slot);
 
 /* Rows of several operands with the same leading dimensions, merged where all allow it. */

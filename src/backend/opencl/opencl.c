@@ -49,14 +49,13 @@ static uint64_t number(const mica__device *device, cl_uint what)
     return mica__opencl_device_number(&device->cl, device->id, what, 0);
 }
 
-/* Shuffles need a width that all kernels have: a driver that names the width of its hardware promises it. */
-static uint32_t subgroup_width(const mica__device *device)
+/* Whether the compiler is NVIDIA's, which takes PTX in its text, and groups are cut into warps of 32. */
+static bool speaks_ptx(const mica__device *device)
 {
     char extensions[8192];
     mica__opencl_device_text(&device->cl, device->id, CL_DEVICE_EXTENSIONS, extensions, sizeof extensions);
-    if (strstr(extensions, "cl_khr_subgroup_shuffle") == NULL)
-        return 0;
-    return number(device, CL_DEVICE_WARP_SIZE_NV) == 32 ? 32 : 0;
+    return strstr(extensions, "cl_nv_compiler_options") != NULL &&
+           number(device, CL_DEVICE_WARP_SIZE_NV) == 32;
 }
 
 static void fill_texts(mica__device *device)
@@ -90,19 +89,24 @@ static void gather_info(mica__device *device)
     properties->total_memory = number(device, CL_DEVICE_GLOBAL_MEM_SIZE);
     properties->max_buffer = number(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
     properties->buffer_alignment = (uint32_t)(number(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
-    properties->subgroup_width = subgroup_width(device);
     info->max_group = (uint32_t)number(device, CL_DEVICE_MAX_WORK_GROUP_SIZE);
     info->local_bytes = (uint32_t)number(device, CL_DEVICE_LOCAL_MEM_SIZE);
     info->params_bytes = (uint32_t)number(device, CL_DEVICE_MAX_PARAMETER_SIZE);
     info->cache_bytes = number(device, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE);
-    info->processors = (uint32_t)number(device, CL_DEVICE_MAX_COMPUTE_UNITS);
+    info->processors = properties->processors = (uint32_t)number(device, CL_DEVICE_MAX_COMPUTE_UNITS);
     info->native = device->context;
     info->dlpack_device = DLPACK_OPENCL;
     info->target = "MK_OPENCL";
-    if (properties->subgroup_width != 0)
-        info->features |= MICA__FEATURE_SUBGROUPS;
+    if (speaks_ptx(device)) {
+        properties->subgroup_width = 32;
+        info->features |= MICA__FEATURE_SUBGROUPS | MICA__FEATURE_PTX;
+    }
     if ((number(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0)
         info->features |= MICA__FEATURE_SLOW_BARRIER;
+    snprintf(properties->features, sizeof properties->features, "%u KB local memory%s%s",
+             info->local_bytes / 1024,
+             (info->features & MICA__FEATURE_PTX) != 0 ? ", warps of 32, takes PTX" : ", no sub-groups",
+             (info->features & MICA__FEATURE_SLOW_BARRIER) != 0 ? ", work-items are loops of a CPU" : "");
 }
 
 static void get_info(mica__device *device, mica__device_info *out)

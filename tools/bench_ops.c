@@ -104,16 +104,24 @@ static void fill_cells(const bench_case *c, double ns, double bytes, const tool_
     cells[6].number = share * 100;
 }
 
-static int run_cases(mica_device *device, int gpu, const char *only, const tool_ceilings *most,
+/* Whether the caller wants the row: NULL wants all. */
+static int is_wanted(const bench_case *c, const char *op, const char *type)
+{
+    return (op == NULL || strcmp(op, mica_op_name(c->op)) == 0) &&
+           (type == NULL || strcmp(type, mica_dtype_name(c->type)) == 0);
+}
+
+static int run_cases(mica_device *device, int gpu, const tool_call *call, const tool_ceilings *most,
                      tool_json *json)
 {
+    const char *op = tool_word(call, "op"), *type = tool_word(call, "type");
     size_t count = 0;
     const bench_case *cases = bench_cases(&count);
     for (size_t i = 0; i < count; i++) {
         char shape[48];
         double ns = 0, bytes = 0;
         tool_cell cells[COLUMNS];
-        if ((only != NULL && strcmp(only, mica_op_name(cases[i].op)) != 0) || cases[i].large > gpu)
+        if (!is_wanted(&cases[i], op, type) || cases[i].large > gpu)
             continue;
         if (measure(device, &cases[i], gpu ? ROTATE_BYTES_GPU : ROTATE_BYTES, &ns, &bytes) != MICA_OK)
             return tool_fail_status();
@@ -140,7 +148,7 @@ static int bench_device(const tool_call *call, mica_device *device)
                p.threads > 0 ? "threads" : "processors");
         printf("ceilings: %.1f GB/s read, %.1f GFLOP/s f32\n\n", most.read_gbs, most.gflops);
         tool_table_head(columns, COLUMNS);
-        return run_cases(device, p.threads == 0, tool_word(call, "op"), &most, NULL);
+        return run_cases(device, p.threads == 0, call, &most, NULL);
     }
     tool_json_open(&json, NULL, '{');
     tool_json_text(&json, "version", mica_version());
@@ -152,18 +160,18 @@ static int bench_device(const tool_call *call, mica_device *device)
     tool_json_real(&json, "read_gb_per_s", most.read_gbs);
     tool_json_real(&json, "gflop_per_s", most.gflops);
     tool_json_open(&json, "ops", '[');
-    int result = run_cases(device, p.threads == 0, tool_word(call, "op"), &most, &json);
+    int result = run_cases(device, p.threads == 0, call, &most, &json);
     tool_json_close(&json, ']');
     tool_json_close(&json, '}');
     return result;
 }
 
-static int is_benched(const char *name)
+static int is_benched(const char *op, const char *type)
 {
     size_t count = 0;
     const bench_case *cases = bench_cases(&count);
     for (size_t i = 0; i < count; i++)
-        if (strcmp(name, mica_op_name(cases[i].op)) == 0)
+        if (is_wanted(&cases[i], op, type))
             return 1;
     return 0;
 }
@@ -172,9 +180,11 @@ int bench_ops(const tool_call *call, uint32_t threads)
 {
     mica_device_options options = {.size = sizeof options, .threads = threads};
     mica_device *device = NULL;
-    const char *only = tool_word(call, "op");
-    if (only != NULL && !is_benched(only))
-        return tool_misuse("bench: --op is \"%.40s\", which is no op that is measured", only);
+    const char *op = tool_word(call, "op"), *type = tool_word(call, "type");
+    if (op != NULL && !is_benched(op, NULL))
+        return tool_misuse("bench: --op is \"%.40s\", which is no op that is measured", op);
+    if (type != NULL && !is_benched(op, type))
+        return tool_misuse("bench: --type is \"%.40s\", which no row has", type);
     if (mica_device_open(tool_word(call, "device"), &options, &device) != MICA_OK)
         return tool_fail_status();
     int result = bench_device(call, device);

@@ -87,6 +87,7 @@ static const tool_group perplexity_group = {"text", perplexity_options, COUNT(pe
 
 static const tool_option bench_options[] = {
     {"op", NULL, TOOL_WORD, "NAME", NULL, NULL, 0, 0, "of 'bench ops': only this op, e.g. matmul"},
+    {"type", NULL, TOOL_WORD, "NAME", NULL, NULL, 0, 0, "of 'bench ops': only rows of this type, e.g. q4_0"},
     {"model", "-m", TOOL_PATH, "MODEL", NULL, NULL, 0, 0, "models to measure, separated by commas"},
     {"n-prompt", "-p", TOOL_WORD, "N", NULL, "512", 0, 0,
      "tokens of a prompt; a list with commas; 0 is none"},

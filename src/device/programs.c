@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "device/kernel_cache.h"
 #include "kernels/kernels.h"
@@ -125,7 +127,10 @@ static mica_status create(mica_device *device, mica__program_desc *desc, mica__p
     }
     if (status == MICA_OK)
         return status;
+    const uint64_t begin = mica__clock_ns();
     status = table->program_create(device->impl, desc, out);
+    mica__log(MICA_LOG_DEBUG, "kernel %s: %s after %.0f ms", desc->name,
+              status == MICA_OK ? "made" : "refused", (double)(mica__clock_ns() - begin) * 1e-6);
     if (status == MICA_OK && cached) {
         uint64_t bytes = 0;
         if (table->program_binary(*out, &binary, &bytes) == MICA_OK)

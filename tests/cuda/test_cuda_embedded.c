@@ -16,7 +16,8 @@
 #define CAPACITY 256u
 #define PROMPT 40u /* more rows than mat-vec takes */
 
-static const char *const types[] = {"f32", "f16", "bf16", "q4_0", "q8_0", "q4_k", "q5_k", "q6_k", "q4_k_m"};
+static const char *const types[] = {"f32",  "f16",  "bf16", "q4_0", "q5_0",
+                                    "q8_0", "q4_k", "q5_k", "q6_k", "q4_k_m"};
 
 /* One pass over `count` tokens, whose last one the device goes on with. */
 static void step(mica_context *context, uint32_t sequence, mica_sampler *sampler, uint32_t count)

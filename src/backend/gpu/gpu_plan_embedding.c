@@ -16,7 +16,7 @@ mica_status mica__gpu_plan_embedding(const mica__record *record, const mica__dev
     if (status == MICA_OK)
         status = mica__gpu_check_floats(record, 1u << MICA__EMBEDDING_Y);
     if (status == MICA_OK)
-        status = mica__gpu_plan_next(plan, "matvec/embedding", ids->shape[0]);
+        status = mica__gpu_plan_next(plan, "embedding/gather", ids->shape[0]);
     if (status != MICA_OK)
         return status;
     memset(&p, 0, sizeof p);

@@ -12,8 +12,8 @@
 #define PIECE (8u * MICA__MK_WG) /* values of a row that a group of activation.kc takes */
 
 #define SUB 32u            /* MK_SUB */
-#define MOST_SLICE_BITS 3u /* all of a group */
-#define LEAST_RUNS 3u      /* of a lane of a slice */
+#define MOST_SLICE_BITS 1u /* more of them only cost their ends */
+#define LEAST_RUNS 6u      /* of a lane of a slice */
 
 #define SAME(name) _Static_assert((int)MK_W_##name == (int)MICA_DTYPE_##name, "number of " #name)
 SAME(F32);
@@ -141,7 +141,7 @@ const char *mica__gpu_weight_entry(uint32_t count, uint32_t rows, const mica__de
 uint32_t mica__gpu_weight_slice_bits(const mica__operand *weight, const mica__device_info *info)
 {
     const uint64_t run = mica__gpu_is_float(weight->dtype) ? 8 : 32;
-    const uint64_t runs = weight->shape[weight->ndim - 1] / run; /* a lane reads four at once */
+    const uint64_t runs = weight->shape[weight->ndim - 1] / run;
     uint32_t bits = 0;
     if ((info->features & MICA__FEATURE_SLOW_BARRIER) != 0)
         return 0;

@@ -406,8 +406,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list),       cmocka_unit_test(test_ops),       cmocka_unit_test(test_map),
         cmocka_unit_test(test_own_kernel), cmocka_unit_test(test_cublaslt),  cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_threads),    cmocka_unit_test(test_each_call),
-        cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_threads),    cmocka_unit_test(test_each_call), cmocka_unit_test(test_facts),
     };
     char folder[256];
     if (test_folder_make(folder, sizeof folder, "cuda") != 0)

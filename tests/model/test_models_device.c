@@ -397,6 +397,42 @@ static void weights_go_up_once_with_progress(void **state)
     mica_device_release(r.device);
 }
 
+/* Behind a tensor of a file lies another one: NaN there, for instance, and rows of 24 end in the middle of a tile. */
+static void weights_are_not_read_past_their_end(void **state)
+{
+    enum { ROWS = 64, COLUMNS = 24, OUTPUTS = 16, ALL = OUTPUTS * COLUMNS + 256 };
+    const uint64_t x_shape[2] = {ROWS, COLUMNS}, w_shape[2] = {OUTPUTS, COLUMNS},
+                   y_shape[2] = {ROWS, OUTPUTS}, all = ALL;
+    mica_buffer *x = NULL, *file = NULL, *w = NULL, *y = NULL;
+    mica_device *opened = NULL;
+    mica_encoder *encoder = NULL;
+    float numbers[ALL], ones[ROWS * COLUMNS], out[ROWS * OUTPUTS];
+    (void)state;
+    for (uint32_t i = 0; i < ALL; i++)
+        numbers[i] = i < OUTPUTS * COLUMNS ? (float)(i / COLUMNS) : NAN;
+    for (uint32_t i = 0; i < ROWS * COLUMNS; i++)
+        ones[i] = 1.0f;
+    must(mica_device_open(device.id, NULL, &opened));
+    must(mica_buffer_alloc(opened, MICA_DTYPE_F32, 2, x_shape, &x));
+    must(mica_buffer_alloc(opened, MICA_DTYPE_F32, 1, &all, &file));
+    must(mica_buffer_alloc(opened, MICA_DTYPE_F32, 2, y_shape, &y));
+    must(mica_buffer_view(file, MICA_DTYPE_F32, 2, w_shape, NULL, 0, &w));
+    must(mica_buffer_write(x, 0, ones, sizeof ones));
+    must(mica_buffer_write(file, 0, numbers, sizeof numbers));
+    must(mica_encoder_begin(opened, NULL, &encoder));
+    must(mica_matmul(encoder, x, w, NULL, y));
+    must(mica_encoder_commit_and_wait(encoder));
+    must(mica_buffer_read(y, 0, out, sizeof out));
+    for (uint32_t i = 0; i < ROWS * OUTPUTS; i++)
+        assert_true(out[i] == (float)(COLUMNS * (i % OUTPUTS)));
+    mica_encoder_release(encoder);
+    mica_buffer_release(x);
+    mica_buffer_release(file);
+    mica_buffer_release(w);
+    mica_buffer_release(y);
+    mica_device_release(opened);
+}
+
 /* ---- which ---------------------------------------------------------------------------------------------- */
 
 static bool is_among(const char *name, const char *const *names, size_t count)
@@ -430,6 +466,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(embeddings_are_those_of_the_cpu),
         cmocka_unit_test(cancelling_stops_a_feed),
         cmocka_unit_test(weights_go_up_once_with_progress),
+        cmocka_unit_test(weights_are_not_read_past_their_end),
     };
     device.id = argc > 1 ? argv[1] : "opencl";
     device.is_short = argc < 2;

@@ -21,8 +21,7 @@ static struct {
     bool is_short;
 } device;
 
-/* Of the short form: a mixture of experts with head norms, and windows with norms after each part and softcaps. What a
- * device compiles for these it needs for the rest below as well. */
+/* Of the short form: experts and head norms. What a device compiles for it the tests below need as well. */
 static const char *const short_form[] = {"qwen3moe"};
 
 static rig open_model(const char *path, const char *id)

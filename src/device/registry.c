@@ -208,7 +208,8 @@ static mica_status find_kernels(mica__registry *registry, mica__plan *plan)
     return status;
 }
 
-mica_status mica__registry_plan(mica_device *device, const mica__record *record, mica__plan *plan)
+/* Plans with the first row that serves the record and, if asked to `find` them, has its kernels. */
+static mica_status plan_record(mica_device *device, const mica__record *record, bool find, mica__plan *plan)
 {
     mica__registry *registry = device->registry;
     mica_status status = MICA_ERR_KERNEL_NOT_FOUND;
@@ -223,10 +224,20 @@ mica_status mica__registry_plan(mica_device *device, const mica__record *record,
         plan->params_used = 0;
         plan->scratch_bytes = 0;
         status = row->plan(record, &device->info, plan);
-        if (status == MICA_OK)
+        if (status == MICA_OK && find)
             status = find_kernels(registry, plan);
     }
     return served ? status : no_row(device, record);
+}
+
+mica_status mica__registry_plan(mica_device *device, const mica__record *record, mica__plan *plan)
+{
+    return plan_record(device, record, true, plan);
+}
+
+mica_status mica__registry_check(mica_device *device, const mica__record *record, mica__plan *plan)
+{
+    return plan_record(device, record, device->info.target == NULL, plan);
 }
 
 /* ---- many at once ---- */

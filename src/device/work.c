@@ -186,7 +186,7 @@ mica_status mica__record_check(mica_device *device, const mica__record *record)
     mica__plan *plan = mica__alloc(sizeof *plan);
     if (plan == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory to plan");
-    mica_status status = mica__registry_plan(device, record, plan);
+    mica_status status = mica__registry_check(device, record, plan);
     mica__free(plan);
     return status;
 }

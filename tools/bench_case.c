@@ -153,6 +153,15 @@ static mica_status matmul_create(mica_device *device, const bench_case *c, bench
     return activation(device, MICA_DTYPE_F32, c->size[0], c->size[1], &set->buffer[2]);
 }
 
+/* Activations of the weight's type too, as libraries for dense products take them. */
+static mica_status dense_create(mica_device *device, const bench_case *c, bench_set *set)
+{
+    TOOL_TRY(activation(device, c->type, c->size[0], c->size[2], &set->buffer[0]));
+    TOOL_TRY(
+        tool_weight_packed(device, c->type, 2, &c->size[1], 1 / sqrt((double)c->size[2]), &set->buffer[1]));
+    return activation(device, c->type, c->size[0], c->size[1], &set->buffer[2]);
+}
+
 static mica_status matmul_encode(mica_encoder *e, const bench_case *c, const bench_set *set)
 {
     (void)c;
@@ -165,6 +174,7 @@ static double matmul_flops(const bench_case *c)
 }
 
 static const bench_family matmul_family = {matmul_create, matmul_encode, sum_of_bytes, matmul_flops, 1};
+static const bench_family dense_family = {dense_create, matmul_encode, sum_of_bytes, matmul_flops, 1};
 
 /* Each token uses USED of EXPERTS experts, in turn. */
 static mica_status experts_create(mica_device *device, const bench_case *c, bench_set *set)
@@ -308,7 +318,7 @@ static const bench_case cases[] = {
     EIGHT(Q8_0),
     EIGHT(F16),
     LARGE(F32, 4096, 4096, 4096),
-    LARGE(BF16, 4096, 4096, 4096),
+    {MICA_OP_MATMUL, MICA_DTYPE_BF16, {4096, 4096, 4096}, &dense_family, 1},
     {MICA_OP_ATTENTION, MICA_DTYPE_F16, {1, 8192, 128}, &attention_family, 1},
     {MICA_OP_ATTENTION, MICA_DTYPE_F16, {2048, 2048, 128}, &attention_family, 1},
     {MICA_OP_MATMUL_EXPERTS, MICA_DTYPE_Q4_K, {1, 768, 2048}, &experts_family, 0},

@@ -40,7 +40,9 @@ static uint64_t draw_dim(const conform_case *c, test_random *random, uint64_t mo
 
     if (c->row->weight == MICA_DTYPE_NONE)
         return test_random_size(random, test_random_one_in(random, 6) ? 256 : most);
-    return block * (1 + test_random_below(random, test_random_one_in(random, 6) ? 8 : 4));
+    return block * (1 + test_random_below(random, !test_random_one_in(random, 6) ? 4
+                                                  : is_prompt(c)                 ? 16
+                                                                                 : 8));
 }
 
 /* Room for `positions` positions in each sequence. */

@@ -9,7 +9,8 @@
 
 #define LEAST_COMPUTE 80u /* asynchronous copies, shuffled minima */
 #define LEAST_TOKENS 16u  /* fewer leave most of a tile's rows empty */
-#define MOST_DIM 128u     /* that registers hold */
+#define MOST_DIM 256u     /* whose sums registers hold */
+#define SHARED_DIM 128u   /* beyond, queries are in shared memory, and tiles have fewer keys */
 #define GROUP 128u
 #define ROWS (GROUP / 2) /* of a tile: tokens by heads */
 #define KEYS 64u
@@ -29,9 +30,11 @@ static bool fits(uint64_t dim)
     return dim % PIECE == 0 && dim <= MOST_DIM;
 }
 
+/* Two tiles of keys and values, and the queries in two parts where registers do not hold them. */
 static uint64_t local_bytes(uint64_t dim, uint64_t v_dim)
 {
-    return 2 * KEYS * (2 * (dim + v_dim) + 2 * PIECE);
+    const uint64_t keys = dim > SHARED_DIM ? KEYS / 2 : KEYS;
+    return 2 * keys * (2 * (dim + v_dim) + 2 * PIECE) + (dim > SHARED_DIM ? 2 * dim * GROUP : 0);
 }
 
 bool mica__cuda_prefill_serves(const mica__record *record, const mica__device_info *info)
@@ -41,6 +44,7 @@ bool mica__cuda_prefill_serves(const mica__record *record, const mica__device_in
            record->operand[MICA__ATTENTION_MASK].memory == NULL && q->shape[0] >= LEAST_TOKENS &&
            q->shape[0] <= UINT32_MAX / 2 && mica__gpu_is_float(q->dtype) && mica__gpu_is_float(y->dtype) &&
            fits(q->shape[2]) && fits(y->shape[2]) &&
+           (y->shape[2] <= SHARED_DIM || q->shape[2] > SHARED_DIM) &&
            local_bytes(q->shape[2], y->shape[2]) + STATIC_BYTES <= info->local_bytes &&
            is_aligned(&record->operand[MICA__ATTENTION_K]) && is_aligned(&record->operand[MICA__ATTENTION_V]);
 }

@@ -9,7 +9,9 @@
  * that small ones keep their bits in f16. CAP: scores are capped. Tokens of several sequences in a tile are walked one sequence after the other.
  */
 #define ROWS (MK_WG / 2)
-#define KEYS 64u
+#define SHARED_QUERY (DIM > 128u) /* registers do not hold the queries: each thread has its own in shared memory */
+#define KEYS (SHARED_QUERY ? 32u : 64u)
+#define QUERY_BYTES (SHARED_QUERY ? DIM / 16u * MK_WG * 16u : 0u) /* of one of the two parts */
 #define K_ROW (2u * DIM + 16u) /* bytes in shared memory: eight rows begin in different banks */
 #define V_ROW (2u * VDIM + 16u)
 #define STAGE_BYTES (KEYS * (K_ROW + V_ROW))
@@ -17,7 +19,7 @@
 #define LOG2_E 1.44269504f
 #define WEIGHT_POWER 14.0f
 
-extern __shared__ __attribute__((aligned(128))) mk_u8 prefill_memory[]; /* [2] keys, values */
+extern __shared__ __attribute__((aligned(128))) mk_u8 prefill_memory[]; /* [2] keys, values; then queries */
 
 MK_FN mk_u32 pack_halves(mk_f32 low, mk_f32 high)
 {
@@ -178,6 +180,29 @@ MK_FN mk_f32 load_query(const mk_attention_params *p, const mk_u8 *q, mk_u64 row
     return 1.0f / scale;
 }
 
+/* Queries of 16 columns, as the left operand has them: those of the thread, from registers or its place in shared memory. */
+MK_FN void query_part(const mk_u32 *registers, mk_u32 part, mk_u32 k, mk_u32 *out)
+{
+#if SHARED_QUERY
+    const mk_u32x4 w = *(const mk_u32x4 *)(prefill_memory + 2 * STAGE_BYTES + part * QUERY_BYTES + (k * MK_WG + threadIdx.x) * 16u);
+    out[0] = w.x, out[1] = w.y, out[2] = w.z, out[3] = w.w;
+#else
+    out[0] = registers[4 * k], out[1] = registers[4 * k + 1], out[2] = registers[4 * k + 2], out[3] = registers[4 * k + 3];
+#endif
+}
+
+MK_FN void keep_queries(const mk_u32 *registers, mk_u32 part)
+{
+#if SHARED_QUERY
+#pragma unroll
+    for (mk_u32 k = 0; k < DIM / 16; k++) {
+        mk_u32x4 w;
+        w.x = registers[4 * k], w.y = registers[4 * k + 1], w.z = registers[4 * k + 2], w.w = registers[4 * k + 3];
+        *(mk_u32x4 *)(prefill_memory + 2 * STAGE_BYTES + part * QUERY_BYTES + (k * MK_WG + threadIdx.x) * 16u) = w;
+    }
+#endif
+}
+
 /* Scores of a warp's 16 rows by KEYS keys, bare: s[4 n + 2 h + e] is row h of the thread, key 8 n + 2 t + e. Products of one sum
  * stand apart, so that none waits for the one before it. */
 MK_FN void score_keys(mk_u32 keys, const mk_u32 *high, const mk_u32 *low, mk_u32 lane, mk_f32 *s)
@@ -188,16 +213,18 @@ MK_FN void score_keys(mk_u32 keys, const mk_u32 *high, const mk_u32 *low, mk_u32
         s[i] = 0.0f;
 #pragma unroll
     for (mk_u32 k = 0; k < DIM / 16; k++) {
-        mk_u32 b[KEYS / 4];
+        mk_u32 b[KEYS / 4], a[4];
 #pragma unroll
         for (mk_u32 n = 0; n < KEYS / 16; n++)
             load_matrices(at + n * 16 * K_ROW + k * 32, b + 4 * n);
+        query_part(low, 1, k, a);
 #pragma unroll
         for (mk_u32 n = 0; n < KEYS / 8; n++)
-            multiply(s + 4 * n, low + 4 * k, b + 2 * n);
+            multiply(s + 4 * n, a, b + 2 * n);
+        query_part(high, 0, k, a);
 #pragma unroll
         for (mk_u32 n = 0; n < KEYS / 8; n++)
-            multiply(s + 4 * n, high + 4 * k, b + 2 * n);
+            multiply(s + 4 * n, a, b + 2 * n);
     }
 }
 
@@ -348,6 +375,8 @@ extern "C" __global__ void __launch_bounds__(MK_WG) prefill(
         factor[h] *= LOG2_E;
 #endif
     }
+    keep_queries(high, 0);
+    keep_queries(low, 1);
 #pragma unroll
     for (mk_u32 i = 0; i < VDIM / 2; i++)
         o[i] = 0.0f;

@@ -41,6 +41,7 @@ bool mica__cuda_prefill_serves(const mica__record *record, const mica__device_in
 {
     const mica__operand *q = &record->operand[MICA__ATTENTION_Q], *y = &record->operand[MICA__ATTENTION_Y];
     return info->compute >= LEAST_COMPUTE && !mica__env_debug(MICA__DEBUG_NONATIVE) &&
+           record->operand_count == MICA__ATTENTION_SLOTS &&
            record->operand[MICA__ATTENTION_MASK].memory == NULL && q->shape[0] >= LEAST_TOKENS &&
            q->shape[0] <= UINT32_MAX / 2 && mica__gpu_is_float(q->dtype) && mica__gpu_is_float(y->dtype) &&
            fits(q->shape[2]) && fits(y->shape[2]) &&

@@ -6,7 +6,7 @@ int main(int argc, char **argv)
 {
     const conform_program program = {.name = "conform_cpu",
                                      .id = "cpu",
-                                     .cases = TEST_THREAD_SANITIZER ? 4 : 16,
+                                     .cases = TEST_ANY_SANITIZER ? 4 : 16,
                                      .edges = CONFORM_ATTENTION_EDGES};
 
     return conform_main(&program, argc, argv);

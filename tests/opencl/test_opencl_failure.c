@@ -96,8 +96,8 @@ static mica_status map_buffer(scene *s)
     return status;
 }
 
-/* A user's kernel and ops, one-shot, on a second queue that waits for the first. */
-static mica_status encode(scene *s)
+/* A user's kernel, one-shot. */
+static mica_status encode_kernel(scene *s)
 {
     const mica_kernel_desc desc = {.name = "triple", .source = triple};
     const uint32_t count = COUNT;
@@ -116,6 +116,12 @@ static mica_status encode(scene *s)
     TRY(mica_encoder_commit(s->encoder, &s->fence));
     mica_encoder_release(s->encoder);
     s->encoder = NULL;
+    return MICA_OK;
+}
+
+/* Ops on a second queue that waits for the first. */
+static mica_status encode_ops(scene *s)
+{
     TRY(mica_queue_create(s->device, &s->queue));
     TRY(mica_encoder_begin(s->device, s->queue, &s->encoder));
     TRY(mica_encoder_wait_fence(s->encoder, s->fence));
@@ -156,14 +162,17 @@ static mica_status record(scene *s)
     return look(s, s->y, 2);
 }
 
-/* `brief`: up to where all kernels are there. */
+/* `brief`: one kernel alone. */
 static mica_status live(scene *s, bool brief)
 {
     memset(s, 0, sizeof *s);
     TRY(make(s));
+    TRY(encode_kernel(s));
+    if (brief)
+        return look(s, s->y, 3);
+    TRY(encode_ops(s));
     TRY(map_buffer(s));
-    TRY(encode(s));
-    return brief ? MICA_OK : record(s);
+    return record(s);
 }
 
 static uint64_t live_once(uint64_t fail_at, cl_int code, bool for_good, bool brief, mica_status *out)

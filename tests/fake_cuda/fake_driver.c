@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Bytes of an allocation that hold a pattern: all but those of workspaces, which nobody reads. */
-#define FILLED ((size_t)1 << 20)
+/* Bytes of an allocation that hold a pattern: all but those of workspaces and staging, which are large. */
+#define FILLED ((size_t)1 << 16)
 
 typedef struct allocation {
     struct allocation *next;

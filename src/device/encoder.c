@@ -110,7 +110,7 @@ mica_status mica__encoder_add(mica_encoder *encoder, mica__record *record)
     if (encoder->capturing) {
         record->barrier_before = encoder->barrier_next;
         record->original_index = encoder->records.count;
-        status = mica__record_check(encoder->device, record);
+        status = mica__record_check(encoder->device, record, false);
         if (status == MICA_OK)
             status = mica__record_list_add(&encoder->records, record);
         if (status == MICA_OK)

@@ -19,7 +19,7 @@ void mica__registry_destroy(mica__registry *registry); /* NULL ok */
 /* Plans the record with the first row that serves it and finds its kernels, compiled where they must be. UNSUPPORTED
  * names op and types. */
 mica_status mica__registry_plan(mica_device *device, const mica__record *record, mica__plan *plan);
-/* The same without compiling: a record may be fused away before anybody wants its kernels. */
+/* The same without compiling. */
 mica_status mica__registry_check(mica_device *device, const mica__record *record, mica__plan *plan);
 
 /* Compiles what the plans of many records ask for and nobody has asked for yet, side by side: compilers take long and use one

@@ -179,14 +179,15 @@ mica_status mica__work_rebind(mica__work *work, const mica__operand *from, const
     return status;
 }
 
-mica_status mica__record_check(mica_device *device, const mica__record *record)
+mica_status mica__record_check(mica_device *device, const mica__record *record, bool compiled)
 {
     if (record->op == MICA_OP_CUSTOM)
         return MICA_OK;
     mica__plan *plan = mica__alloc(sizeof *plan);
     if (plan == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory to plan");
-    mica_status status = mica__registry_check(device, record, plan);
+    mica_status status =
+        compiled ? mica__registry_plan(device, record, plan) : mica__registry_check(device, record, plan);
     mica__free(plan);
     return status;
 }

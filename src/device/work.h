@@ -50,7 +50,9 @@ mica_status mica__work_rebind(mica__work *work, const mica__operand *from, const
                               uint32_t *out_uses);
 uint64_t mica__work_scratch(const mica__work *work);
 
-/* Plans `record` without dispatching it: does any kernel row serve it? UNSUPPORTED with a sentence if not. */
-mica_status mica__record_check(mica_device *device, const mica__record *record);
+/* Plans `record` without dispatching it: does any kernel row serve it? UNSUPPORTED with a sentence if not. `compiled`: with its
+ * kernels, as a fused record needs, whose only row may have none on this machine; others may be fused away before anybody
+ * wants them. */
+mica_status mica__record_check(mica_device *device, const mica__record *record, bool compiled);
 
 #endif

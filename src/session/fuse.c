@@ -209,7 +209,7 @@ mica_status mica__fusion_offer(mica__fusion_pass *pass, mica__draft *draft, bool
         return MICA_OK;
     name_draft(pass, draft);
     if (pass->device != NULL) {
-        mica_status served = mica__record_check(pass->device, &draft->record);
+        mica_status served = mica__record_check(pass->device, &draft->record, true);
         if (served == MICA_ERR_OUT_OF_MEMORY)
             return served;
         if (served != MICA_OK)

@@ -6,7 +6,7 @@
 #include "base/status.h"
 
 #define MOST_TOKENS (1u << 24) /* sample counts in f32 */
-#define SAMPLE_GROUP 1024u     /* work-items to a row, where a group may have so many */
+#define SAMPLE_GROUP 1024u     /* work-items to a row on CUDA; OpenCL drivers let this kernel have 256 */
 
 _Static_assert(offsetof(mica_sample_settings, temperature) == MK_SETTINGS_TEMPERATURE &&
                    offsetof(mica_sample_settings, keep) == MK_SETTINGS_KEEP &&
@@ -103,7 +103,7 @@ mica_status mica__gpu_plan_sample(const mica__record *record, const mica__device
         return status;
     if ((info->features & MICA__FEATURE_SLOW_BARRIER) != 0)
         mica__gpu_plan_constant(plan, "MK_WG", 1);
-    else if (info->max_group >= SAMPLE_GROUP)
+    else if (info->compute != 0)
         mica__gpu_plan_constant(plan, "MK_WG", SAMPLE_GROUP);
     params.logits_row = row_stride(record, MICA__SAMPLE_LOGITS);
     params.raw_row = row_stride(record, MICA__SAMPLE_RAW);

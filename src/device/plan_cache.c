@@ -54,8 +54,8 @@ static uint64_t hash_words(const uint64_t *word, uint32_t count)
 
 static void make_key(const mica__record *record, key *out)
 {
-    uint64_t *to = out->word;
     /* cppcheck-suppress ctuuninitvar ; a key is written before it is read */
+    uint64_t *to = out->word;
     *to++ = (uint64_t)record->op << 32 | (uint64_t)record->operand_count << 16 | record->params_size;
     for (uint32_t i = 0; i < record->operand_count; i++)
         to = put_operand(to, &record->operand[i]);

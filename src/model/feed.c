@@ -219,7 +219,8 @@ static mica_status run_passes(mica_context *context, const mica_feed *feeds, uin
         const float *logits = NULL;
         if (plan->reads) {
             MICA__TRY(take_logits(context, result.rows, shape.outputs));
-            logits = context->logits + (size_t)context->logit_rows * context->model->h.vocabulary;
+            if (shape.outputs != 0)
+                logits = context->logits + (size_t)context->logit_rows * context->model->h.vocabulary;
         }
         keep_tokens(context, plan->reads, &at, &end);
         if (plan->items != NULL) /* each feed that ended here gave one output */

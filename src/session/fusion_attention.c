@@ -4,7 +4,6 @@
  * Exact because the kernel keeps a turned query in f32, as rope stores it, and works on the new key and value as the caches
  * have them.
  */
-#include <string.h>
 
 #include "session/fusion.h"
 
@@ -55,8 +54,11 @@ static const mica__record *query_rope(const mica__fusion_pass *pass, uint32_t an
 
 static bool same_turn(const mica__record *q, const mica__record *k)
 {
-    const mica__rope_record *a = q->params, *b = k->params;
-    return memcmp(&a->rope, &b->rope, sizeof a->rope) == 0 &&
+    const mica_rope_params *a = &((const mica__rope_record *)q->params)->rope;
+    const mica_rope_params *b = &((const mica__rope_record *)k->params)->rope;
+    return a->mode == b->mode && a->rotary_dims == b->rotary_dims && a->frequency_dims == b->frequency_dims &&
+           a->theta == b->theta && a->position_scale == b->position_scale &&
+           a->attention_scale == b->attention_scale &&
            alike(&q->operand[MICA__ROPE_FACTORS], &k->operand[MICA__ROPE_FACTORS]) &&
            alike(&q->operand[MICA__ROPE_POSITIONS], &k->operand[MICA__ROPE_POSITIONS]);
 }

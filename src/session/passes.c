@@ -56,7 +56,8 @@ mica_status mica__passes_lower(mica_device *device, const mica__record_list *lis
     mica_status status = mica__lowering_begin(device, reusable, &lowering);
     if (status != MICA_OK)
         return status;
-    mica__lowering_prepare(lowering, (const mica__record *const *)&list->record[first], end - first);
+    if (first < end)
+        mica__lowering_prepare(lowering, (const mica__record *const *)&list->record[first], end - first);
     for (uint32_t i = first; i < end; i++) {
         status = mica__lowering_add(lowering, list->record[i], lowered == NULL ? NULL : &lowered[i - first]);
         if (status != MICA_OK) {

@@ -52,6 +52,7 @@ typedef struct conform_case {
     mica_status wanted;       /* MICA_OK or MICA_ERR_FAULT */
     uint32_t bits_of;         /* the output must be that operand bit for bit; UINT32_MAX: compare numbers */
     double *expected, *error; /* of the output */
+    double *other, *other_error; /* what is right as well, element for element; NULL: nothing */
     double flops, bytes;
     mica_buffer *weight; /* on the device: affine parts joined, packed if asked */
 } conform_case;
@@ -74,6 +75,9 @@ typedef enum conform_mode {
     CONFORM_MODES
 } conform_mode;
 
+/* Set by the programs of devices that multiply 16-bit numbers: there activations may enter a matmul as f16 where ops.h leaves
+ * it open. */
+extern bool conform_half_activations;
 extern const conform_row conform_table[];
 extern const uint32_t conform_table_count;
 /* Lengths, windows, pages and masks that end exactly where something else does. Its cases are numbered, not drawn, so

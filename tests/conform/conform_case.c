@@ -35,6 +35,8 @@ void conform_case_free(conform_case *c)
         test_tensor_free(&c->operand[i].tensor);
     free(c->expected);
     free(c->error);
+    free(c->other);
+    free(c->other_error);
     memset(c, 0, sizeof *c);
 }
 

@@ -15,6 +15,7 @@ enum { TABLE, TABLE_SCALES, TABLE_BIASES, IDS, ROWS_Y };
 
 /* One f16 rounding of an activation, in f32 roundings. */
 #define F16_ROUNDINGS 8192.0
+#define BF16_ROUNDINGS 65536.0
 
 static mica_dtype draw_type(const conform_case *c, test_random *random)
 {
@@ -145,6 +146,35 @@ static bool has_q8_activations(conform_case *c)
            c->params.matmul.precision != MICA_PRECISION_F16;
 }
 
+bool conform_half_activations;
+
+/* Whether activations may be of 16 bits though that was not asked for: instead of 8-bit blocks, or with 16-bit weights, as
+ * ops.h says. */
+static bool may_have_half_activations(conform_case *c)
+{
+    const mica_precision precision = c->params.matmul.precision;
+
+    if (!conform_half_activations || precision == MICA_PRECISION_F32)
+        return false;
+    return c->row->weight == MICA_DTYPE_F16 || has_q8_activations(c) ||
+           (c->row->weight == MICA_DTYPE_BF16 && precision != MICA_PRECISION_F16);
+}
+
+/* The same row with such activations, as the other right answer. */
+static void judge_half(conform_case *c, const oracle_weight *weight, uint64_t first, uint64_t n,
+                       const double *x, uint64_t row)
+{
+    uint64_t count = conform_tensor(c, c->output)->count;
+
+    if (c->other == NULL) {
+        c->other = test_alloc(count, sizeof(double));
+        c->other_error = test_alloc(count, sizeof(double));
+    }
+    oracle_matmul_row(weight, first, n, x, false, c->other + row * n, c->other_error + row * n);
+    for (uint64_t i = 0; i < n; i++)
+        c->other_error[row * n + i] *= c->row->weight == MICA_DTYPE_BF16 ? BF16_ROUNDINGS : F16_ROUNDINGS;
+}
+
 /* Output row `row` = x row times weight rows [first, first + n). */
 static void judge_row(conform_case *c, const oracle_weight *weight, uint64_t first, uint64_t n,
                       const double *x, uint64_t row)
@@ -154,6 +184,8 @@ static void judge_row(conform_case *c, const oracle_weight *weight, uint64_t fir
     oracle_matmul_row(weight, first, n, x, has_q8_activations(c), c->expected + row * n, error);
     for (uint64_t i = 0; c->params.matmul.precision == MICA_PRECISION_F16 && i < n; i++)
         error[i] *= oracle_is_block(c->row->weight) || c->group_size ? F16_ROUNDINGS : 1;
+    if (may_have_half_activations(c))
+        judge_half(c, weight, first, n, x, row);
 }
 
 void conform_oracle_matmul(conform_case *c)

@@ -6,5 +6,6 @@ int main(int argc, char **argv)
     const conform_program program = {
         .name = "conform_cuda", .id = "cuda", .cases = 4, .edges = CONFORM_ATTENTION_EDGES};
 
+    conform_half_activations = true;
     return conform_main(&program, argc, argv);
 }

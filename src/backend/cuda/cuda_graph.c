@@ -252,8 +252,10 @@ static void add_edge(const mica__commands *commands, group *g, const mica__cuda_
 static void list_edges(mica__commands *commands, group *g, uint32_t index)
 {
     const mica__cuda_node *node = &commands->node[g->first + index];
-    uint32_t *list = commands->dependency + node->first_dependency;
     g->edges.count = g->edges.early_count = 0;
+    if (node->dependency_count == 0)
+        return;
+    uint32_t *list = commands->dependency + node->first_dependency;
     for (uint32_t i = 1; i < node->dependency_count; i++) { /* nearly sorted already */
         const uint32_t value = list[i];
         uint32_t at = i;

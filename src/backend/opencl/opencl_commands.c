@@ -115,9 +115,9 @@ static mica__opencl_step *next_step(mica__encoding *encoding)
 
 static void name_step(const mica__encoding *encoding, mica__opencl_step *step, const char *label)
 {
-    if ((label == NULL || label[0] == '\0') && encoding->label_depth > 0)
-        label =
-            encoding->label[(encoding->label_depth < LABEL_DEPTH ? encoding->label_depth : LABEL_DEPTH) - 1];
+    const uint32_t depth = encoding->label_depth < LABEL_DEPTH ? encoding->label_depth : LABEL_DEPTH;
+    if ((label == NULL || label[0] == '\0') && depth > 0)
+        label = encoding->label[depth - 1];
     snprintf(step->label, sizeof step->label, "%s", label != NULL ? label : "");
 }
 

@@ -301,7 +301,7 @@ mica_status mica__opencl_wait(mica__device *device, mica__queue *queue, uint64_t
 mica_status mica__opencl_queue_order(mica__device *device, mica__queue *queue, mica__queue *after,
                                      uint64_t value)
 {
-    cl_event event;
+    cl_event event = NULL;
     mica__completion unused;
     mica_status status = mica__opencl_check(device);
     if (status == MICA_OK)

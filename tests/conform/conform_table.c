@@ -18,29 +18,33 @@
     "tail"
 #define DECODE "a decoded value takes at most three f32 products and one sum"
 
-/* Every weight type but iq1 to iq3, whose decoders are tables of thousands of points: an oracle of them would be the
- * codec's own tables. tests/unit/test_codec_iq.c checks those. */
-#define WEIGHT_ROWS(text, id, op, factor, reason)                                                         \
-    ROW(text " f32", id, op, F32, factor, reason), ROW(text " f16", id, op, F16, factor, reason),         \
-        ROW(text " bf16", id, op, BF16, factor, reason), ROW(text " q4_0", id, op, Q4_0, factor, reason), \
-        ROW(text " q4_1", id, op, Q4_1, factor, reason), ROW(text " q5_0", id, op, Q5_0, factor, reason), \
-        ROW(text " q5_1", id, op, Q5_1, factor, reason), ROW(text " q8_0", id, op, Q8_0, factor, reason), \
-        ROW(text " q8_1", id, op, Q8_1, factor, reason), ROW(text " q2_k", id, op, Q2_K, factor, reason), \
-        ROW(text " q3_k", id, op, Q3_K, factor, reason), ROW(text " q4_k", id, op, Q4_K, factor, reason), \
-        ROW(text " q5_k", id, op, Q5_K, factor, reason), ROW(text " q6_k", id, op, Q6_K, factor, reason), \
-        ROW(text " q8_k", id, op, Q8_K, factor, reason),                                                  \
-        ROW(text " iq4_nl", id, op, IQ4_NL, factor, reason),                                              \
-        ROW(text " iq4_xs", id, op, IQ4_XS, factor, reason),                                              \
-        ROW(text " tq1_0", id, op, TQ1_0, factor, reason),                                                \
-        ROW(text " tq2_0", id, op, TQ2_0, factor, reason),                                                \
-        ROW(text " mxfp4", id, op, MXFP4, factor, reason),                                                \
-        ROW(text " nvfp4", id, op, NVFP4, factor, reason),                                                \
-        ROW(text " affine2", id, op, AFFINE2, factor, reason),                                            \
-        ROW(text " affine3", id, op, AFFINE3, factor, reason),                                            \
-        ROW(text " affine4", id, op, AFFINE4, factor, reason),                                            \
-        ROW(text " affine5", id, op, AFFINE5, factor, reason),                                            \
-        ROW(text " affine6", id, op, AFFINE6, factor, reason),                                            \
-        ROW(text " affine8", id, op, AFFINE8, factor, reason),                                            \
+#define WEIGHT_ROWS(text, id, op, factor, reason)                                                           \
+    ROW(text " f32", id, op, F32, factor, reason), ROW(text " f16", id, op, F16, factor, reason),           \
+        ROW(text " bf16", id, op, BF16, factor, reason), ROW(text " q4_0", id, op, Q4_0, factor, reason),   \
+        ROW(text " q4_1", id, op, Q4_1, factor, reason), ROW(text " q5_0", id, op, Q5_0, factor, reason),   \
+        ROW(text " q5_1", id, op, Q5_1, factor, reason), ROW(text " q8_0", id, op, Q8_0, factor, reason),   \
+        ROW(text " q8_1", id, op, Q8_1, factor, reason), ROW(text " q2_k", id, op, Q2_K, factor, reason),   \
+        ROW(text " q3_k", id, op, Q3_K, factor, reason), ROW(text " q4_k", id, op, Q4_K, factor, reason),   \
+        ROW(text " q5_k", id, op, Q5_K, factor, reason), ROW(text " q6_k", id, op, Q6_K, factor, reason),   \
+        ROW(text " q8_k", id, op, Q8_K, factor, reason), ROW(text " iq1_s", id, op, IQ1_S, factor, reason), \
+        ROW(text " iq1_m", id, op, IQ1_M, factor, reason),                                                  \
+        ROW(text " iq2_xxs", id, op, IQ2_XXS, factor, reason),                                              \
+        ROW(text " iq2_xs", id, op, IQ2_XS, factor, reason),                                                \
+        ROW(text " iq2_s", id, op, IQ2_S, factor, reason),                                                  \
+        ROW(text " iq3_xxs", id, op, IQ3_XXS, factor, reason),                                              \
+        ROW(text " iq3_s", id, op, IQ3_S, factor, reason),                                                  \
+        ROW(text " iq4_nl", id, op, IQ4_NL, factor, reason),                                                \
+        ROW(text " iq4_xs", id, op, IQ4_XS, factor, reason),                                                \
+        ROW(text " tq1_0", id, op, TQ1_0, factor, reason),                                                  \
+        ROW(text " tq2_0", id, op, TQ2_0, factor, reason),                                                  \
+        ROW(text " mxfp4", id, op, MXFP4, factor, reason),                                                  \
+        ROW(text " nvfp4", id, op, NVFP4, factor, reason),                                                  \
+        ROW(text " affine2", id, op, AFFINE2, factor, reason),                                              \
+        ROW(text " affine3", id, op, AFFINE3, factor, reason),                                              \
+        ROW(text " affine4", id, op, AFFINE4, factor, reason),                                              \
+        ROW(text " affine5", id, op, AFFINE5, factor, reason),                                              \
+        ROW(text " affine6", id, op, AFFINE6, factor, reason),                                              \
+        ROW(text " affine8", id, op, AFFINE8, factor, reason),                                              \
         ROW(text " fp4", id, op, FP4, factor, reason), ROW(text " f8_e4m3", id, op, F8_E4M3, factor, reason)
 
 const conform_row conform_table[] = {

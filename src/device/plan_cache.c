@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 
 #define PROBES 4
-#define ALIGNMENT 16u /* bytes read at once: a plan may ask whether an operand begins at a multiple */
 #define OPERAND_WORDS (3 + 2 * MICA_MAX_DIMS)
 #define KEY_WORDS (1 + MICA__MAX_OPERANDS * OPERAND_WORDS + MICA__MAX_PARAM_BYTES / 8)
 
@@ -33,7 +32,7 @@ static uint64_t *put_operand(uint64_t *to, const mica__operand *o)
     }
     to[0] = 1 | (uint64_t)o->dtype << 8 | (uint64_t)o->ndim << 24 | (uint64_t)o->access << 32 |
             (uint64_t)o->layout << 40;
-    to[1] = o->group_size | (o->offset % ALIGNMENT) << 32;
+    to[1] = o->group_size | (o->offset % MICA__PLAN_ALIGNMENT) << 32;
     to[2] = o->length;
     to += 3;
     for (uint32_t d = 0; d < o->ndim; d++, to += 2) {

@@ -2,8 +2,8 @@
  * plan_cache.h - plans of records like those seen before.
  *
  * A plan follows from the device, the op, its parameters and what kind of operands it has: types, shapes, strides,
- * layouts, which are absent. It never follows from where they lie, so a decode pass, whose layers and steps repeat the
- * same few records, is planned once. One thread at a time.
+ * layouts, which are absent, which begin at a multiple of MICA__PLAN_ALIGNMENT bytes. Beyond that it never follows from where they
+ * lie, so a decode pass, whose layers and steps repeat the same few records, is planned once. One thread at a time.
  */
 #ifndef MICA_DEVICE_PLAN_CACHE_H
 #define MICA_DEVICE_PLAN_CACHE_H
@@ -11,6 +11,8 @@
 #include "device/registry.h"
 
 #define MICA__PLAN_CACHE_SLOTS 256 /* power of two */
+#define MICA__PLAN_ALIGNMENT \
+    16u /* bytes read at once: a plan may ask where between two multiples an operand begins */
 
 typedef struct mica__cached_plan mica__cached_plan;
 

@@ -3,12 +3,13 @@
  *
  * Hazards were found when the recording was lowered, so a rebind may not bring two operands together that
  * were apart. Records and work are changed in step: first the work, which can fail, then the records, which
- * cannot.
+ * cannot. Plans were chosen then as well, and some ask where an operand begins: where that changes, the work is made anew.
  */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "device/plan_cache.h"
 #include "session/dataflow.h"
 #include "session/passes.h"
 #include "session/recording.h"
@@ -194,6 +195,39 @@ static void restore_work(mica_recording *recording)
                              recording->lowered, &ignored, &recording->work);
 }
 
+/* Whether a plan may have been chosen that is wrong for what comes now. */
+static bool moves_between_multiples(const swap *swaps, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (swaps[i].from.offset % MICA__PLAN_ALIGNMENT != swaps[i].to.offset % MICA__PLAN_ALIGNMENT)
+            return true;
+    return false;
+}
+
+/* The records first, then work for them; the records go back where none can be made. */
+static mica_status rebind_anew(mica_recording *recording, const swap *swaps, uint32_t count,
+                               uint32_t *out_uses)
+{
+    swap back[3];
+    mica__work *work = NULL;
+    mica_session_stats ignored = {0};
+    const uint32_t uses = rebind_records(&recording->list, swaps, count);
+    const mica_status status =
+        mica__passes_lower(recording->device, &recording->list, 0, recording->list.count, true,
+                           recording->lowered, &ignored, &work);
+    if (status == MICA_OK) {
+        mica__work_release(recording->work);
+        recording->work = work;
+        *out_uses = uses;
+        return MICA_OK;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        back[i] = (swap){swaps[i].to, swaps[i].from, false};
+    rebind_records(&recording->list, back, count);
+    restore_work(recording);
+    return status;
+}
+
 static mica_status rebind(mica_recording *recording, const mica_buffer *from, const mica_buffer *to,
                           uint32_t *out_uses)
 {
@@ -209,12 +243,14 @@ static mica_status rebind(mica_recording *recording, const mica_buffer *from, co
     if (status != MICA_OK)
         return status;
     (void)mica__work_wait(recording->work, NULL, NULL);
+    mica__storages_free(&recording->storages);
+    if (moves_between_multiples(swaps, count))
+        return rebind_anew(recording, swaps, count, out_uses);
     status = rebind_work(recording, swaps, count);
     if (status != MICA_OK) {
         restore_work(recording);
         return status;
     }
-    mica__storages_free(&recording->storages);
     *out_uses = rebind_records(&recording->list, swaps, count);
     return MICA_OK;
 }

@@ -67,7 +67,6 @@ static void test_ops(void **state)
     check_closed(device);
 }
 
-/* A kernel text of one's own, compiled once and then found in the cache. */
 /* A map is a copy on the host of the view alone; the last unmap takes back what was open to writes. */
 static void test_map(void **state)
 {
@@ -105,6 +104,7 @@ static void test_map(void **state)
     check_closed(device);
 }
 
+/* A kernel text of one's own, compiled once and then found in the cache. */
 static void test_own_kernel(void **state)
 {
     const mica_kernel_desc desc = {.name = "fake_add", .source = add_source};
@@ -178,6 +178,44 @@ static void test_cublaslt(void **state)
     mica_session_release(session);
     mica_buffer_release(x);
     mica_buffer_release(w);
+    mica_buffer_release(y);
+    mica_buffer_release(other);
+    check_closed(device);
+}
+
+/* cuBLASLt was chosen for operands that begin at multiples of 16 bytes. Rebound to others, our own kernels do it; and back. */
+static void test_rebound_between_multiples(void **state)
+{
+    const uint64_t shape[2] = {100, 512};
+    mica_session *session = NULL;
+    mica_recording *recording = NULL;
+    mica_buffer *odd = NULL;
+    uint32_t uses = 0;
+    (void)state;
+    mica_device *device = open_device();
+    mica_buffer *x = buffer_of(device, MICA_DTYPE_BF16, 100, 256),
+                *w = buffer_of(device, MICA_DTYPE_BF16, 512, 256);
+    mica_buffer *y = buffer_of(device, MICA_DTYPE_F32, 100, 512),
+                *other = buffer_of(device, MICA_DTYPE_F32, 101, 512);
+    must(mica_buffer_view(other, MICA_DTYPE_F32, 2, shape, NULL, sizeof(float), &odd));
+    must(mica_session_begin(device, NULL, MICA_SESSION_RECORD, &session));
+    encode_matmul(mica_session_encoder(session), x, w, y);
+    must(mica_session_record(session, 0, NULL, &recording));
+    assert_int_equal(fake_get_counts().matmuls, 1);
+    must(mica_recording_replay_and_wait(recording));
+    must(mica_recording_rebind(recording, y, odd, &uses));
+    assert_int_equal(uses, 1);
+    must(mica_recording_replay_and_wait(recording));
+    assert_int_equal(fake_get_counts().matmuls, 1);
+    must(mica_recording_rebind(recording, odd, y, &uses));
+    assert_int_equal(uses, 1);
+    must(mica_recording_replay_and_wait(recording));
+    assert_int_equal(fake_get_counts().matmuls, 2);
+    mica_recording_release(recording);
+    mica_session_release(session);
+    mica_buffer_release(x);
+    mica_buffer_release(w);
+    mica_buffer_release(odd);
     mica_buffer_release(y);
     mica_buffer_release(other);
     check_closed(device);
@@ -404,9 +442,11 @@ static void test_facts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list),       cmocka_unit_test(test_ops),       cmocka_unit_test(test_map),
-        cmocka_unit_test(test_own_kernel), cmocka_unit_test(test_cublaslt),  cmocka_unit_test(test_fork),
-        cmocka_unit_test(test_threads),    cmocka_unit_test(test_each_call), cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_list),      cmocka_unit_test(test_ops),
+        cmocka_unit_test(test_map),       cmocka_unit_test(test_own_kernel),
+        cmocka_unit_test(test_cublaslt),  cmocka_unit_test(test_rebound_between_multiples),
+        cmocka_unit_test(test_fork),      cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_each_call), cmocka_unit_test(test_facts),
     };
     char folder[256];
     if (test_folder_make(folder, sizeof folder, "cuda") != 0)

@@ -220,6 +220,8 @@ FAKE(cublasLtMatmul,
         const fake_object *layout = fake_find(layouts[i], FAKE_BLAS_PART);
         if (layout != NULL && !fake_inside((uint64_t)(uintptr_t)matrix[i], layout->ready_ns))
             fake_complain("cublasLtMatmul: matrix %zu leaves its memory", i);
+        if ((uintptr_t)matrix[i] % 16 != 0)
+            fake_complain("cublasLtMatmul: matrix %zu begins where 16 bytes cannot be read at once", i);
     }
     if (!fake_inside((uint64_t)(uintptr_t)workspace, workspace_bytes))
         fake_complain("cublasLtMatmul: the workspace leaves its memory");

@@ -203,6 +203,42 @@ static void test_refused_programs(void **state)
     closed(&r);
 }
 
+/* A compiler of a newer major version than the driver makes nothing that the driver loads: the next name is tried, then what
+ * was embedded. */
+static void test_newer_compilers(void **state)
+{
+    const mica__program_desc text = {.name = "mine", .text = rig_text},
+                             both = {.name = "mine",
+                                     .text = rig_text,
+                                     .portable = rig_text,
+                                     .portable_bytes = sizeof rig_text - 1};
+    mica__device *device = NULL;
+    const mica__backend_table *table = NULL;
+    mica__program *program = NULL;
+    char found[256];
+    (void)state;
+    fake_reset();
+    fake_newer_compilers(1);
+    mica__backend_cuda.libraries(found, sizeof found);
+    assert_non_null(strstr(found, "NVRTC: libnvrtc.so.12"));
+    fake_newer_compilers(1);
+    must(mica__backend_cuda.open(0, NULL, &device, &table));
+    must(table->program_create(device, &text, &program));
+    assert_int_equal(fake_get_counts().compiled, 1);
+    table->program_destroy(device, program);
+    table->close(device);
+    fake_newer_compilers(99);
+    must(mica__backend_cuda.open(0, NULL, &device, &table));
+    refused(table->program_create(device, &text, &program), MICA_ERR_KERNEL_NOT_FOUND,
+            "libnvrtc.so.13 is version 13.1, newer than the driver's CUDA 12.8");
+    must(table->program_create(device, &both, &program));
+    assert_int_equal(fake_get_counts().compiled, 1);
+    fake_newer_compilers(0);
+    table->program_destroy(device, program);
+    table->close(device);
+    rig_check_clean();
+}
+
 /* ---- commands ---- */
 
 #define COUNT 33u
@@ -673,15 +709,15 @@ static void test_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_facts),     cmocka_unit_test(test_no_such_device),
-        cmocka_unit_test(test_transfers), cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_programs),  cmocka_unit_test(test_refused_programs),
-        cmocka_unit_test(test_one_shot),  cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_edges),     cmocka_unit_test(test_barriers),
-        cmocka_unit_test(test_early),     cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_replay),    cmocka_unit_test(test_many_faults),
-        cmocka_unit_test(test_queues),    cmocka_unit_test(test_times),
-        cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_facts),           cmocka_unit_test(test_no_such_device),
+        cmocka_unit_test(test_transfers),       cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_programs),        cmocka_unit_test(test_refused_programs),
+        cmocka_unit_test(test_newer_compilers), cmocka_unit_test(test_one_shot),
+        cmocka_unit_test(test_limits),          cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_barriers),        cmocka_unit_test(test_early),
+        cmocka_unit_test(test_faults),          cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_many_faults),     cmocka_unit_test(test_queues),
+        cmocka_unit_test(test_times),           cmocka_unit_test(test_lost),
     };
     return cmocka_run_group_tests_name("the CUDA backend over a stand-in", tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@ foreach(variant new old hollow)
     set_target_properties(fake_cuda_${variant} PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1 C_VISIBILITY_PRESET default
                                                           LIBRARY_OUTPUT_DIRECTORY ${folder})
     target_link_libraries(fake_cuda_${variant} PRIVATE Threads::Threads)
-    foreach(name libnvrtc.so.13 libcublasLt.so.13)
+    foreach(name libnvrtc.so.13 libnvrtc.so.12 libcublasLt.so.13)
         add_custom_command(TARGET fake_cuda_${variant} POST_BUILD
                            COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1 ${folder}/${name})
     endforeach()

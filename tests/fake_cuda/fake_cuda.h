@@ -25,6 +25,8 @@ uint32_t fake_calls(void);
 const char *fake_failed(void);
 /* All work of the device ends with an error that its context does not survive, and so does every call on it. */
 void fake_lose(int device);
+/* The next `count` libraries that are asked say that they are a compiler of a newer major version than the driver. */
+void fake_newer_compilers(uint32_t count);
 /* Recorded events happen that long after they were recorded. */
 void fake_slow(uint64_t ns);
 /* Objects made and not destroyed, of all kinds; allocations among them. */

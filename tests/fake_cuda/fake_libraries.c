@@ -1,11 +1,29 @@
 /* fake_libraries.c - NVRTC, whose code is the text itself, and cuBLASLt, which multiplies plainly. */
 #include "fake_state.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- NVRTC: a text with the word FAKE_SYNTAX is refused ---- */
+
+static _Atomic uint32_t newer; /* how many that are asked next are newer than the driver */
+
+void fake_newer_compilers(uint32_t count)
+{
+    atomic_store(&newer, count);
+}
+
+FAKE(nvrtcVersion, (int *out_major, int *out_minor))
+{
+    const int fails = fake_enter("nvrtcVersion");
+    *out_major = atomic_load(&newer) > 0 ? 13 : 12;
+    *out_minor = 1;
+    if (atomic_load(&newer) > 0)
+        atomic_fetch_sub(&newer, 1);
+    return fake_leave(fails);
+}
 
 FAKE(nvrtcCreateProgram, (void **out, const char *text, const char *name, int headers,
                           const char *const *header, const char *const *header_name))

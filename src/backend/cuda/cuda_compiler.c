@@ -49,13 +49,15 @@ static mica_status open_compiler(mica__device *device)
 {
     mica_status status = MICA_OK;
     pthread_mutex_lock(&device->library_lock);
-    if (device->compiler.library == NULL && !device->compiler_missing) {
+    if (device->compiler.library == NULL && device->compiler_missing[0] == '\0') {
         status = mica__env_debug(MICA__DEBUG_NONVRTC)
                      ? mica__fail(MICA_ERR_UNSUPPORTED, "hidden by MICA_DEBUG")
-                     : mica__cuda_compiler_open(&device->compiler);
-        device->compiler_missing = status == MICA_ERR_UNSUPPORTED;
-    } else if (device->compiler_missing) {
-        status = mica__fail(MICA_ERR_UNSUPPORTED, "looked for it already");
+                     : mica__cuda_compiler_open(device->version, &device->compiler);
+        if (status == MICA_ERR_UNSUPPORTED)
+            snprintf(device->compiler_missing, sizeof device->compiler_missing, "%.255s",
+                     mica_status_message());
+    } else if (device->compiler.library == NULL) {
+        status = mica__fail(MICA_ERR_UNSUPPORTED, "%s", device->compiler_missing);
     }
     pthread_mutex_unlock(&device->library_lock);
     if (status == MICA_ERR_UNSUPPORTED)

@@ -129,13 +129,27 @@ static mica_status describe(uint32_t index, char *name, size_t name_bytes)
     return status;
 }
 
+/* The driver's version as cuDriverGetVersion counts; 0: there is none. */
+static int installed_version(void)
+{
+    mica__cuda_driver driver;
+    int version = 0;
+    if (mica__cuda_driver_open(&driver) != MICA_OK)
+        return 0;
+    if (driver.driver_version(&version) != 0)
+        version = 0;
+    mica__dl_close(driver.library);
+    return version;
+}
+
 /* "NVRTC: libnvrtc.so.13" or why not, for each library that is opened late. */
 static void describe_libraries(char *out, size_t out_bytes)
 {
     mica__cuda_compiler compiler = {0};
     mica__cuda_blas blas = {0};
     char missing[2][MICA_NAME_BYTES] = {"hidden by MICA_DEBUG", "hidden by MICA_DEBUG"};
-    if (!mica__env_debug(MICA__DEBUG_NONVRTC) && mica__cuda_compiler_open(&compiler) != MICA_OK)
+    if (!mica__env_debug(MICA__DEBUG_NONVRTC) &&
+        mica__cuda_compiler_open(installed_version(), &compiler) != MICA_OK)
         snprintf(missing[0], sizeof missing[0], "%.100s", mica_status_message());
     if (!mica__env_debug(MICA__DEBUG_NOCUBLAS) && mica__cuda_blas_open(&blas) != MICA_OK)
         snprintf(missing[1], sizeof missing[1], "%.100s", mica_status_message());

@@ -165,7 +165,7 @@ struct mica__device {
     pthread_mutex_t library_lock;
     mica__fork_guard library_guard;
     mica__cuda_compiler compiler;
-    bool compiler_missing;
+    char compiler_missing[256]; /* why there is none; "": not looked for, or there */
     mica__cuda_blas blas;
     struct mica__cuda_blas_state *blas_state; /* NULL: not opened */
     bool blas_missing;

@@ -119,10 +119,11 @@ typedef struct mica__cuda_blas {
 #undef BLAS_NEED
 } mica__cuda_blas;
 
-/* Each opens its library and finds its symbols. UNSUPPORTED, with what was looked for or which symbol is missing; then
- * `out` is all zero. Closed with mica__dl_close(out->library). */
+/* Each opens its library and finds its symbols; one that is too old, or a compiler of a newer major version than the driver's
+ * (cuDriverGetVersion; 0: not known), is passed over for the next name. UNSUPPORTED, with what was looked for or why what was found
+ * does not do. Closed with mica__dl_close(out->library), which is NULL on failure. */
 mica_status mica__cuda_driver_open(mica__cuda_driver *out);
-mica_status mica__cuda_compiler_open(mica__cuda_compiler *out);
+mica_status mica__cuda_compiler_open(int driver_version, mica__cuda_compiler *out);
 mica_status mica__cuda_blas_open(mica__cuda_blas *out);
 
 #endif

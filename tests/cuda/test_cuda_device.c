@@ -183,6 +183,33 @@ static void test_cublaslt(void **state)
     check_closed(device);
 }
 
+/* Its algorithms count on operands at multiples of 256 bytes unless they are told. */
+static void test_cublaslt_alignment(void **state)
+{
+    const uint64_t shape[2] = {100, 256};
+    mica_encoder *encoder = NULL;
+    mica_buffer *x = NULL;
+    (void)state;
+    mica_device *device = open_device();
+    mica_buffer *w = buffer_of(device, MICA_DTYPE_BF16, 512, 256),
+                *y = buffer_of(device, MICA_DTYPE_F32, 100, 512),
+                *all = buffer_of(device, MICA_DTYPE_BF16, 101, 256);
+    for (uint64_t offset = 0; offset <= 48; offset += 16) {
+        must(mica_buffer_view(all, MICA_DTYPE_BF16, 2, shape, NULL, offset, &x));
+        must(mica_encoder_begin(device, NULL, &encoder));
+        encode_matmul(encoder, x, w, y);
+        must(mica_encoder_commit_and_wait(encoder));
+        mica_encoder_release(encoder);
+        mica_buffer_release(x);
+        assert_string_equal(fake_complaint(), "");
+    }
+    assert_int_equal(fake_get_counts().matmuls, 4);
+    mica_buffer_release(w);
+    mica_buffer_release(y);
+    mica_buffer_release(all);
+    check_closed(device);
+}
+
 /* cuBLASLt was chosen for operands that begin at multiples of 16 bytes. Rebound to others, our own kernels do it; and back. */
 static void test_rebound_between_multiples(void **state)
 {
@@ -442,11 +469,17 @@ static void test_facts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list),      cmocka_unit_test(test_ops),
-        cmocka_unit_test(test_map),       cmocka_unit_test(test_own_kernel),
-        cmocka_unit_test(test_cublaslt),  cmocka_unit_test(test_rebound_between_multiples),
-        cmocka_unit_test(test_fork),      cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_each_call), cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_ops),
+        cmocka_unit_test(test_map),
+        cmocka_unit_test(test_own_kernel),
+        cmocka_unit_test(test_cublaslt),
+        cmocka_unit_test(test_cublaslt_alignment),
+        cmocka_unit_test(test_rebound_between_multiples),
+        cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_each_call),
+        cmocka_unit_test(test_facts),
     };
     char folder[256];
     if (test_folder_make(folder, sizeof folder, "cuda") != 0)

@@ -189,9 +189,14 @@ FAKE(cublasLtMatrixLayoutDestroy, (void *handle))
     return destroy("cublasLtMatrixLayoutDestroy", handle, FAKE_BLAS_PART);
 }
 
+static uint32_t
+    alignment[4]; /* what the preference made last says of the four matrices; the lock guards it */
+
 FAKE(cublasLtMatmulPreferenceCreate, (void **out))
 {
     const int fails = fake_enter("cublasLtMatmulPreferenceCreate");
+    for (size_t i = 0; i < 4; i++)
+        alignment[i] = 256;
     if (fails == 0)
         *out = fake_new(FAKE_BLAS_PART, "preference");
     return fake_leave(fails);
@@ -206,6 +211,10 @@ FAKE(cublasLtMatmulPreferenceSetAttribute, (void *preference, int attribute, con
 {
     const int fails = fake_enter("cublasLtMatmulPreferenceSetAttribute");
     fake_find(preference, FAKE_BLAS_PART);
+    if (attribute >= 5 && attribute <= 8 && bytes == sizeof(uint32_t)) {
+        memcpy(&alignment[attribute - 5], value, bytes);
+        return fake_leave(fails);
+    }
     return fake_leave(fails != 0 ? fails : attribute != 1 || bytes != 8 || value == NULL);
 }
 
@@ -238,8 +247,9 @@ FAKE(cublasLtMatmul,
         const fake_object *layout = fake_find(layouts[i], FAKE_BLAS_PART);
         if (layout != NULL && !fake_inside((uint64_t)(uintptr_t)matrix[i], layout->ready_ns))
             fake_complain("cublasLtMatmul: matrix %zu leaves its memory", i);
-        if ((uintptr_t)matrix[i] % 16 != 0)
-            fake_complain("cublasLtMatmul: matrix %zu begins where 16 bytes cannot be read at once", i);
+        if ((uintptr_t)matrix[i] % 16 != 0 || (uintptr_t)matrix[i] % alignment[i] != 0)
+            fake_complain("cublasLtMatmul: matrix %zu does not begin at a multiple of 16 and %u", i,
+                          alignment[i]);
     }
     if (!fake_inside((uint64_t)(uintptr_t)workspace, workspace_bytes))
         fake_complain("cublasLtMatmul: the workspace leaves its memory");

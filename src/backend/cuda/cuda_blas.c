@@ -16,11 +16,20 @@
 #define COMPUTE_F32 68 /* sums in f32 */
 #define DESC_TRANSPOSE_A 3
 #define PREFERENCE_WORKSPACE 1
+#define PREFERENCE_ALIGNMENT 5 /* of the weight; then of x, of y read, of y written */
+#define MOST_ALIGNMENT 256u    /* what it goes by if nothing is said */
+#define NO_ALGORITHM 15        /* CUBLAS_STATUS_NOT_SUPPORTED */
 #define TRANSPOSE 1
 #define KEPT 64u
 
-typedef struct chosen {
+/* A shape, and the power of two at whose multiples the weight, x, y and y begin: an algorithm may count on it. */
+typedef struct problem {
     mica__cuda_blas_params params;
+    uint32_t alignment[4];
+} problem;
+
+typedef struct chosen {
+    problem problem;
     mica__cuda_heuristic heuristic;
 } chosen;
 
@@ -50,8 +59,29 @@ static void destroy_request(const mica__cuda_blas *blas, const request *r)
         blas->desc_destroy(r->desc);
 }
 
-static int make_request(const mica__cuda_blas *blas, const mica__cuda_blas_params *p, request *r)
+static uint32_t alignment_of(uint64_t address)
 {
+    uint32_t alignment = MOST_ALIGNMENT;
+    while (address % alignment != 0)
+        alignment /= 2;
+    return alignment;
+}
+
+/* `bindings`: x, weight, y. */
+static problem pose(const void *params, const uint64_t *bindings)
+{
+    problem posed;
+    memset(&posed, 0, sizeof posed);
+    memcpy(&posed.params, params, sizeof posed.params);
+    posed.alignment[0] = alignment_of(bindings[1]);
+    posed.alignment[1] = alignment_of(bindings[0]);
+    posed.alignment[2] = posed.alignment[3] = alignment_of(bindings[2]);
+    return posed;
+}
+
+static int make_request(const mica__cuda_blas *blas, const problem *posed, request *r)
+{
+    const mica__cuda_blas_params *p = &posed->params;
     const int32_t transpose = TRANSPOSE;
     memset(r, 0, sizeof *r);
     int result = blas->desc_create(&r->desc, COMPUTE_F32, MICA__CUDA_BLAS_F32);
@@ -68,18 +98,21 @@ static int make_request(const mica__cuda_blas *blas, const mica__cuda_blas_param
     if (result == 0)
         result =
             blas->preference_set(r->preference, PREFERENCE_WORKSPACE, &p->workspace, sizeof p->workspace);
+    for (int i = 0; i < 4 && result == 0; i++)
+        result = blas->preference_set(r->preference, PREFERENCE_ALIGNMENT + i, &posed->alignment[i],
+                                      sizeof posed->alignment[i]);
     if (result != 0)
         destroy_request(blas, r);
     return result;
 }
 
-static bool find_kept(mica__device *device, const mica__cuda_blas_params *p, mica__cuda_heuristic *out)
+static bool find_kept(mica__device *device, const problem *posed, mica__cuda_heuristic *out)
 {
     blas_state *state = device->blas_state;
     bool found = false;
     pthread_mutex_lock(&device->lock);
     for (uint32_t i = 0; i < state->count && i < KEPT && !found; i++) {
-        found = memcmp(&state->kept[i].params, p, sizeof *p) == 0;
+        found = memcmp(&state->kept[i].problem, posed, sizeof *posed) == 0;
         if (found)
             *out = state->kept[i].heuristic;
     }
@@ -87,21 +120,20 @@ static bool find_kept(mica__device *device, const mica__cuda_blas_params *p, mic
     return found;
 }
 
-static int choose(mica__device *device, const mica__cuda_blas_params *p, const request *r,
-                  mica__cuda_heuristic *out)
+static int choose(mica__device *device, const problem *posed, const request *r, mica__cuda_heuristic *out)
 {
     blas_state *state = device->blas_state;
     int count = 0;
-    if (find_kept(device, p, out))
+    if (find_kept(device, posed, out))
         return 0;
     memset(out, 0, sizeof *out);
     const int result = device->blas.heuristic(state->handle, r->desc, r->weight, r->x, r->y, r->y,
                                               r->preference, 1, out, &count);
     if (result != 0 || count == 0)
-        return result != 0 ? result : out->status;
+        return result != 0 ? result : NO_ALGORITHM;
     pthread_mutex_lock(&device->lock);
     chosen *place = &state->kept[state->count++ % KEPT];
-    place->params = *p;
+    place->problem = *posed;
     place->heuristic = *out;
     pthread_mutex_unlock(&device->lock);
     return 0;
@@ -112,13 +144,13 @@ static mica_status encode(mica__device *device, const uint64_t *bindings, const 
     const mica__cuda_blas *blas = &device->blas;
     const blas_state *state = device->blas_state;
     const float one = 1.0f, zero = 0.0f;
-    mica__cuda_blas_params p;
+    const problem posed = pose(params, bindings);
+    const mica__cuda_blas_params p = posed.params;
     mica__cuda_heuristic heuristic;
     request r;
-    memcpy(&p, params, sizeof p);
-    int result = make_request(blas, &p, &r);
+    int result = make_request(blas, &posed, &r);
     if (result == 0) {
-        result = choose(device, &p, &r, &heuristic);
+        result = choose(device, &posed, &r, &heuristic);
         void *x = (void *)(uintptr_t)bindings[0], *weight = (void *)(uintptr_t)bindings[1];
         void *y = (void *)(uintptr_t)bindings[2], *workspace = (void *)(uintptr_t)bindings[3];
         if (result == 0)

@@ -2,6 +2,7 @@
 #include "bench.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "commands.h"
 #include "output.h"
@@ -40,10 +41,14 @@ int tool_bench(const tool_call *call)
         return tool_misuse("bench: WHAT and --model are both given; one is enough");
     if (call->argument[0] == NULL && tool_word(call, "model") == NULL)
         return tool_misuse(
-            "bench: WHAT is missing: ops, or a model with --model; 'mica help bench' says more");
+            "bench: WHAT is missing: ops, launch, or a model with --model; 'mica help bench' says more");
     if (call->argument[0] == NULL)
         return bench_models(call, &plan);
     if (plan.threads.count > 1)
-        return tool_misuse("bench: --threads is a list; of ops one number is measured");
-    return bench_ops(call, plan.threads.number[0]);
+        return tool_misuse("bench: --threads is a list; of ops and launches one number is measured");
+    if (strcmp(call->argument[0], "ops") == 0)
+        return bench_ops(call, plan.threads.number[0]);
+    if (tool_word(call, "op") != NULL || tool_word(call, "type") != NULL)
+        return tool_misuse("bench: --op and --type choose rows of 'bench ops' alone");
+    return bench_launch(call, plan.threads.number[0]);
 }

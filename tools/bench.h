@@ -1,8 +1,10 @@
-/* bench.h - the two things that `mica bench` measures. */
+/* bench.h - the things that `mica bench` measures. */
 #ifndef TOOL_BENCH_H
 #define TOOL_BENCH_H
 
+#include "mica/mica.h"
 #include "options.h"
+#include "output.h"
 
 #define BENCH_MAX_LIST 32
 
@@ -16,8 +18,18 @@ typedef struct bench_plan {
     bench_list prompts, texts, depths, threads;
 } bench_plan;
 
-/* Both return the exit status. */
+/* All return the exit status. */
 int bench_ops(const tool_call *call, uint32_t threads);
+int bench_launch(const tool_call *call, uint32_t threads);
 int bench_models(const tool_call *call, const bench_plan *plan);
+
+typedef int (*bench_measure)(const tool_call *call, mica_device *device, const mica_device_properties *p);
+/* Opens the device of the call for `measure`; the exit status. */
+int bench_on_device(const tool_call *call, uint32_t threads, bench_measure measure);
+/* Which device it is: a line, or members of the object that is open. */
+void bench_device_line(const mica_device_properties *p);
+void bench_device_facts(tool_json *json, const mica_device_properties *p);
+/* The best of the replays that fit a short time, in nanoseconds by the device's clock, and how many there were. */
+mica_status bench_best_replay(mica_recording *recording, double *out_ns, uint32_t *out_replays);
 
 #endif

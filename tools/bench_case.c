@@ -330,10 +330,21 @@ static const bench_case cases[] = {
     {MICA_OP_EMBEDDING, MICA_DTYPE_Q4_0, {128, 32000, 2048}, &embedding_family, 0},
 };
 
+static const bench_case small_cases[] = {
+    {MICA_OP_RMS_NORM, MICA_DTYPE_F32, {1, 4096, 0}, &rows_family, 0},
+    MATMUL(Q8_0, 1, 1024, 1024),
+};
+
 const bench_case *bench_cases(size_t *out_count)
 {
     *out_count = sizeof cases / sizeof *cases;
     return cases;
+}
+
+const bench_case *bench_small_cases(size_t *out_count)
+{
+    *out_count = sizeof small_cases / sizeof *small_cases;
+    return small_cases;
 }
 
 void bench_case_shape(const bench_case *c, char *out, size_t capacity)

@@ -1,4 +1,4 @@
-/* bench_case.h - the ops that `mica bench ops` measures: one row per op, type and shape. */
+/* bench_case.h - the ops that `mica bench` measures: one row per op, type and shape. */
 #ifndef TOOL_BENCH_CASE_H
 #define TOOL_BENCH_CASE_H
 
@@ -30,6 +30,8 @@ typedef struct bench_family {
 } bench_family;
 
 const bench_case *bench_cases(size_t *out_count);
+/* Ops that are as small as any in a decode pass: rows of `mica bench launch`. */
+const bench_case *bench_small_cases(size_t *out_count);
 /* "1 x 8192 x 2048" and the like. */
 void bench_case_shape(const bench_case *c, char *out, size_t capacity);
 

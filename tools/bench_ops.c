@@ -12,8 +12,6 @@
 #define ROTATE_BYTES 200e6      /* sets of operands together: more than the caches hold */
 #define ROTATE_BYTES_GPU 1200e6 /* the same for GPUs */
 #define MAX_SETS 128
-#define MEASURE_NS 150000000u
-#define MAX_ROUNDS 1000
 
 static const tool_column columns[] = {
     {"op", "op", TOOL_TEXT, 14},       {"type", "type", TOOL_TEXT, 8},
@@ -48,20 +46,6 @@ static mica_status record_round(mica_device *device, const bench_case *c, const 
     return status;
 }
 
-static mica_status time_round(mica_recording *recording, uint32_t count, double *out_ns)
-{
-    mica_fence *fence = NULL;
-    uint64_t begin = 0, end = 0;
-    mica_status status = mica_recording_replay(recording, &fence);
-    if (status == MICA_OK)
-        status = mica_fence_wait(fence, MICA_WAIT_FOREVER);
-    if (status == MICA_OK)
-        status = mica_fence_times(fence, &begin, &end);
-    *out_ns = (double)(end - begin) / count;
-    mica_fence_release(fence);
-    return status;
-}
-
 /* The best of the rounds that fit the time, in nanoseconds for one record; bytes of one set in `out_bytes`. */
 static mica_status measure(mica_device *device, const bench_case *c, double rotate, double *out_ns,
                            double *out_bytes)
@@ -73,18 +57,14 @@ static mica_status measure(mica_device *device, const bench_case *c, double rota
     double wanted = c->family->rotate ? ceil(rotate / *out_bytes) : 1;
     while (count < wanted && count < MAX_SETS && status == MICA_OK)
         status = c->family->create(device, c, &sets[count++]);
-    *out_ns = INFINITY;
     mica_recording *recording = NULL;
+    uint32_t rounds = 0;
+    *out_ns = INFINITY;
     if (status == MICA_OK)
         status = record_round(device, c, sets, count, &recording);
-    uint64_t start = tool_clock_ns();
-    for (int round = 0; round < MAX_ROUNDS && status == MICA_OK; round++) {
-        double ns = 0;
-        status = time_round(recording, count, &ns);
-        *out_ns = ns < *out_ns ? ns : *out_ns;
-        if (round > 1 && tool_clock_ns() - start > MEASURE_NS)
-            break;
-    }
+    if (status == MICA_OK)
+        status = bench_best_replay(recording, out_ns, &rounds);
+    *out_ns /= count;
     mica_recording_release(recording);
     release_sets(sets, count);
     return status;
@@ -136,31 +116,24 @@ static int run_cases(mica_device *device, int gpu, const tool_call *call, const 
     return 0;
 }
 
-static int bench_device(const tool_call *call, mica_device *device)
+static int measure_ops(const tool_call *call, mica_device *device, const mica_device_properties *p)
 {
-    mica_device_properties p;
     tool_ceilings most;
     tool_json json = {0};
-    if (mica_device_get_properties(device, &p) != MICA_OK || tool_ceilings_measure(device, &most) != MICA_OK)
+    if (tool_ceilings_measure(device, &most) != MICA_OK)
         return tool_fail_status();
     if (!tool_flag(call, "json")) {
-        printf("%s: %s, %s, %u %s\n", p.id, p.name, p.driver, p.threads > 0 ? p.threads : p.processors,
-               p.threads > 0 ? "threads" : "processors");
+        bench_device_line(p);
         printf("ceilings: %.1f GB/s read, %.1f GFLOP/s f32\n\n", most.read_gbs, most.gflops);
         tool_table_head(columns, COLUMNS);
-        return run_cases(device, p.threads == 0, call, &most, NULL);
+        return run_cases(device, p->threads == 0, call, &most, NULL);
     }
     tool_json_open(&json, NULL, '{');
-    tool_json_text(&json, "version", mica_version());
-    tool_json_text(&json, "device", p.id);
-    tool_json_text(&json, "name", p.name);
-    tool_json_text(&json, "driver", p.driver);
-    tool_json_uint(&json, "threads", p.threads);
-    tool_json_uint(&json, "processors", p.processors);
+    bench_device_facts(&json, p);
     tool_json_real(&json, "read_gb_per_s", most.read_gbs);
     tool_json_real(&json, "gflop_per_s", most.gflops);
     tool_json_open(&json, "ops", '[');
-    int result = run_cases(device, p.threads == 0, call, &most, &json);
+    int result = run_cases(device, p->threads == 0, call, &most, &json);
     tool_json_close(&json, ']');
     tool_json_close(&json, '}');
     return result;
@@ -178,16 +151,10 @@ static int is_benched(const char *op, const char *type)
 
 int bench_ops(const tool_call *call, uint32_t threads)
 {
-    mica_device_options options = {.size = sizeof options, .threads = threads};
-    mica_device *device = NULL;
     const char *op = tool_word(call, "op"), *type = tool_word(call, "type");
     if (op != NULL && !is_benched(op, NULL))
         return tool_misuse("bench: --op is \"%.40s\", which is no op that is measured", op);
     if (type != NULL && !is_benched(op, type))
         return tool_misuse("bench: --type is \"%.40s\", which no row has", type);
-    if (mica_device_open(tool_word(call, "device"), &options, &device) != MICA_OK)
-        return tool_fail_status();
-    int result = bench_device(call, device);
-    mica_device_release(device);
-    return result;
+    return bench_on_device(call, threads, measure_ops);
 }

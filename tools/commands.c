@@ -231,15 +231,17 @@ static const tool_command commands[] = {
     },
     {
         .name = "bench",
-        .summary = "measure the speed of models, or of single ops",
+        .summary = "measure the speed of models, of single ops, or of the way from one kernel to the next",
         .description =
             "With --model: tokens a second of each model reading a prompt (pp) and generating (tg), mean and "
             "deviation over the repetitions after a warm-up, random tokens. 'bench ops' measures first what "
             "the device can read and compute at most, then each op: time, bytes and "
             "operations a second, and the share of the nearer of the two ceilings. Operands are larger "
             "than the caches where a model's would be. Quantised matmuls may pass the ceiling of f32, "
-            "since they multiply numbers of 8 bits.",
-        .argument = {{"WHAT", TOOL_WORD, "ops", 1}},
+            "since they multiply numbers of 8 bits. 'bench launch' replays recordings of small kernels "
+            "that each wait for the one before: the time of one is what a device needs to get from one "
+            "kernel to the next, on the cpu its barrier.",
+        .argument = {{"WHAT", TOOL_WORD, "ops|launch", 1}},
         .group = {&bench_group},
         .run = tool_bench,
     },

@@ -15,8 +15,8 @@ int bench_on_device(const tool_call *call, uint32_t threads, bench_measure measu
     mica_device *device = NULL;
     if (mica_device_open(tool_word(call, "device"), &options, &device) != MICA_OK)
         return tool_fail_status();
-    int result = mica_device_get_properties(device, &p) == MICA_OK ? measure(call, device, &p)
-                                                                   : tool_fail_status();
+    int result =
+        mica_device_get_properties(device, &p) == MICA_OK ? measure(call, device, &p) : tool_fail_status();
     mica_device_release(device);
     return result;
 }

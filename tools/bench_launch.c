@@ -127,7 +127,8 @@ static int measure_op(mica_device *device, const bench_case *op, double *out_ns)
 
 static void print_row(tool_json *json, const char *kernel, const char *type, const char *shape, double ns)
 {
-    const tool_cell cells[COLUMNS] = {{.text = kernel}, {.text = type}, {.text = shape}, {.number = ns / 1000}};
+    const tool_cell cells[COLUMNS] = {
+        {.text = kernel}, {.text = type}, {.text = shape}, {.number = ns / 1000}};
     if (json != NULL)
         tool_table_object(json, columns, COLUMNS, cells);
     else

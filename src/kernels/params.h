@@ -265,6 +265,7 @@ typedef struct mk_weight {
 #define MK_FORM_ROUNDED 4u /* f32, what the codes stand for */
 typedef struct mk_activation_params {
     mk_u64 stride[MK_ROW_DIMS];
+    mk_u64 codes, meta, plain, rounded; /* places of the forms in `made` */
     mk_u32 shape[MK_ROW_DIMS], ndim;
     mk_u32 k, padded;
     mk_u32 type;
@@ -286,6 +287,7 @@ typedef struct mk_matvec_params {
     mk_u64 y_stride[MK_MATVEC_WEIGHTS][MK_ROW_DIMS];
     mk_u64 residual_stride[MK_ROW_DIMS];
     mk_u64 x_stride;
+    mk_u64 x_meta; /* where behind the codes of x their scales and sums are */
     mk_u64 ids_stride[2];
     mk_weight weight;
     mk_u32 shape[MK_ROW_DIMS];
@@ -299,7 +301,7 @@ typedef struct mk_matvec_params {
     mk_u32 x_k;        /* values of a row of x, with padding */
     mk_u32 x_type, y_type[MK_MATVEC_WEIGHTS];
     mk_u32 gate, has_residual, residual_type;
-    mk_u32 experts; /* 0: none; else ids choose the weight */
+    mk_u32 experts; /* that ids choose from */
     mk_u32 slots;   /* of a token */
     mk_u32 x_slots; /* slots that share a row of x */
     mk_u32 fault_code;

@@ -95,11 +95,8 @@ static void bind_x(const job *j, mk_matvec_params *p)
     const mica__gpu_activation *a = &j->activation;
     p->x_k = (uint32_t)(j->direct ? a->k : a->padded);
     if (j->reads) {
-        mica__gpu_plan_scratch(j->plan, a->codes, a->rows * a->padded, MICA_ACCESS_READ);
-        mica__gpu_plan_scratch(j->plan, a->meta, a->rows * a->padded / 4, MICA_ACCESS_READ);
-        return;
-    }
-    if (j->direct) {
+        mica__gpu_activation_bind_codes(j->plan, a, &p->x_meta);
+    } else if (j->direct) {
         p->x_type = mica__gpu_type(j->x->dtype);
         p->x_stride = j->x_rows.view[0].ndim == 0 ? 0 : j->x_rows.view[0].stride[0];
         mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_X, 0);
@@ -108,17 +105,14 @@ static void bind_x(const job *j, mk_matvec_params *p)
         mica__gpu_plan_scratch(j->plan, j->codes ? a->rounded : a->plain, a->rows * a->padded * sizeof(float),
                                MICA_ACCESS_READ);
     }
-    mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_X, 0); /* no scales of codes */
 }
 
 static mica_status plan_rows(const job *j)
 {
     mk_matvec_params p;
     fill_rows(j, &p);
-    uint32_t sides = 0;
-    const char *entry = mica__gpu_weight_entry(1, 1, j->info, &sides);
-    mica_status status =
-        mica__gpu_plan_next(j->plan, entry, mica__gpu_weight_groups((p.n[0] + 1) / 2, p.slice_bits));
+    mica_status status = mica__gpu_plan_next(j->plan, "matvec/expert",
+                                             mica__gpu_weight_groups((p.n[0] + 1) / 2, p.slice_bits));
     if (status == MICA_OK)
         status = mica__gpu_plan_groups(j->plan, j->slots < MOST_GROUPS_Y ? j->slots : MOST_GROUPS_Y,
                                        (j->slots + MOST_GROUPS_Y - 1) / MOST_GROUPS_Y);
@@ -127,11 +121,8 @@ static mica_status plan_rows(const job *j)
     mica__gpu_weight_constants(j->plan, j->w, j->reads);
     bind_x(j, &p);
     mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_IDS, 0);
-    for (uint32_t s = 0; s < sides; s++) { /* one weight in all places */
-        mica__gpu_weight_bind(j->plan, j->record, MICA__EXPERTS_WEIGHT);
-        mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_Y, 0);
-    }
-    mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_X, 0); /* no residual */
+    mica__gpu_weight_bind(j->plan, j->record, MICA__EXPERTS_WEIGHT);
+    mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_Y, 0);
     mica__gpu_plan_fault(j->plan);
     mica__gpu_plan_params(j->plan, &p, sizeof p);
     return MICA_OK;

@@ -136,16 +136,12 @@ static void y_strides(const job *j, uint32_t i, mk_u64 stride[MK_ROW_DIMS], mk_u
         stride[d] = bytes;
 }
 
-/* Binds rows of x as weight i wants them; gives their stride. */
+/* Binds rows of x as floats, as weight i wants them; gives their stride. */
 static uint64_t bind_x(const job *j, uint32_t i, mk_u32 *out_type)
 {
     const mica__gpu_activation *a = &j->activation;
     const mica__operand *x = &j->record->operand[MICA__MATMUL_X];
     *out_type = MICA__MK_F32;
-    if (reads_codes(j, i)) {
-        mica__gpu_plan_scratch(j->plan, a->codes, a->rows * a->padded, MICA_ACCESS_READ);
-        return a->padded;
-    }
     if (j->direct) {
         mica__gpu_plan_operand(j->plan, j->record, MICA__MATMUL_X, 0);
         *out_type = mica__gpu_type(x->dtype);
@@ -242,19 +238,15 @@ static mica_status plan_few(const job *j, uint32_t first, uint32_t count)
     if (status != MICA_OK)
         return status;
     mica__gpu_weight_constants(j->plan, weight_of(j, first), codes);
-    p.x_stride = bind_x(j, first, &p.x_type);
     p.x_k = (uint32_t)(j->direct && !codes ? j->activation.k : j->activation.padded);
     if (codes)
-        mica__gpu_plan_scratch(j->plan, j->activation.meta, j->activation.rows * j->activation.padded / 4,
-                               MICA_ACCESS_READ);
+        mica__gpu_activation_bind_codes(j->plan, &j->activation, &p.x_meta);
     else
-        mica__gpu_plan_operand(j->plan, j->record, MICA__MATMUL_X, 0);
-    mica__gpu_plan_operand(j->plan, j->record, MICA__MATMUL_X, 0); /* no ids */
+        p.x_stride = bind_x(j, first, &p.x_type);
     for (uint32_t s = 0; s < sides; s++)
         bind_side(j, first + s, first, s < count);
     mica__gpu_plan_operand(j->plan, j->record,
-                           p.has_residual ? (uint32_t)MICA__MATMUL_RESIDUAL : (uint32_t)MICA__MATMUL_X, 0);
-    mica__gpu_plan_fault(j->plan);
+                           p.has_residual ? (uint32_t)MICA__MATMUL_RESIDUAL : weight_slot(first), 0);
     mica__gpu_plan_params(j->plan, &p, sizeof p);
     return MICA_OK;
 }

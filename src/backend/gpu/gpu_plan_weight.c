@@ -231,12 +231,10 @@ mica__gpu_activation mica__gpu_activation_of(uint64_t rows, uint64_t k, uint32_t
     return a;
 }
 
-/* Binds a form to be written, or keeps its place with some other that is. */
-static void bind_form(mica__plan *plan, const mica__gpu_activation *a, uint32_t form, uint64_t offset,
-                      uint64_t bytes)
+void mica__gpu_activation_bind_codes(mica__plan *plan, const mica__gpu_activation *a, mk_u64 *out_meta)
 {
-    const bool made = (a->forms & form) != 0;
-    mica__gpu_plan_scratch(plan, made ? offset : 0, made ? bytes : 64, MICA_ACCESS_WRITE);
+    *out_meta = a->meta - a->codes;
+    mica__gpu_plan_scratch(plan, a->codes, *out_meta + a->rows * a->padded / 4, MICA_ACCESS_READ);
 }
 
 mica_status mica__gpu_plan_activation(const mica__record *record, const mica__gpu_activation *a,
@@ -256,6 +254,10 @@ mica_status mica__gpu_plan_activation(const mica__record *record, const mica__gp
     p.has_weight = matmul->norm != 0 && norm->memory != NULL;
     p.norm_type = mica__gpu_type(norm->dtype);
     p.forms = a->forms;
+    p.codes = a->codes;
+    p.meta = a->meta;
+    p.plain = a->plain;
+    p.rounded = a->rounded;
     p.eps = matmul->eps;
     mica_status status = mica__gpu_plan_next(plan, "activation/prepare", a->rows);
     if (status == MICA_OK)
@@ -264,10 +266,7 @@ mica_status mica__gpu_plan_activation(const mica__record *record, const mica__gp
         return status;
     mica__gpu_plan_operand(plan, record, x_slot, MICA_ACCESS_READ);
     mica__gpu_plan_operand(plan, record, p.has_weight ? norm_slot : x_slot, MICA_ACCESS_READ);
-    bind_form(plan, a, MK_FORM_CODES, a->codes, a->rows * a->padded);
-    bind_form(plan, a, MK_FORM_CODES, a->meta, a->rows * a->padded / 4);
-    bind_form(plan, a, MK_FORM_PLAIN, a->plain, a->rows * a->padded * sizeof(float));
-    bind_form(plan, a, MK_FORM_ROUNDED, a->rounded, a->rows * a->padded * sizeof(float));
+    mica__gpu_plan_scratch(plan, 0, a->end, MICA_ACCESS_WRITE);
     mica__gpu_plan_params(plan, &p, sizeof p);
     return MICA_OK;
 }

@@ -59,5 +59,7 @@ mica__gpu_activation mica__gpu_activation_of(uint64_t rows, uint64_t k, uint32_t
 mica_status mica__gpu_plan_activation(const mica__record *record, const mica__gpu_activation *a,
                                       const mica__gpu_rows *rows, uint32_t view, uint32_t x_slot,
                                       uint32_t norm_slot, mica__plan *plan);
+/* Binds codes, scales and sums as x of matvec.kc; `out_meta` is where the latter two are behind the codes. */
+void mica__gpu_activation_bind_codes(mica__plan *plan, const mica__gpu_activation *a, mk_u64 *out_meta);
 
 #endif

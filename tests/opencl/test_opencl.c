@@ -6,7 +6,8 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
-#include "backend/opencl/opencl_symbols.h"
+#include "backend/opencl/opencl_device.h"
+#include "base/alloc.h"
 #include "device/device_test.h"
 #include "support/need.h"
 
@@ -364,9 +365,31 @@ static void profiles_name_kernels(void **state)
     mica_device_release(device);
 }
 
+/* ---- NVIDIA's PTX ---- */
+
+static void bounds_stand_behind_the_size_of_groups(void **state)
+{
+    static const char text[] =
+        "#define MK_BOUNDS MK_WG\n#undef MK_BOUNDS\n#define MK_BOUNDS MK_WG, 12 /* why */\n";
+    static const char ptx[] =
+        ".entry one(\n)\n.reqntid 256, 1, 1\n{\n}\n.entry two()\n.reqntid 64, 1, 1\n{\n}\n";
+    static const char bounded[] = ".entry one(\n)\n.reqntid 256, 1, 1\n.minnctapersm 12\n{\n}\n"
+                                  ".entry two()\n.reqntid 64, 1, 1\n.minnctapersm 12\n{\n}\n";
+    size_t bytes = 0;
+    (void)state;
+    char *out = mica__opencl_ptx_bound(ptx, text, &bytes);
+    assert_non_null(out);
+    assert_string_equal(out, bounded);
+    assert_int_equal(bytes, sizeof bounded);
+    mica__free(out);
+    assert_null(mica__opencl_ptx_bound(ptx, "#define MK_BOUNDS MK_WG\n", &bytes));
+    assert_null(mica__opencl_ptx_bound("\177ELF", text, &bytes));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        test(bounds_stand_behind_the_size_of_groups),
         test(devices_come_best_first),
         test(machines_without_devices),
         test(libraries_that_do_not_do),

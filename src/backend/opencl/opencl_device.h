@@ -178,6 +178,12 @@ mica_status mica__opencl_kernel_get(mica__device *device, mica__program *program
 mica_status mica__opencl_kernel_take(mica__kernel *kernel, cl_kernel *out);
 void mica__opencl_kernel_give(mica__kernel *kernel, cl_kernel object);
 
+/* ---- opencl_ptx.c ---- */
+
+/* The PTX with the groups that MK_BOUNDS of its text wants to fit on a multiprocessor said of every entry, and its bytes with
+ * the NUL; freed by the caller. NULL where the text wants none, the PTX has no entry of a fixed size, or memory is short. */
+char *mica__opencl_ptx_bound(const char *ptx, const char *text, size_t *out_bytes);
+
 /* ---- opencl_commands.c ---- */
 
 mica_status mica__opencl_encoder_begin(mica__device *device, uint32_t flags, mica__encoding **out);

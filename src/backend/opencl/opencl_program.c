@@ -41,27 +41,9 @@ static mica_status refuse_text(mica__device *device, const mica__program_desc *d
     return status;
 }
 
-static mica_status build_text(mica__device *device, const mica__program_desc *desc, cl_program *out)
-{
-    const char *text = desc->text;
-    cl_int code = CL_SUCCESS;
-    *out = device->cl.clCreateProgramWithSource(device->context, 1, &text, NULL, &code);
-    if (*out == NULL || code != CL_SUCCESS)
-        return mica__opencl_fail(device, code, "clCreateProgramWithSource", desc->name);
-    code = device->cl.clBuildProgram(*out, 1, &device->id, device->options, NULL, NULL);
-    if (code == CL_SUCCESS)
-        return MICA_OK;
-    const mica_status status = refuse_text(device, desc, *out, code);
-    device->cl.clReleaseProgram(*out);
-    *out = NULL;
-    return status;
-}
-
 /* Bytes that the driver does not take are no failure: the text is there too. */
-static cl_program build_binary(mica__device *device, const mica__program_desc *desc)
+static cl_program build_binary(mica__device *device, const unsigned char *binary, size_t bytes)
 {
-    const size_t bytes = (size_t)desc->binary_bytes;
-    const unsigned char *binary = desc->binary;
     cl_int taken = CL_SUCCESS, code = CL_SUCCESS;
     if (binary == NULL || bytes == 0)
         return NULL;
@@ -77,6 +59,64 @@ static cl_program build_binary(mica__device *device, const mica__program_desc *d
     return NULL;
 }
 
+/* The bytes of a built program, with a NUL behind them that is not counted; freed by the caller. */
+static mica_status take_binary(mica__device *device, cl_program program, const char *name, char **out,
+                               size_t *out_bytes)
+{
+    size_t bytes = 0;
+    *out = NULL;
+    cl_int code = device->cl.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL);
+    if (code != CL_SUCCESS || bytes == 0)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "opencl: the driver gives no binary of \"%.60s\"", name);
+    char *binary = mica__calloc(1, bytes + 1);
+    if (binary == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "opencl: no host memory for the binary of \"%.60s\"", name);
+    code = device->cl.clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL);
+    if (code != CL_SUCCESS) {
+        mica__free(binary);
+        return mica__opencl_fail(device, code, "clGetProgramInfo", name);
+    }
+    *out = binary;
+    *out_bytes = bytes;
+    return MICA_OK;
+}
+
+/* The program with the bounds that its text asks for, in place of the one without; that one where it cannot be had. */
+static void bound(mica__device *device, const mica__program_desc *desc, cl_program *program)
+{
+    char *ptx = NULL;
+    size_t bytes = 0;
+    if ((device->info.features & MICA__FEATURE_PTX) == 0 ||
+        take_binary(device, *program, desc->name, &ptx, &bytes) != MICA_OK)
+        return;
+    char *bounded = mica__opencl_ptx_bound(ptx, desc->text, &bytes);
+    cl_program again = build_binary(device, (const unsigned char *)bounded, bytes);
+    if (again != NULL) {
+        device->cl.clReleaseProgram(*program);
+        *program = again;
+    }
+    mica__free(bounded);
+    mica__free(ptx);
+}
+
+static mica_status build_text(mica__device *device, const mica__program_desc *desc, cl_program *out)
+{
+    const char *text = desc->text;
+    cl_int code = CL_SUCCESS;
+    *out = device->cl.clCreateProgramWithSource(device->context, 1, &text, NULL, &code);
+    if (*out == NULL || code != CL_SUCCESS)
+        return mica__opencl_fail(device, code, "clCreateProgramWithSource", desc->name);
+    code = device->cl.clBuildProgram(*out, 1, &device->id, device->options, NULL, NULL);
+    if (code == CL_SUCCESS) {
+        bound(device, desc, out);
+        return MICA_OK;
+    }
+    const mica_status status = refuse_text(device, desc, *out, code);
+    device->cl.clReleaseProgram(*out);
+    *out = NULL;
+    return status;
+}
+
 mica_status mica__opencl_program_create(mica__device *device, const mica__program_desc *desc,
                                         mica__program **out)
 {
@@ -89,7 +129,7 @@ mica_status mica__opencl_program_create(mica__device *device, const mica__progra
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "opencl: no host memory for kernel \"%.60s\"", desc->name);
     program->device = device;
     snprintf(program->name, sizeof program->name, "%s", desc->name);
-    program->program = build_binary(device, desc);
+    program->program = build_binary(device, desc->binary, (size_t)desc->binary_bytes);
     if (program->program == NULL && desc->text != NULL)
         status = build_text(device, desc, &program->program);
     else if (program->program == NULL)
@@ -117,23 +157,11 @@ mica_status mica__opencl_program_binary(mica__program *program, void **out, uint
     if ((device->info.features & MICA__FEATURE_SLOW_BARRIER) != 0)
         return mica__fail(MICA_ERR_UNSUPPORTED, "opencl: the driver of a CPU keeps \"%.60s\" itself",
                           program->name);
-    cl_int code =
-        device->cl.clGetProgramInfo(program->program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL);
-    if (code != CL_SUCCESS || bytes == 0)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "opencl: the driver gives no binary of \"%.60s\"",
-                          program->name);
-    unsigned char *binary = mica__alloc(bytes);
-    if (binary == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "opencl: no host memory for the binary of \"%.60s\"",
-                          program->name);
-    code = device->cl.clGetProgramInfo(program->program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL);
-    if (code != CL_SUCCESS) {
-        mica__free(binary);
-        return mica__opencl_fail(device, code, "clGetProgramInfo", program->name);
-    }
+    char *binary = NULL;
+    status = take_binary(device, program->program, program->name, &binary, &bytes);
     *out = binary;
     *out_bytes = bytes;
-    return MICA_OK;
+    return status;
 }
 
 /* ---- entries ---- */

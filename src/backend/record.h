@@ -121,7 +121,10 @@ enum {
     MICA__EXPERTS_SCALES,
     MICA__EXPERTS_BIASES,
     MICA__EXPERTS_Y,
-    MICA__EXPERTS_SLOTS
+    MICA__EXPERTS_SLOTS,
+    /* Only with a gate: y = act(x . weight^T) * (x . up^T), as matmul has it; three operands, as the weight's. */
+    MICA__EXPERTS_UP = MICA__EXPERTS_SLOTS,
+    MICA__EXPERTS_GATED_SLOTS = MICA__EXPERTS_UP + MICA__WEIGHT_Y
 };
 enum { MICA__ROUTE_LOGITS, MICA__ROUTE_IDS, MICA__ROUTE_WEIGHTS, MICA__ROUTE_SLOTS };
 enum { MICA__EXPERT_SUM_X, MICA__EXPERT_SUM_WEIGHTS, MICA__EXPERT_SUM_Y, MICA__EXPERT_SUM_SLOTS };

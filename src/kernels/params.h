@@ -327,8 +327,8 @@ typedef struct mk_matmul_params {
     mk_f32 softcap;
 } mk_matmul_params;
 
-/* experts: the map of a routed matmul, u32: tiles [tiles][4] (expert, first, count, 0), then slots by expert [slots], then
- * counters [2 (experts + 1)]. An id outside belongs to expert number `experts`, whose rows become zero. */
+/* experts: the map of a routed matmul, u32: tiles [tiles][4] (expert, first, count, 0; in the first, tiles in use), then slots by
+ * expert [slots], then counters [2 (experts + 1)]. An id outside belongs to expert number `experts`, whose rows become zero. */
 typedef struct mk_experts_params {
     mk_u64 ids_stride[2];
     mk_u32 experts, tokens, slots;
@@ -361,6 +361,7 @@ typedef struct mk_tiles_params {
     mk_u32 rows, k, k_tiles;
     mk_u32 outputs[4], first_tile[4]; /* weights */
     mk_u32 second;                    /* with a gate: 1 for the weight behind the first */
+    mk_u32 plain;                     /* x: rows one after the other, not in tiles */
     mk_u32 gate, norm, x_type, norm_type;
     mk_f32 eps;
 } mk_tiles_params;
@@ -372,3 +373,14 @@ typedef struct mk_gemm_params {
     mk_u32 residual, residual_type, y_type[4];
     mk_f32 softcap;
 } mk_gemm_params;
+
+/* native/routed: one weight [experts, outputs, k], or with a gate two alike. */
+typedef struct mk_routed_params {
+    mk_u64 weight_batch, weight_stride, field_at[4];
+    mk_u64 y_stride; /* of a slot */
+    mk_u32 experts, outputs, k, k_tiles;
+    mk_u32 tiles; /* of the map */
+    mk_u32 column_tiles;
+    mk_u32 x_slots; /* slots that share a row of x */
+    mk_u32 y_type;
+} mk_routed_params;

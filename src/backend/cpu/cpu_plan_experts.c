@@ -80,6 +80,8 @@ mica_status mica__cpu_plan_experts(const mica__record *record, const mica__devic
                                    mica__plan *plan)
 {
     const mica__operand *weight = &record->operand[MICA__EXPERTS_WEIGHT];
+    if (record->operand_count != MICA__EXPERTS_SLOTS)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "matmul_experts: a gate is an op of its own");
     if (!mica__quant_known(weight->dtype) && !mica__dtype_is_grouped(weight->dtype))
         return mica__cpu_plan_experts_dense(record, info, plan);
     const mica_status status = check(record);

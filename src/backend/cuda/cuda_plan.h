@@ -15,6 +15,11 @@ mica_status mica__cuda_plan_stream(const mica__record *record, const mica__devic
 bool mica__cuda_gemm_serves(const mica__record *record, const mica__device_info *info);
 mica_status mica__cuda_plan_gemm(const mica__record *record, const mica__device_info *info, mica__plan *plan);
 
+/* Expert-routed matmuls of many slots by the matrix units. */
+bool mica__cuda_routed_serves(const mica__record *record, const mica__device_info *info);
+mica_status mica__cuda_plan_routed(const mica__record *record, const mica__device_info *info,
+                                   mica__plan *plan);
+
 /* Attention of many tokens by the matrix units. */
 bool mica__cuda_prefill_serves(const mica__record *record, const mica__device_info *info);
 mica_status mica__cuda_plan_prefill(const mica__record *record, const mica__device_info *info,

@@ -33,14 +33,6 @@ static uint64_t tiles_of(uint64_t n, uint64_t tile)
     return (n + tile - 1) / tile;
 }
 
-static bool precise_enough(const job *j)
-{
-    const uint32_t precision = j->m.params->precision;
-    if (j->half == MICA__MK_BF16)
-        return precision == MICA_PRECISION_DEFAULT || precision == MICA_PRECISION_Q8;
-    return precision == MICA_PRECISION_DEFAULT || precision == MICA_PRECISION_F16;
-}
-
 /* All weights in f16, or all bf16. */
 static bool choose_half(job *j)
 {
@@ -76,7 +68,7 @@ static bool look(const mica__record *record, const mica__device_info *info, job 
     if (info->compute != COMPUTE || info->local_bytes < LOCAL_BYTES + 1024 ||
         !mica__cuda_matmul_look(record, info, &j->m) || j->m.rows <= MICA__CUDA_FEW_ROWS)
         return false;
-    if (!choose_half(j) || !precise_enough(j))
+    if (!choose_half(j) || !mica__cuda_half_is_enough(j->half, j->m.params->precision))
         return false;
     lay_out(j);
     return j->end <= MOST_SCRATCH;

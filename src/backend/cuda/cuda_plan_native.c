@@ -28,16 +28,22 @@ bool mica__cuda_is_half(uint16_t dtype)
     return dtype == MICA_DTYPE_F16 || dtype == MICA_DTYPE_BF16;
 }
 
-static bool reads_weight(const mica__operand *weight, uint64_t k)
+bool mica__cuda_weight_reads(const mica__operand *weight, uint32_t ndim, uint64_t k)
 {
     const uint16_t dtype = weight->dtype;
     const bool blocks = dtype == MICA_DTYPE_Q4_0 || dtype == MICA_DTYPE_Q8_0 || dtype == MICA_DTYPE_Q4_K ||
                         dtype == MICA_DTYPE_Q6_K;
-    if (weight->ndim != 2 || weight->shape[1] != k || weight->shape[0] == 0 ||
-        weight->shape[0] > INT32_MAX / 4)
+    if (weight->ndim != ndim || weight->shape[ndim - 1] != k || k == 0 || k > INT32_MAX / 4 ||
+        weight->shape[ndim - 2] == 0 || weight->shape[ndim - 2] > INT32_MAX / 4)
         return false;
     return blocks ? weight->layout == MICA_LAYOUT_PLANES
                   : mica__cuda_is_half(dtype) && weight->layout == MICA_LAYOUT_CANONICAL;
+}
+
+bool mica__cuda_half_is_enough(uint32_t half, uint32_t precision)
+{
+    return precision == MICA_PRECISION_DEFAULT ||
+           precision == (half == MICA__MK_BF16 ? MICA_PRECISION_Q8 : MICA_PRECISION_F16);
 }
 
 static uint64_t stride_of(const mica__gpu_rows *rows, uint32_t view)
@@ -86,12 +92,12 @@ bool mica__cuda_matmul_look(const mica__record *record, const mica__device_info 
     out->k = x->shape[x->ndim - 1];
     out->residual = residual->memory != NULL;
     out->norm = params->norm == 0 ? 0 : norm->memory != NULL ? 2 : 1;
-    if (out->k == 0 || out->k > INT32_MAX / 4 || !mica__gpu_is_float(x->dtype) ||
+    if (!mica__gpu_is_float(x->dtype) ||
         (out->norm == 2 && !mica__gpu_is_float(norm->dtype)) ||
         (out->residual && !mica__gpu_is_float(residual->dtype)))
         return false;
     for (uint32_t i = 0; i < out->weights; i++)
-        if (!reads_weight(mica__cuda_matmul_weight(out, i), out->k) ||
+        if (!mica__cuda_weight_reads(mica__cuda_matmul_weight(out, i), 2, out->k) ||
             (y_of(out, i)->memory != NULL && !mica__gpu_is_float(y_of(out, i)->dtype)))
             return false;
     return look_at_rows(out);
@@ -114,7 +120,7 @@ uint32_t mica__cuda_matmul_alike(const mica__cuda_matmul *m, uint32_t first)
 uint32_t mica__cuda_planes(const mica__operand *weight, mk_u64 at[4], mk_u32 bytes[4])
 {
     const mica__planes planes = mica__planes_of(weight->dtype);
-    const uint64_t blocks = weight->shape[1] / mica_dtype_block_elements((mica_dtype)weight->dtype);
+    const uint64_t blocks = weight->shape[weight->ndim - 1] / mica_dtype_block_elements((mica_dtype)weight->dtype);
     uint64_t start = 0;
     if (mica__cuda_is_half(weight->dtype)) {
         at[0] = 0;

@@ -28,6 +28,10 @@ const mica__operand *mica__cuda_matmul_weight(const mica__cuda_matmul *m, uint32
 /* How many weights from `first` on are of one type, layout and row stride. */
 uint32_t mica__cuda_matmul_alike(const mica__cuda_matmul *m, uint32_t first);
 bool mica__cuda_is_half(uint16_t dtype);
+/* Whether native kernels read a weight of `ndim` dimensions with rows of k: of these types, in these layouts. */
+bool mica__cuda_weight_reads(const mica__operand *weight, uint32_t ndim, uint64_t k);
+/* Whether activations rounded to `half` (MK_F16, MK_BF16) are what a precision allows. */
+bool mica__cuda_half_is_enough(uint32_t half, uint32_t precision);
 /* Where the planes of a row begin, in bytes; returns how many there are, one where rows are numbers. */
 uint32_t mica__cuda_planes(const mica__operand *weight, mk_u64 at[4], mk_u32 bytes[4]);
 /* Binds weights [first, first + count), and the first again for those that four would have besides. */

@@ -7,6 +7,7 @@ static const mica__kernel_row rows[] = {
     {MICA_OP_MATMUL, "matmul_cublaslt", mica__cuda_blas_serves, mica__cuda_plan_blas},
     {MICA_OP_MATMUL, "matmul_stream", mica__cuda_stream_serves, mica__cuda_plan_stream},
     {MICA_OP_MATMUL, "matmul_gemm", mica__cuda_gemm_serves, mica__cuda_plan_gemm},
+    {MICA_OP_MATMUL_EXPERTS, "matmul_routed", mica__cuda_routed_serves, mica__cuda_plan_routed},
     {MICA_OP_ATTENTION, "attention_prefill", mica__cuda_prefill_serves, mica__cuda_plan_prefill},
     {MICA_OP_ATTENTION, "attention_decode", mica__cuda_attend_serves, mica__cuda_plan_attend},
 #define MICA__GPU_ROW(op, name, plan) {MICA_OP_##op, name, NULL, plan},

@@ -2,12 +2,15 @@
  * gpu_plan_experts.c - plans of matmul_experts: few slots by matvec.kc, one after the other; many through a map of tiles that
  * experts.kc builds, so that no id is read on the host.
  */
+#include "backend/gpu/gpu_plan_experts.h"
+
 #include <string.h>
 
 #include "backend/gpu/gpu_plan_weight.h"
 #include "base/status.h"
 
 #define MOST_GROUPS_Y 65535u
+#define CUDA_GROUP 1024u
 /* Slots for each expert from which tiles are faster than rows: below, most of a tile of 128 is empty. */
 #define LEAST_SLOTS 32u
 
@@ -45,16 +48,10 @@ static mica_status look(job *j)
     return MICA_OK;
 }
 
-static void ids_strides(const job *j, mk_u64 stride[2])
+static void ids_strides(const mica__record *record, mk_u64 stride[2])
 {
-    stride[0] = j->ids->stride[0];
-    stride[1] = j->ids->stride[1];
-}
-
-/* Slots that share a row of x. */
-static uint32_t x_slots(const job *j)
-{
-    return j->x->ndim == 3 ? 1u : (uint32_t)j->ids->shape[1];
+    stride[0] = record->operand[MICA__EXPERTS_IDS].stride[0];
+    stride[1] = record->operand[MICA__EXPERTS_IDS].stride[1];
 }
 
 static uint64_t table_stride(const mica__operand *table, uint32_t d)
@@ -81,12 +78,12 @@ static void fill_rows(const job *j, mk_matvec_params *p)
     mica__gpu_rows_shape(&j->y_rows, p->shape, &p->ndim);
     mica__gpu_rows_strides(&j->y_rows, 0, p->y_stride[0]);
     p->y_type[0] = mica__gpu_type(j->record->operand[MICA__EXPERTS_Y].dtype);
-    ids_strides(j, p->ids_stride);
+    ids_strides(j->record, p->ids_stride);
     p->rows = p->share = 1;
     p->batches = (uint32_t)j->slots;
     p->experts = (uint32_t)w->shape[0];
     p->slots = (uint32_t)j->ids->shape[1];
-    p->x_slots = x_slots(j);
+    p->x_slots = mica__gpu_experts_x_slots(j->record);
     p->fault_code = mica__gpu_fault_code(j->record);
 }
 
@@ -130,33 +127,53 @@ static mica_status plan_rows(const job *j)
 
 /* ---- tiles ---- */
 
-static uint64_t tile_count(const job *j)
+static uint64_t slots_of(const mica__record *record)
 {
-    return (j->slots + MK_TILE - 1) / MK_TILE + j->w->shape[0] + 1;
+    const mica__operand *ids = &record->operand[MICA__EXPERTS_IDS];
+    return ids->shape[0] * ids->shape[1];
 }
 
-static uint64_t map_bytes(const job *j)
+uint32_t mica__gpu_experts_x_slots(const mica__record *record)
 {
-    return (4 * tile_count(j) + j->slots + 2 * (j->w->shape[0] + 1)) * sizeof(uint32_t);
+    return record->operand[MICA__EXPERTS_X].ndim == 3 ? 1u
+                                                      : (uint32_t)record->operand[MICA__EXPERTS_IDS].shape[1];
 }
 
-static mica_status plan_map(const job *j)
+uint32_t mica__gpu_experts_tiles(const mica__record *record)
 {
+    const uint64_t experts = record->operand[MICA__EXPERTS_WEIGHT].shape[0];
+    return (uint32_t)((slots_of(record) + MK_TILE - 1) / MK_TILE + experts + 1);
+}
+
+uint64_t mica__gpu_experts_map_bytes(const mica__record *record)
+{
+    const uint64_t experts = record->operand[MICA__EXPERTS_WEIGHT].shape[0];
+    const uint64_t tiles = mica__gpu_experts_tiles(record);
+    return (4 * tiles + slots_of(record) + 2 * (experts + 1)) * sizeof(uint32_t);
+}
+
+mica_status mica__gpu_plan_experts_map(const mica__record *record, const mica__device_info *info,
+                                       uint64_t offset, mica__plan *plan)
+{
+    const mica__operand *ids = &record->operand[MICA__EXPERTS_IDS];
     mk_experts_params p;
     memset(&p, 0, sizeof p);
-    ids_strides(j, p.ids_stride);
-    p.experts = (uint32_t)j->w->shape[0];
-    p.tokens = (uint32_t)j->ids->shape[0];
-    p.slots = (uint32_t)j->ids->shape[1];
-    p.tiles = (uint32_t)tile_count(j);
-    p.fault_code = mica__gpu_fault_code(j->record);
-    const mica_status status = mica__gpu_plan_next(j->plan, "experts/build", 1);
+    ids_strides(record, p.ids_stride);
+    p.experts = (uint32_t)record->operand[MICA__EXPERTS_WEIGHT].shape[0];
+    p.tokens = (uint32_t)ids->shape[0];
+    p.slots = (uint32_t)ids->shape[1];
+    p.tiles = mica__gpu_experts_tiles(record);
+    p.fault_code = mica__gpu_fault_code(record);
+    const mica_status status = mica__gpu_plan_next(plan, "experts/build", 1);
     if (status != MICA_OK)
         return status;
-    mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_IDS, 0);
-    mica__gpu_plan_scratch(j->plan, j->activation.end, map_bytes(j), MICA_ACCESS_READ | MICA_ACCESS_WRITE);
-    mica__gpu_plan_fault(j->plan);
-    mica__gpu_plan_params(j->plan, &p, sizeof p);
+    if (info->compute != 0) /* one group for all slots: as many work-items as it can have */
+        mica__gpu_plan_constant(plan, "MK_WG", CUDA_GROUP);
+    mica__gpu_plan_operand(plan, record, MICA__EXPERTS_IDS, 0);
+    mica__gpu_plan_scratch(plan, offset, mica__gpu_experts_map_bytes(record),
+                           MICA_ACCESS_READ | MICA_ACCESS_WRITE);
+    mica__gpu_plan_fault(plan);
+    mica__gpu_plan_params(plan, &p, sizeof p);
     return MICA_OK;
 }
 
@@ -164,7 +181,7 @@ static mica_status plan_tiles(const job *j)
 {
     const mica__gpu_activation *a = &j->activation;
     const mica__operand *w = j->w;
-    const uint64_t tiles = tile_count(j);
+    const uint32_t tiles = mica__gpu_experts_tiles(j->record);
     mk_matmul_params p;
     memset(&p, 0, sizeof p);
     p.weight = mica__gpu_weight_describe(w);
@@ -180,8 +197,8 @@ static mica_status plan_tiles(const job *j)
     p.x_stride = a->padded * sizeof(float);
     p.n = (uint32_t)w->shape[1];
     p.experts = (uint32_t)w->shape[0];
-    p.tiles = (uint32_t)tiles;
-    p.x_slots = x_slots(j);
+    p.tiles = tiles;
+    p.x_slots = mica__gpu_experts_x_slots(j->record);
     mica_status status = mica__gpu_plan_next(j->plan, "matmul/tile", (p.n + MK_TILE - 1) / MK_TILE);
     if (status == MICA_OK)
         status = mica__gpu_plan_groups(j->plan, tiles < MOST_GROUPS_Y ? tiles : MOST_GROUPS_Y,
@@ -194,7 +211,7 @@ static mica_status plan_tiles(const job *j)
     mica__gpu_weight_bind(j->plan, j->record, MICA__EXPERTS_WEIGHT);
     mica__gpu_weight_bind(j->plan, j->record, MICA__EXPERTS_WEIGHT);
     mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_X, 0); /* no residual */
-    mica__gpu_plan_scratch(j->plan, a->end, map_bytes(j), MICA_ACCESS_READ);
+    mica__gpu_plan_scratch(j->plan, a->end, mica__gpu_experts_map_bytes(j->record), MICA_ACCESS_READ);
     mica__gpu_plan_operand(j->plan, j->record, MICA__EXPERTS_Y, 0);
     mica__gpu_plan_params(j->plan, &p, sizeof p);
     return MICA_OK;
@@ -209,6 +226,8 @@ mica_status mica__gpu_plan_experts(const mica__record *record, const mica__devic
              .x = &record->operand[MICA__EXPERTS_X],
              .ids = &record->operand[MICA__EXPERTS_IDS],
              .w = &record->operand[MICA__EXPERTS_WEIGHT]};
+    if (record->operand_count != MICA__EXPERTS_SLOTS)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "matmul_experts: a gate is an op of its own");
     mica_status status = mica__gpu_weight_check(record, j.w);
     if (status == MICA_OK)
         status = mica__gpu_check_floats(record, 1u << MICA__EXPERTS_X | 1u << MICA__EXPERTS_Y);
@@ -220,6 +239,6 @@ mica_status mica__gpu_plan_experts(const mica__record *record, const mica__devic
     if (status == MICA_OK && j.few)
         return plan_rows(&j);
     if (status == MICA_OK)
-        status = plan_map(&j);
+        status = mica__gpu_plan_experts_map(record, info, j.activation.end, plan);
     return status == MICA_OK ? plan_tiles(&j) : status;
 }

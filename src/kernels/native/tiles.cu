@@ -1,4 +1,5 @@
 //use hopper
+//use decode
 /*
  * tiles.cu - operands of gemm.cu: 16-bit numbers in tiles of 64 columns, in the order in which the matrix unit reads them.
  *
@@ -8,25 +9,6 @@
  * brings its greatest number just below 2^14, so that nothing overflows and what gets lost is 2^-28 of that; gemm.cu takes it
  * out again.
  */
-MK_FN mk_u32 half_pair(mk_f32 low, mk_f32 high)
-{
-    mk_u32 r;
-#if HALF == MK_BF16
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-#else
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-#endif
-    return r;
-}
-
-MK_FN mk_u32x4 piece_of(const mk_f32 *v)
-{
-    mk_u32x4 w;
-    w.x = half_pair(v[0], v[1]), w.y = half_pair(v[2], v[3]);
-    w.z = half_pair(v[4], v[5]), w.w = half_pair(v[6], v[7]);
-    return w;
-}
-
 /* Eight numbers as piece `piece` (of eight columns) of row `row`; `tiles` is the row block's first tile of `tile_rows`. */
 MK_FN void store_piece(mk_u8 *tiles, mk_u32 tile_rows, mk_u32 row, mk_u32 piece, mk_u32x4 w)
 {
@@ -81,7 +63,6 @@ extern "C" __global__ void __launch_bounds__(MK_WG) pack_x(const mk_u8 *x, const
     if (lid == 0)
         mk_st_f32(scales, 4ull * row, 1.0f);
 #endif
-    tiles += (mk_u64)(row / 128) * p.k_tiles * 16384;
     for (mk_u32 i = 8 * lid; i < 64 * p.k_tiles; i += 8 * MK_WG) {
         load8(x, p.x_type, i, p.k, v);
         for (mk_u32 j = 0; j < 8; j++)
@@ -90,93 +71,14 @@ extern "C" __global__ void __launch_bounds__(MK_WG) pack_x(const mk_u8 *x, const
             load8(norm_weight, p.norm_type, i, p.k, w);
         for (mk_u32 j = 0; j < 8; j++)
             v[j] = v[j] * norm * w[j] * scale;
-        store_piece(tiles, 128, row % 128, i >> 3, piece_of(v));
+        if (p.plain != 0)
+            *(mk_u32x4 *)(tiles + (mk_u64)row * p.k_tiles * 128 + 2 * i) = piece_of(v);
+        else
+            store_piece(tiles + (mk_u64)(row / 128) * p.k_tiles * 16384, 128, row % 128, i >> 3, piece_of(v));
     }
 }
 
 #else /* ---- weights: a thread 32 columns of a row, 16 rows by 512 columns a group; z of the grid: which weight ---- */
-
-/* 16 bytes at an even place. */
-MK_FN mk_u32x4 load16(const mk_u8 *p, mk_u64 at)
-{
-    if (((mk_u64)(p + at) & 15u) == 0)
-        return mk_ld4_u32(p, at);
-    mk_u32x4 w;
-    w.x = mk_ld_u32_at2(p, at), w.y = mk_ld_u32_at2(p, at + 4);
-    w.z = mk_ld_u32_at2(p, at + 8), w.w = mk_ld_u32_at2(p, at + 12);
-    return w;
-}
-
-#if W == MK_W_F16 || W == MK_W_BF16
-MK_FN mk_f32 number(mk_u16 bits)
-{
-    return W == MK_W_F16 ? mk_f32_of_f16(bits) : mk_f32_of_bf16(bits);
-}
-#endif
-
-/* Columns 32 b to 32 b + 31 of the row at `w`. */
-MK_FN void decode32(const mk_u8 *w, const mk_tiles_params *p, mk_u32 b, mk_f32 *v)
-{
-#if W == MK_W_Q4_0
-    const mk_u32x4 q = load16(w, 16ull * b);
-    const mk_f32 d = mk_f32_of_f16(mk_ld_u16(w + p->field_at[1], 2ull * b));
-    const mk_u32 word[4] = {q.x, q.y, q.z, q.w};
-#pragma unroll
-    for (mk_u32 j = 0; j < 16; j++) {
-        const mk_u32 byte = word[j >> 2] >> 8 * (j & 3u);
-        v[j] = d * (mk_f32)((mk_i32)(byte & 15u) - 8);
-        v[j + 16] = d * (mk_f32)((mk_i32)(byte >> 4 & 15u) - 8);
-    }
-#elif W == MK_W_Q8_0
-    const mk_u32x4 q = load16(w, 32ull * b), r = load16(w, 32ull * b + 16);
-    const mk_f32 d = mk_f32_of_f16(mk_ld_u16(w + p->field_at[1], 2ull * b));
-    const mk_u32 word[8] = {q.x, q.y, q.z, q.w, r.x, r.y, r.z, r.w};
-#pragma unroll
-    for (mk_u32 j = 0; j < 32; j++)
-        v[j] = d * (mk_f32)(mk_i8)(word[j >> 2] >> 8 * (j & 3u));
-#elif W == MK_W_Q4_K
-    const mk_u32 j = b & 7u, shift = 8 * (j & 3u), nibble = 4 * (j & 1u);
-    const mk_u64 at = 128ull * (b >> 3) + 32 * (j >> 1);
-    const mk_u32x4 h = load16(w + p->field_at[1], 16ull * (b >> 3));
-    const mk_u32x4 q = load16(w, at), r = load16(w, at + 16);
-    const mk_u32 s = j < 4 ? h.y >> shift & 63u : (h.w >> shift & 15u) | (h.y >> shift >> 2 & 48u);
-    const mk_u32 m = j < 4 ? h.z >> shift & 63u : (h.w >> shift >> 4 & 15u) | (h.z >> shift >> 2 & 48u);
-    const mk_f32 d = mk_f32_of_f16((mk_u16)h.x) * (mk_f32)s, low = mk_f32_of_f16((mk_u16)(h.x >> 16)) * (mk_f32)m;
-    const mk_u32 word[8] = {q.x, q.y, q.z, q.w, r.x, r.y, r.z, r.w};
-#pragma unroll
-    for (mk_u32 i = 0; i < 32; i++)
-        v[i] = mk_fma(d, (mk_f32)(word[i >> 2] >> 8 * (i & 3u) >> nibble & 15u), -low);
-#elif W == MK_W_Q6_K
-    const mk_u32 h = b >> 2 & 1u, quarter = b & 3u, nibble = 4 * (quarter >> 1), pair = 2 * quarter;
-    const mk_u64 block = b >> 3, at = 128 * block + 64 * h + 32 * (quarter & 1u), high = 64 * block + 32 * h;
-    const mk_u8 *scales = w + p->field_at[2] + (16 * block + 8 * h + 2 * quarter);
-    const mk_u32x4 q = load16(w, at), r = load16(w, at + 16);
-    const mk_u32x4 s = load16(w + p->field_at[1], high), t = load16(w + p->field_at[1], high + 16);
-    const mk_f32 d = mk_f32_of_f16(mk_ld_u16(w + p->field_at[3], 2 * block));
-    const mk_f32 scale[2] = {d * (mk_f32)(mk_i8)scales[0], d * (mk_f32)(mk_i8)scales[1]};
-    const mk_u32 word[8] = {q.x, q.y, q.z, q.w, r.x, r.y, r.z, r.w}, top[8] = {s.x, s.y, s.z, s.w, t.x, t.y, t.z, t.w};
-#pragma unroll
-    for (mk_u32 i = 0; i < 32; i++) {
-        const mk_u32 shift = 8 * (i & 3u);
-        const mk_u32 code = (word[i >> 2] >> shift >> nibble & 15u) | (top[i >> 2] >> shift >> pair & 3u) << 4;
-        v[i] = scale[i >> 4] * (mk_f32)((mk_i32)code - 32);
-    }
-#else
-    if (32 * b + 32 > p->k || ((mk_u64)w & 15u) != 0) {
-        for (mk_u32 i = 0; i < 32; i++)
-            v[i] = 32 * b + i < p->k ? number(mk_ld_u16(w, 64ull * b + 2 * i)) : 0.0f;
-        return;
-    }
-#pragma unroll
-    for (mk_u32 i = 0; i < 32; i += 8) {
-        const mk_u32x4 q = mk_ld4_u32(w, 64ull * b + 2 * i);
-        const mk_u32 word[4] = {q.x, q.y, q.z, q.w};
-#pragma unroll
-        for (mk_u32 j = 0; j < 8; j++)
-            v[i + j] = number((mk_u16)(word[j >> 1] >> 16 * (j & 1u)));
-    }
-#endif
-}
 
 extern "C" __global__ void __launch_bounds__(MK_WG) pack_weights(const mk_u8 *__restrict__ w0, const mk_u8 *__restrict__ w1,
                                                                  const mk_u8 *__restrict__ w2, const mk_u8 *__restrict__ w3,
@@ -188,14 +90,7 @@ extern "C" __global__ void __launch_bounds__(MK_WG) pack_weights(const mk_u8 *__
     wait_for_inputs();
     const mk_u32 inside = row < p.outputs[weight] && b < 2 * p.k_tiles; /* both threads of a pair, or none */
     const mk_u8 *w = (weight == 0 ? w0 : weight == 1 ? w1 : weight == 2 ? w2 : w3) + row * p.stride;
-    mk_f32 v[32];
-    if (inside != 0 && 32 * b < p.k) {
-        decode32(w, &p, b, v);
-    } else {
-#pragma unroll
-        for (mk_u32 j = 0; j < 32; j++)
-            v[j] = 0.0f;
-    }
+    const raw32 raw = fetch32(w, p.field_at, inside != 0 ? p.k : 0, b);
     const mk_u32 side = weight + p.second;
     const mk_u32 tile = p.gate != 0 ? row / 128 : p.first_tile[weight] + row / 256;
     const mk_u32 at = p.gate != 0 ? ((row % 128 / 8) * 2 + side) * 8 + row % 8 : row % 256;
@@ -205,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(MK_WG) pack_weights(const mk_u8 *__
     const mk_u32 odd = lid & 1u;
 #pragma unroll
     for (mk_u32 c = 0; c < 4; c += 2) {
-        const mk_u32x4 even_piece = piece_of(v + 8 * c), odd_piece = piece_of(v + 8 * c + 8);
+        const mk_u32x4 even_piece = piece_of_raw(&raw, b, c), odd_piece = piece_of_raw(&raw, b, c + 1);
         const mk_u32x4 kept = odd != 0 ? odd_piece : even_piece, given = odd != 0 ? even_piece : odd_piece;
         mk_u32x4 got;
         got.x = __shfl_xor_sync(0xffffffffu, given.x, 1), got.y = __shfl_xor_sync(0xffffffffu, given.y, 1);

@@ -1,0 +1,162 @@
+/*
+ * decode.cu - 32 columns of a weight's row as 16-bit numbers: `fetch32` reads the bytes, `piece_of_raw` makes eight numbers of
+ * them, so that what is read can be under way while something else is decoded. W is the type of the weights, HALF MK_F16 or
+ * MK_BF16; weights of 16 bits are of type HALF.
+ */
+MK_FN mk_u32 half_pair(mk_f32 low, mk_f32 high)
+{
+    mk_u32 r;
+#if HALF == MK_BF16
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+#else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+#endif
+    return r;
+}
+
+MK_FN mk_u32x4 piece_of(const mk_f32 *v)
+{
+    mk_u32x4 w;
+    w.x = half_pair(v[0], v[1]), w.y = half_pair(v[2], v[3]);
+    w.z = half_pair(v[4], v[5]), w.w = half_pair(v[6], v[7]);
+    return w;
+}
+
+#ifdef W
+
+#if W == MK_W_Q4_0
+#define RAW_WORDS 4
+#elif W == MK_W_Q8_0
+#define RAW_WORDS 8
+#elif W == MK_W_Q4_K
+#define RAW_WORDS 12
+#else
+#define RAW_WORDS 16
+#endif
+
+/* Codes, then what else a type has in runs of 16 bytes; `meta`: the scale in f16, and behind it two small ones. */
+typedef struct raw32 {
+    mk_u32 word[RAW_WORDS];
+    mk_u32 meta;
+} raw32;
+
+/* 16 bytes at an even place. */
+MK_FN void load16(const mk_u8 *p, mk_u64 at, mk_u32 *out)
+{
+    if (((mk_u64)(p + at) & 15u) == 0) {
+        const mk_u32x4 w = mk_ld4_u32(p, at);
+        out[0] = w.x, out[1] = w.y, out[2] = w.z, out[3] = w.w;
+        return;
+    }
+#pragma unroll
+    for (mk_u32 i = 0; i < 4; i++)
+        out[i] = mk_ld_u32_at2(p, at + 4 * i);
+}
+
+/* Columns 32 b to 32 b + 31 of the row at `w`, whose planes begin at `field_at`; past k they are zero. */
+MK_FN raw32 fetch32(const mk_u8 *w, const mk_u64 *field_at, mk_u32 k, mk_u32 b)
+{
+    raw32 r;
+    if (32 * b >= k) {
+#pragma unroll
+        for (mk_u32 i = 0; i < RAW_WORDS; i++)
+            r.word[i] = 0;
+        r.meta = 0;
+        return r;
+    }
+    r.meta = 0;
+#if W == MK_W_Q4_0
+    load16(w, 16ull * b, r.word);
+    r.meta = mk_ld_u16(w + field_at[1], 2ull * b);
+#elif W == MK_W_Q8_0
+    load16(w, 32ull * b, r.word);
+    load16(w, 32ull * b + 16, r.word + 4);
+    r.meta = mk_ld_u16(w + field_at[1], 2ull * b);
+#elif W == MK_W_Q4_K
+    const mk_u64 at = 128ull * (b >> 3) + 32 * (b >> 1 & 3u);
+    load16(w, at, r.word);
+    load16(w, at + 16, r.word + 4);
+    load16(w + field_at[1], 16ull * (b >> 3), r.word + 8);
+#elif W == MK_W_Q6_K
+    const mk_u32 h = b >> 2 & 1u, quarter = b & 3u;
+    const mk_u64 block = b >> 3, at = 128 * block + 64 * h + 32 * (quarter & 1u), high = 64 * block + 32 * h;
+    load16(w, at, r.word);
+    load16(w, at + 16, r.word + 4);
+    load16(w + field_at[1], high, r.word + 8);
+    load16(w + field_at[1], high + 16, r.word + 12);
+    r.meta = mk_ld_u16(w + field_at[3], 2 * block) | (mk_u32)mk_ld_u16(w + field_at[2], 16 * block + 8 * h + 2 * quarter) << 16;
+#else
+    if (32 * b + 32 <= k) {
+#pragma unroll
+        for (mk_u32 i = 0; i < 4; i++)
+            load16(w, 64ull * b + 16 * i, r.word + 4 * i);
+        return r;
+    }
+#pragma unroll
+    for (mk_u32 i = 0; i < 16; i++) {
+        const mk_u32 column = 32 * b + 2 * i;
+        r.word[i] = column < k ? mk_ld_u16(w, 2ull * column) : 0u;
+        r.word[i] |= column + 1 < k ? (mk_u32)mk_ld_u16(w, 2ull * column + 2) << 16 : 0u;
+    }
+#endif
+    return r;
+}
+
+#define SMALL_ZERO 8388608.0f /* 2^23: one in its last place is 1 */
+
+/* 2^23 + byte i of a word: a number without the slow conversion of integers. */
+MK_FN mk_f32 small_number(mk_u32 word, mk_u32 i)
+{
+    mk_u32 bits;
+    asm("prmt.b32 %0, %1, 0x4b000000, %2;" : "=r"(bits) : "r"(word), "r"(0x7440u + i));
+    return mk_f32_of_bits(bits);
+}
+
+/* Columns 8 c to 8 c + 7 of block b. */
+MK_FN mk_u32x4 piece_of_raw(const raw32 *r, mk_u32 b, mk_u32 c)
+{
+#if W == MK_W_F16 || W == MK_W_BF16
+    mk_u32x4 same;
+    same.x = r->word[4 * c], same.y = r->word[4 * c + 1], same.z = r->word[4 * c + 2], same.w = r->word[4 * c + 3];
+    return same;
+#else
+    mk_f32 v[8];
+    mk_u32 code[2];
+#pragma unroll
+    for (mk_u32 i = 0; i < 2; i++) {
+#if W == MK_W_Q4_0
+        code[i] = r->word[2 * (c & 1u) + i] >> 4 * (c >> 1) & 0x0f0f0f0fu;
+#elif W == MK_W_Q8_0
+        code[i] = r->word[2 * c + i] ^ 0x80808080u;
+#elif W == MK_W_Q4_K
+        code[i] = r->word[2 * c + i] >> 4 * (b & 1u) & 0x0f0f0f0fu;
+#else
+        code[i] = (r->word[2 * c + i] >> 4 * (b >> 1 & 1u) & 0x0f0f0f0fu) | (r->word[8 + 2 * c + i] >> 2 * (b & 3u) & 0x03030303u) << 4;
+#endif
+    }
+#if W == MK_W_Q4_K
+    const mk_u32 j = b & 7u, shift = 8 * (j & 3u), at = r->word[8], scales = r->word[9] >> shift, mins = r->word[10] >> shift;
+    const mk_u32 rest = r->word[11] >> shift;
+    const mk_u32 s = j < 4 ? scales & 63u : (rest & 15u) | (scales >> 2 & 48u);
+    const mk_u32 m = j < 4 ? mins & 63u : (rest >> 4 & 15u) | (mins >> 2 & 48u);
+    const mk_f32 d = mk_f32_of_f16((mk_u16)at) * (mk_f32)s, low = mk_f32_of_f16((mk_u16)(at >> 16)) * (mk_f32)m;
+#pragma unroll
+    for (mk_u32 i = 0; i < 8; i++)
+        v[i] = mk_fma(d, small_number(code[i >> 2], i & 3u) - SMALL_ZERO, -low);
+#else
+    mk_f32 d = mk_f32_of_f16((mk_u16)r->meta), middle = SMALL_ZERO + 8.0f;
+#if W == MK_W_Q8_0
+    middle = SMALL_ZERO + 128.0f;
+#elif W == MK_W_Q6_K
+    middle = SMALL_ZERO + 32.0f;
+    d *= (mk_f32)(mk_i8)(r->meta >> (16 + 8 * (c >> 1)));
+#endif
+#pragma unroll
+    for (mk_u32 i = 0; i < 8; i++)
+        v[i] = d * (small_number(code[i >> 2], i & 3u) - middle);
+#endif
+    return piece_of(v);
+#endif
+}
+
+#endif

@@ -1,0 +1,270 @@
+//use hopper
+//use wgmma
+//use decode
+//arch a
+/*
+ * routed.cu - matmul_experts of many slots through the matrix units: y[slot] = x[slot / x_slots] . weight[id of slot]^T, with
+ * GATE act(x . w0^T) * (x . w1^T). Tiles of slots that go to one expert come from the map of experts.kc.
+ *
+ * One group a multiprocessor goes over tiles of 128 slots by 256 columns. An expert has few slots, so its weights are not
+ * unpacked beforehand: four warps bring the next 64 columns of 256 rows to shared memory as 16-bit numbers, two rows a thread, and
+ * gather the rows of x (pack_x of tiles.cu, plain) by asynchronous copies, while two groups of four warps multiply 64 slots each.
+ * Tiles of shared memory are those of tiles.cu. Equals matmul of matmul.kc with operands rounded to 16 bits.
+ */
+#define STAGES 4
+#define A_BYTES 16384u
+#define B_BYTES 32768u
+#define STAGE_BYTES (A_BYTES + B_BYTES)
+#define GROUP_TILES 16u /* tiles of slots that go together, so that what runs at one time shares operands in the cache */
+#define BRINGERS 128u
+#define PIECES 8u /* of x, 16 bytes each, of a stage, for a thread */
+
+#if GATE == 1
+#define ACTIVATE(v) mk_silu(v)
+#else
+#define ACTIVATE(v) mk_gelu(v)
+#endif
+
+extern __shared__ __attribute__((aligned(128))) mk_u8 routed_memory[];
+
+typedef struct routed_tile {
+    mk_u32 expert, first, count, column_tile; /* slots: `count` from place `first` of the map's list on */
+} routed_tile;
+
+MK_FN routed_tile tile_of(const mk_routed_params *p, const mk_u8 *map, mk_u32 row_tiles, mk_u32 t)
+{
+    const mk_u32 per_group = GROUP_TILES * p->column_tiles, group = t / per_group, rest = t - group * per_group;
+    const mk_u32 left = row_tiles - group * GROUP_TILES, height = left < GROUP_TILES ? left : GROUP_TILES;
+    const mk_u32x4 entry = mk_ld4_u32(map, 16ull * (group * GROUP_TILES + rest % height));
+    routed_tile tile;
+    tile.expert = entry.x;
+    tile.first = entry.y;
+    tile.count = entry.z;
+    tile.column_tile = rest / height;
+    return tile;
+}
+
+MK_FN mk_u32 slot_at(const mk_routed_params *p, const mk_u8 *map, mk_u32 place)
+{
+    return mk_ld_u32(map, 16ull * p->tiles + 4ull * place);
+}
+
+/* ---- those who bring ---- */
+
+/* What a thread brings of a tile: two rows of the weight, and a piece of each of eight rows of x, which begin at `x`. */
+typedef struct source {
+    const mk_u8 *weight[2];
+    mk_u32 x[PIECES];
+} source;
+
+MK_FN source source_of(const mk_routed_params *p, const mk_u8 *w0, const mk_u8 *w1, const mk_u8 *map, routed_tile tile)
+{
+    const mk_u32 lid = threadIdx.x, expert = tile.expert < p->experts ? tile.expert : 0u;
+    source s;
+#pragma unroll
+    for (mk_u32 i = 0; i < 2; i++) {
+        const mk_u32 row = lid + i * BRINGERS;
+#if GATE != 0
+        mk_u32 n = tile.column_tile * 128 + row / 16 * 8 + row % 8;
+        const mk_u8 *w = (row / 8 & 1u) != 0 ? w1 : w0;
+#else
+        mk_u32 n = tile.column_tile * 256 + row;
+        const mk_u8 *w = w0;
+#endif
+        n = n < p->outputs ? n : p->outputs - 1;
+        s.weight[i] = w + expert * p->weight_batch + n * p->weight_stride;
+    }
+#pragma unroll
+    for (mk_u32 i = 0; i < PIECES; i++) {
+        const mk_u32 row = lid / 8 + i * (BRINGERS / 8), last = tile.count - 1;
+        s.x[i] = slot_at(p, map, tile.first + (row < last ? row : last)) / p->x_slots * p->k_tiles * 128 + lid % 8 * 16;
+    }
+    return s;
+}
+
+MK_FN void copy_async(mk_u32 to, const mk_u8 *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+MK_FN void bring_x(mk_u32 stage_at, const mk_u8 *x, const source *s, mk_u32 k_tile)
+{
+    const mk_u32 row = threadIdx.x / 8, piece = threadIdx.x % 8; /* the other rows are multiples of 8 further on */
+#pragma unroll
+    for (mk_u32 i = 0; i < PIECES; i++)
+        copy_async(stage_at + (row + i * (BRINGERS / 8)) * 128 + ((piece ^ (row & 7u)) << 4), x + s->x[i] + k_tile * 128);
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Both halves of the 64 columns of a row. */
+MK_FN void fetch_weight(const mk_routed_params *p, const mk_u8 *w, mk_u32 k_tile, raw32 *raw)
+{
+    raw[0] = fetch32(w, p->field_at, p->k, 2 * k_tile);
+#if W == MK_W_Q4_K /* the same bytes */
+    raw[1] = raw[0];
+#else
+    raw[1] = fetch32(w, p->field_at, p->k, 2 * k_tile + 1);
+#endif
+}
+
+MK_FN void store_weight(mk_u32 stage_at, mk_u32 row, const raw32 *raw, mk_u32 k_tile)
+{
+    const mk_u32 at = stage_at + A_BYTES + row * 128;
+#pragma unroll
+    for (mk_u32 c = 0; c < 8; c++) {
+        const mk_u32x4 w = piece_of_raw(&raw[c / 4], 2 * k_tile + c / 4, c % 4);
+        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at + ((c ^ (row & 7u)) << 4)), "r"(w.x), "r"(w.y), "r"(w.z),
+                     "r"(w.w)
+                     : "memory");
+    }
+}
+
+MK_FN void bring(const mk_routed_params *p, const mk_u8 *x, const mk_u8 *w0, const mk_u8 *w1, const mk_u8 *map, mk_u32 row_tiles,
+                 mk_u32 base, mk_u32 full, mk_u32 empty)
+{
+    const mk_u32 tiles = row_tiles * p->column_tiles;
+    mk_u32 t = blockIdx.x, k = 0, stage = 0, parity = 1;
+    if (t >= tiles)
+        return;
+    source s = source_of(p, w0, w1, map, tile_of(p, map, row_tiles, t));
+    raw32 raw[2][2];
+    bring_x(base, x, &s, 0);
+    fetch_weight(p, s.weight[0], 0, raw[0]);
+    fetch_weight(p, s.weight[1], 0, raw[1]);
+    while (t < tiles) { /* x of this stage is on its way, its weights are in registers */
+        const mk_u32 at = base + stage * STAGE_BYTES, bar = full + 8 * stage, own_k = k;
+        if (++stage == STAGES) {
+            stage = 0;
+            parity ^= 1u;
+        }
+        if (++k == p->k_tiles) {
+            k = 0;
+            t += gridDim.x;
+            if (t < tiles)
+                s = source_of(p, w0, w1, map, tile_of(p, map, row_tiles, t));
+        }
+        if (t < tiles) {
+            barrier_wait(empty + 8 * stage, parity);
+            bring_x(base + stage * STAGE_BYTES, x, &s, k);
+        } else {
+            asm volatile("cp.async.commit_group;" ::: "memory");
+        }
+#pragma unroll
+        for (mk_u32 i = 0; i < 2; i++) {
+            store_weight(at, threadIdx.x + i * BRINGERS, raw[i], own_k);
+            fetch_weight(p, s.weight[i], k, raw[i]); /* at the very end the last tile's again, for nobody */
+        }
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        __syncwarp();
+        if (threadIdx.x % 32 == 0)
+            barrier_arrive(bar);
+    }
+}
+
+/* ---- those who multiply ---- */
+
+/* Two neighbours of a row; the second only if `both`. */
+MK_FN void store_two(mk_u8 *y, mk_u64 at, mk_u32 type, mk_f32 a, mk_f32 b, mk_u32 both)
+{
+    if (both != 0 && type == MK_F32 && ((mk_u64)(y + at) & 7u) == 0) {
+        asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(y + at), "f"(a), "f"(b) : "memory");
+        return;
+    }
+    mk_store(y, at, type, a);
+    if (both != 0)
+        mk_store(y, at + mk_type_bytes(type), type, b);
+}
+
+/* One thread's part of a tile: `row` and row + 8 of it, columns 8 j + `column` and the next. */
+MK_FN void store_tile(const mk_routed_params *p, const mk_f32 *d, routed_tile tile, mk_u32 row, mk_u32 column, const mk_u8 *scales,
+                      const mk_u8 *map, mk_u8 *y)
+{
+    const mk_u32 first = tile.column_tile * (GATE != 0 ? 128 : 256) + column, bytes = mk_type_bytes(p->y_type);
+#pragma unroll
+    for (mk_u32 h = 0; h < 2; h++) {
+        if (row + 8 * h >= tile.count)
+            continue;
+        const mk_u32 slot = slot_at(p, map, tile.first + row + 8 * h), good = tile.expert < p->experts;
+        const mk_f32 scale = mk_ld_f32(scales, 4ull * (slot / p->x_slots));
+        mk_u8 *to = y + slot * p->y_stride;
+#pragma unroll
+        for (mk_u32 j = 0; j < (GATE != 0 ? 16 : 32); j++) {
+            const mk_u32 n = first + 8 * j;
+#if GATE != 0
+            mk_f32 a = ACTIVATE(d[8 * j + 2 * h] * scale) * (d[8 * j + 4 + 2 * h] * scale);
+            mk_f32 b = ACTIVATE(d[8 * j + 2 * h + 1] * scale) * (d[8 * j + 5 + 2 * h] * scale);
+#else
+            mk_f32 a = d[4 * j + 2 * h] * scale, b = d[4 * j + 2 * h + 1] * scale;
+#endif
+            if (n < p->outputs)
+                store_two(to, (mk_u64)n * bytes, p->y_type, good ? a : 0.0f, good ? b : 0.0f, n + 1 < p->outputs);
+        }
+    }
+}
+
+MK_FN void multiply(const mk_routed_params *p, const mk_u8 *scales, const mk_u8 *map, mk_u8 *y, mk_u32 row_tiles, mk_u32 base,
+                    mk_u32 full, mk_u32 empty)
+{
+    const mk_u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, half = (threadIdx.x - BRINGERS) / 128;
+    mk_u32 stage = 0, parity = 0;
+    for (mk_u32 t = blockIdx.x; t < row_tiles * p->column_tiles; t += gridDim.x) {
+        const routed_tile tile = tile_of(p, map, row_tiles, t);
+        const mk_u32 is_idle = tile.count <= half * 64; /* no slot here: the other half has the unit to itself */
+        mk_f32 d[128];
+        mk_u32 before = STAGES;
+        for (mk_u32 k = 0; k < p->k_tiles; k++) {
+            const mk_u32 at = base + stage * STAGE_BYTES;
+            const mk_u64 a = tile_descriptor(at + half * 8192), b = tile_descriptor(at + A_BYTES);
+            barrier_wait(full + 8 * stage, parity);
+            if (is_idle == 0) {
+                wgmma_begin();
+                wgmma(d, a, b, k != 0);
+                wgmma(d, a + 2, b + 2, 1);
+                wgmma(d, a + 4, b + 4, 1);
+                wgmma(d, a + 6, b + 6, 1);
+                wgmma_commit();
+                wgmma_wait(1); /* the stage before this one has been read */
+            }
+            if (before < STAGES && lane == 0)
+                barrier_arrive(empty + 8 * before);
+            before = stage;
+            if (++stage == STAGES) {
+                stage = 0;
+                parity ^= 1u;
+            }
+        }
+        wgmma_wait(0);
+        if (lane == 0)
+            barrier_arrive(empty + 8 * before);
+        if (is_idle == 0)
+            store_tile(p, d, tile, half * 64 + warp * 16 + lane / 4, 2 * (lane % 4), scales, map, y);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1) routed(const mk_u8 *__restrict__ x, const mk_u8 *scales,
+                                                            const mk_u8 *__restrict__ w0, const mk_u8 *__restrict__ w1,
+                                                            const mk_u8 *__restrict__ map, mk_u8 *y,
+                                                            const __grid_constant__ mk_routed_params p)
+{
+    __shared__ __attribute__((aligned(8))) mk_u64 bars[2 * STAGES];
+    const mk_u32 base = (shared_at(routed_memory) + 1023u) & ~1023u, full = shared_at(bars), empty = full + 8 * STAGES;
+    if (threadIdx.x == 0) {
+        for (mk_u32 s = 0; s < STAGES; s++) {
+            barrier_init(full + 8 * s, BRINGERS / 32);
+            barrier_init(empty + 8 * s, 8);
+        }
+        barrier_init_fence();
+    }
+    __syncthreads();
+    launch_dependents();
+    wait_for_inputs();
+    const mk_u32 row_tiles = mk_ld_u32(map, 12); /* those in use */
+    if (threadIdx.x < BRINGERS) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 104;");
+        bring(&p, x, w0, w1, map, row_tiles, base, full, empty);
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 200;");
+        multiply(&p, scales, map, y, row_tiles, base, full, empty);
+    }
+}

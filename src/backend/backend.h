@@ -148,7 +148,7 @@ typedef struct mica__dispatch {
 
 typedef struct mica__completion {
     mica_status status;        /* of the submission */
-    uint32_t fault;            /* 0, or 1 + mica_op of the first record with an index out of range */
+    uint32_t fault;            /* 0, or 1 + mica_op of a record with an index out of range: cpu, the first */
     uint64_t begin_ns, end_ns; /* device clock */
 } mica__completion;
 

@@ -23,6 +23,7 @@
 
 #define MAGIC "mica-k1" /* with its NUL the first eight bytes */
 #define SUFFIX ".kernel"
+#define UNFINISHED ".tmp"
 #define NAME_CHARS 32 /* of the key in hex */
 #define MOST_BYTES ((uint64_t)256 << 20)
 #define MOST_ENTRY ((uint64_t)64 << 20)
@@ -96,10 +97,19 @@ void *mica__kernel_cache_load(mica__hash128 key, uint64_t *out_bytes)
 
 /* ---- the folder ---- */
 
+/* What a process was killed over while it wrote (file_write.c) counts as well: it takes room, and nobody else takes it away. */
+static bool is_unfinished(const char *path)
+{
+    const size_t length = strlen(path);
+    return length > strlen(UNFINISHED) && strcmp(path + length - strlen(UNFINISHED), UNFINISHED) == 0;
+}
+
 static bool is_entry(const char *name)
 {
-    return strlen(name) == NAME_CHARS + strlen(SUFFIX) && strspn(name, "0123456789abcdef") == NAME_CHARS &&
-           strcmp(name + NAME_CHARS, SUFFIX) == 0;
+    const size_t begin = NAME_CHARS + strlen(SUFFIX);
+    return strspn(name, "0123456789abcdef") == NAME_CHARS &&
+           strncmp(name + NAME_CHARS, SUFFIX, strlen(SUFFIX)) == 0 &&
+           (name[begin] == '\0' || (name[begin] == '.' && is_unfinished(name)));
 }
 
 /* Calls `visit` for each entry until it says no. IO if the folder is there and cannot be read. */
@@ -217,7 +227,9 @@ static bool list(const found *entry, void *context)
         mica_cache_entry *to = &l->entries[l->count];
         memset(to, 0, sizeof *to);
         snprintf(to->name, sizeof to->name, "%.*s", (int)sizeof to->name - 1,
-                 whole ? head.name : "(damaged)");
+                 is_unfinished(entry->path) ? "(unfinished)"
+                 : whole                    ? head.name
+                                            : "(damaged)");
         to->bytes = entry->bytes;
         to->seconds = l->now > entry->written ? (uint64_t)(l->now - entry->written) : 0;
     }

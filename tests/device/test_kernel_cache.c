@@ -183,6 +183,28 @@ static void test_limit(void **state)
     assert_int_equal(access(stranger, F_OK), 0);
 }
 
+/* What a process left that was killed while it wrote is listed, and cleared. */
+static void test_unfinished(void **state)
+{
+    char path[700], left[720];
+    mica_cache_entry entry;
+    uint32_t count = 0, removed = 0;
+    (void)state;
+    path_of(key, path, sizeof path);
+    snprintf(left, sizeof left, "%s.4711.0.tmp", path);
+    FILE *file = fopen(left, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite("half", 1, 4, file), 4);
+    fclose(file);
+    assert_int_equal(mica_cache_list(&entry, 1, &count), MICA_OK);
+    assert_int_equal(count, 1);
+    assert_string_equal(entry.name, "(unfinished)");
+    assert_int_equal(entry.bytes, 4);
+    assert_int_equal(mica_cache_clear(&removed), MICA_OK);
+    assert_int_equal(removed, 1);
+    assert_int_not_equal(access(left, F_OK), 0);
+}
+
 /* A folder that is a file: no cache, no failure but in the list. */
 static void test_unusable(void **state)
 {
@@ -210,9 +232,9 @@ static void test_unusable(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kept), cmocka_unit_test(test_damaged),
-                                       cmocka_unit_test(test_shared), cmocka_unit_test(test_limit),
-                                       cmocka_unit_test(test_unusable)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kept),       cmocka_unit_test(test_damaged),
+                                       cmocka_unit_test(test_shared),     cmocka_unit_test(test_limit),
+                                       cmocka_unit_test(test_unfinished), cmocka_unit_test(test_unusable)};
     if (test_folder_make(folder, sizeof folder, "cache") != 0)
         return 1;
     snprintf(cache, sizeof cache, "%s/deep/er", folder); /* made when it is needed */

@@ -78,6 +78,7 @@ static void test_facts(void **state)
     assert_int_equal(info.edges, 1);
     assert_int_equal(info.local_bytes, 232448);
     assert_non_null(strstr(info.identity, "sm_90"));
+    assert_non_null(strstr(info.identity, "--fmad=false")); /* what compiled code depends on */
     assert_non_null(info.native);
     closed(&r);
 }
@@ -160,6 +161,7 @@ static void test_programs(void **state)
     must(r.table->program_create(r.device, &desc, &program));
     assert_non_null(strstr(fake_options(), "--gpu-architecture=sm_90a "));
     assert_non_null(strstr(fake_options(), "--fmad=false "));
+    assert_non_null(strstr(fake_options(), "--std=c++17 --disable-warnings"));
     assert_non_null(strstr(fake_options(), "--fmad=true "));
     must(r.table->kernel_get(r.device, program, "k", &kernel));
     refused(r.table->kernel_get(r.device, program, "elsewhere", &kernel), MICA_ERR_KERNEL_NOT_FOUND,

@@ -96,9 +96,10 @@ static void choose_options(const mica__device *device, const char *text, uint32_
     add_option(out, line,
                (size_t)snprintf(line, sizeof line, "--gpu-architecture=%s_%u%s", ptx ? "compute" : "sm", arch,
                                 special ? "a" : ""));
-    add_option(out, "--fmad=false", 12);
-    add_option(out, "--std=c++17", 11);
-    add_option(out, "--disable-warnings", 18);
+    for (const char *at = MICA__CUDA_OPTIONS; *at != '\0'; at += length + (at[length] == ' ')) {
+        length = strcspn(at, " ");
+        add_option(out, at, length);
+    }
     for (const char *at = find_line(text, "//nvrtc ", &length); at != NULL;
          at = find_line(at, "//nvrtc ", &length))
         add_option(out, at, length);

@@ -22,6 +22,8 @@
 #define MICA__CUDA_PARAMS_BYTES 3840u /* CUDA's 4 KB less the pointers */
 #define MICA__CUDA_FAULTS 1024u       /* fault words of a page */
 #define MICA__CUDA_LABEL_DEPTH 8u
+/* Of every compilation, beside what a text asks for; part of the identity, so that code made with others is made again. */
+#define MICA__CUDA_OPTIONS "--fmad=false --std=c++17 --disable-warnings"
 
 /* A kernel of a program, or a built-in one that encodes itself into a stream. `bindings` are device addresses. */
 struct mica__kernel {

@@ -9,7 +9,9 @@
 #include <stdatomic.h>
 
 #include "golden_models.h"
+#include "mica/format.h"
 #include "stories_rig.h"
+#include "support/model_file.h"
 #include "support/need.h"
 
 #define NEAR 1e-4 /* f32 on both sides, as in golden_models.h */
@@ -322,6 +324,48 @@ static void sequences_fork_trim_and_travel(void **state)
     rig_close(&on_cpu);
 }
 
+/* One step over and over on a model as it is, or of the type that it is quantised to. */
+static void repeat_step(const char *type, uint32_t rounds)
+{
+    const mica_quantize_options options = {.type = type, .overwrite = 1, .threads = 2};
+    char path[512] = "models/demo.gguf";
+    uint32_t tokens[20];
+    if (type != NULL) {
+        test_file_path(path, sizeof path, "repeated.gguf");
+        must(mica_quantize("models/demo.gguf", path, &options, NULL));
+    }
+    rig r = open_model(path, device.id);
+    mica_context *context = rig_context(&r, 128, 1, 64);
+    const uint32_t sequence = rig_sequence(context);
+    const size_t bytes = r.info.vocabulary * sizeof(float);
+    float *want = test_alloc(1, bytes), *got = test_alloc(1, bytes);
+    rig_tokens(&r, 3, tokens, 20);
+    must(mica_context_feed(context, &(mica_feed){sequence, tokens, 20, MICA_WANT_NONE}, 1));
+    step_logits(context, &r, sequence, 9, want);
+    for (uint32_t i = 0; i < rounds; i++) {
+        must(mica_sequence_trim(context, sequence, 20));
+        step_logits(context, &r, sequence, 9, got);
+        if (memcmp(got, want, bytes) != 0)
+            fail_msg("%s: round %u gives other bits than the first", type != NULL ? type : "as it is", i);
+    }
+    free(want);
+    free(got);
+    mica_context_release(context);
+    rig_close(&r);
+    if (type != NULL)
+        remove(path);
+}
+
+/* Kernels that start before those they depend on are over, or write what another still reads, would be seen here. */
+static void a_step_gives_the_same_bits_each_time(void **state)
+{
+    static const char *const types[] = {"f32", "f16", "bf16", "q4_0", "q8_0", "q4_k", "q6_k"};
+    (void)state;
+    repeat_step(NULL, device.is_short ? 30 : 2000);
+    for (size_t i = 0; !device.is_short && i < sizeof types / sizeof types[0]; i++)
+        repeat_step(types[i], 2000);
+}
+
 static void embeddings_are_those_of_the_cpu(void **state)
 {
     const mica_context_options exact = {.capacity = 64, .cache_k = MICA_DTYPE_F32, .cache_v = MICA_DTYPE_F32};
@@ -462,6 +506,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_step_reads_back_the_token_alone),
         cmocka_unit_test(log_probabilities_are_those_of_the_logits),
         cmocka_unit_test(sequences_fork_trim_and_travel),
+        cmocka_unit_test(a_step_gives_the_same_bits_each_time),
         cmocka_unit_test(embeddings_are_those_of_the_cpu),
         cmocka_unit_test(cancelling_stops_a_feed),
         cmocka_unit_test(weights_go_up_once_with_progress),

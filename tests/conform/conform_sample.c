@@ -80,6 +80,17 @@ static oracle_sampling sampling_of(const test_tensor *s, uint64_t row)
     };
 }
 
+/* A few tokens, by top_k and nothing else: one more or one less of them shows. */
+static void keep_few(test_tensor *s, uint64_t row, test_random *random)
+{
+    set_real(s, row, TEMPERATURE, test_random_uniform(random, 1, 2));
+    set_word(s, row, TOP_K, 1 + (uint32_t)test_random_below(random, 5));
+    set_real(s, row, TOP_P, 1);
+    set_real(s, row, MIN_P, 0);
+    set_real(s, row, TYPICAL_P, 1);
+    set_word(s, row, KEEP, 0);
+}
+
 static void draw_filters(test_tensor *s, uint64_t row, uint64_t vocabulary, test_random *random)
 {
     static const double high[] = {0, 0.1, 0.5, 0.9, 0.95, 0.999}, low[] = {0.01, 0.05, 0.3, 1};
@@ -95,6 +106,8 @@ static void draw_filters(test_tensor *s, uint64_t row, uint64_t vocabulary, test
     set_real(s, row, MIN_P, test_random_one_in(random, 2) ? 0 : low[test_random_below(random, 4)]);
     set_real(s, row, TYPICAL_P, test_random_one_in(random, 2) ? 1 : high[test_random_below(random, 6)]);
     set_word(s, row, KEEP, test_random_one_in(random, 3) ? (uint32_t)test_random_below(random, 9) : 0);
+    if (test_random_one_in(random, 3))
+        keep_few(s, row, random);
 }
 
 static void draw_rest(test_tensor *s, uint64_t row, uint64_t width, test_random *random)

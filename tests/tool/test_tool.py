@@ -177,6 +177,31 @@ class Info(Base):
         self.assertIn(cpu[0]["driver"].split()[0], usable)
 
 
+def stand_in(variant, **more):
+    """An environment with the stand-in for NVIDIA's libraries that the tests of CUDA use, or None where it was not built."""
+    folder = os.path.realpath(os.path.join(BUILD, "fake_cuda_" + variant))
+    return dict(os.environ, LD_LIBRARY_PATH=folder, **more) if os.path.exists(os.path.join(folder, "libcuda.so.1")) else None
+
+
+@unittest.skipIf(stand_in("new") is None or stand_in("hollow") is None, "the stand-in for CUDA was not built")
+class InfoOfGpus(Base):
+    def test_two_devices(self):
+        out = self.works("info", env=stand_in("new"))
+        for number in (0, 1):
+            self.assertRegex(out, r"(?m)^cuda:%d +stand-in %d\n +CUDA 12\.8, compute capability 9\.0, 132 multiprocessors.*\n"
+                                  r" +warps of 32, 227 KB local memory, 50 MB cache, graphs, memory pools\n"
+                                  r" +NVRTC: libnvrtc\.so\.13, cuBLASLt: libcublasLt\.so\.13\n +memory: .* free of 1\.0 GiB" %
+                                  (number, number))
+        out = self.works("info", env=stand_in("new", MICA_DEBUG="nonvrtc,nocublas"))
+        self.assertIn("NVRTC: hidden by MICA_DEBUG, cuBLASLt: hidden by MICA_DEBUG", out)
+        self.refused(1, "cuda:2", "run", "--device", "cuda:2", env=stand_in("new"))
+
+    def test_too_old(self):
+        self.assertRegex(self.works("info", env=stand_in("hollow")), r"(?m)^cuda +not used: .* too old")
+        self.refused(1, "too old", "run", "--device", "cuda", env=stand_in("hollow"))
+        self.assertEqual(mica("run", "-q", "-n", "1", env=stand_in("hollow"))[0], 0)
+
+
 class Pass(Base):
     def check(self, facts, tokens):
         self.assertTrue(facts["same_tokens"])

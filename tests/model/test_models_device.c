@@ -363,7 +363,7 @@ static void a_step_gives_the_same_bits_each_time(void **state)
     (void)state;
     repeat_step(NULL, device.is_short ? 30 : 2000);
     for (size_t i = 0; !device.is_short && i < sizeof types / sizeof types[0]; i++)
-        repeat_step(types[i], 2000);
+        repeat_step(types[i], 500);
 }
 
 static void embeddings_are_those_of_the_cpu(void **state)

@@ -16,8 +16,8 @@ static const mica__record *producer(const mica__fusion_pass *pass, uint32_t anch
     const mica__record *matmul = mica__fusion_record(pass, writer.record, MICA_OP_MATMUL_EXPERTS);
     if (matmul == NULL || matmul->operand_count != MICA__EXPERTS_SLOTS ||
         !matmul->operand[MICA__EXPERTS_Y].temporary ||
-        !mica__fusion_consumer(pass, writer.record, MICA__EXPERTS_Y,
-                               (mica_op)pass->list->record[anchor]->op, &reader) ||
+        !mica__fusion_consumer(pass, writer.record, MICA__EXPERTS_Y, (mica_op)pass->list->record[anchor]->op,
+                               &reader) ||
         reader.record != anchor || reader.slot != slot)
         return NULL;
     *out_at = writer.record;

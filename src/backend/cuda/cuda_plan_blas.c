@@ -1,4 +1,4 @@
-/* cuda_plan_blas.c - which matmuls cuBLASLt does: plain 16-bit ones with many rows. */
+/* cuda_plan_blas.c - which matmuls cuBLASLt does: plain ones of floats, all of one type, with many rows. */
 #include "backend/cuda/cuda_plan.h"
 
 #include "backend/cuda/cuda_blas.h"
@@ -6,7 +6,7 @@
 #include "base/env.h"
 
 #define LEAST_ROWS 64u /* below, the weights are the traffic, and our own kernels read them as fast */
-#define LEAST_SIDE 256u
+#define LEAST_SIDE 128u
 #define ALIGNMENT 16u
 
 /* [rows, columns] with a stride between rows, whatever the leading dimensions. */
@@ -34,6 +34,11 @@ static int32_t type_of(uint16_t dtype)
                                      : MICA__CUDA_BLAS_BF16;
 }
 
+static uint64_t bytes_of(const mica__operand *operand)
+{
+    return operand->dtype == MICA_DTYPE_F32 ? 4 : 2;
+}
+
 static bool is_aligned(const mica__operand *operand, uint64_t stride)
 {
     return operand->offset % ALIGNMENT == 0 && stride % ALIGNMENT == 0;
@@ -51,7 +56,7 @@ bool mica__cuda_blas_serves(const mica__record *record, const mica__device_info 
     if (params->weight_count != 1 || params->norm != 0 || params->gate != MICA__GATE_NONE ||
         params->softcap != 0.0f || record->operand[MICA__MATMUL_RESIDUAL].memory != NULL)
         return false;
-    if ((weight->dtype != MICA_DTYPE_F16 && weight->dtype != MICA_DTYPE_BF16) || x->dtype != weight->dtype ||
+    if (!mica__gpu_is_float(weight->dtype) || x->dtype != weight->dtype ||
         (y->dtype != MICA_DTYPE_F32 && y->dtype != weight->dtype) ||
         weight->layout != MICA_LAYOUT_CANONICAL || weight->ndim != 2 || !as_matrices(x, y, m))
         return false;
@@ -70,10 +75,9 @@ mica_status mica__cuda_plan_blas(const mica__record *record, const mica__device_
     mica__cuda_blas_params params = {.m = m[0].rows,
                                      .n = m[1].columns,
                                      .k = m[0].columns,
-                                     .x_stride = (int64_t)(m[0].stride / 2),
-                                     .weight_stride = (int64_t)(weight->stride[0] / 2),
-                                     .y_stride =
-                                         (int64_t)(m[1].stride / (y->dtype == MICA_DTYPE_F32 ? 4 : 2)),
+                                     .x_stride = (int64_t)(m[0].stride / bytes_of(x)),
+                                     .weight_stride = (int64_t)(weight->stride[0] / bytes_of(weight)),
+                                     .y_stride = (int64_t)(m[1].stride / bytes_of(y)),
                                      .workspace = MICA__CUDA_BLAS_WORKSPACE,
                                      .type = type_of(weight->dtype),
                                      .y_type = type_of(y->dtype)};

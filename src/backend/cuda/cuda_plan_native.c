@@ -92,8 +92,7 @@ bool mica__cuda_matmul_look(const mica__record *record, const mica__device_info 
     out->k = x->shape[x->ndim - 1];
     out->residual = residual->memory != NULL;
     out->norm = params->norm == 0 ? 0 : norm->memory != NULL ? 2 : 1;
-    if (!mica__gpu_is_float(x->dtype) ||
-        (out->norm == 2 && !mica__gpu_is_float(norm->dtype)) ||
+    if (!mica__gpu_is_float(x->dtype) || (out->norm == 2 && !mica__gpu_is_float(norm->dtype)) ||
         (out->residual && !mica__gpu_is_float(residual->dtype)))
         return false;
     for (uint32_t i = 0; i < out->weights; i++)
@@ -120,7 +119,8 @@ uint32_t mica__cuda_matmul_alike(const mica__cuda_matmul *m, uint32_t first)
 uint32_t mica__cuda_planes(const mica__operand *weight, mk_u64 at[4], mk_u32 bytes[4])
 {
     const mica__planes planes = mica__planes_of(weight->dtype);
-    const uint64_t blocks = weight->shape[weight->ndim - 1] / mica_dtype_block_elements((mica_dtype)weight->dtype);
+    const uint64_t blocks =
+        weight->shape[weight->ndim - 1] / mica_dtype_block_elements((mica_dtype)weight->dtype);
     uint64_t start = 0;
     if (mica__cuda_is_half(weight->dtype)) {
         at[0] = 0;

@@ -65,7 +65,8 @@ static bool look(const mica__record *record, const mica__device_info *info, job 
         !look_at_rows(&j->y_rows, j->y) || j->y_rows.rows < LEAST_SLOTS * j->weight->shape[0])
         return false;
     j->k_tiles = tiles_of(j->k, TILE_COLUMNS);
-    j->column_tiles = tiles_of(j->weight->shape[1], j->gate != MICA__GATE_NONE ? W_TILE_ROWS / 2 : W_TILE_ROWS);
+    j->column_tiles =
+        tiles_of(j->weight->shape[1], j->gate != MICA__GATE_NONE ? W_TILE_ROWS / 2 : W_TILE_ROWS);
     j->rows = tiles_of(j->x_rows.rows * sizeof(float), 1024) * 1024;
     j->map = j->rows + j->x_rows.rows * j->k_tiles * TILE_COLUMNS * 2;
     j->end = j->map + mica__gpu_experts_map_bytes(record);

@@ -54,7 +54,7 @@ MK_FN mk_u32 slot_at(const mk_routed_params *p, const mk_u8 *map, mk_u32 place)
 /* What a thread brings of a tile: two rows of the weight, and a piece of each of eight rows of x, which begin at `x`. */
 typedef struct source {
     const mk_u8 *weight[2];
-    mk_u32 x[PIECES];
+    mk_u32 x[PIECES], pieces; /* in use */
 } source;
 
 MK_FN source source_of(const mk_routed_params *p, const mk_u8 *w0, const mk_u8 *w1, const mk_u8 *map, routed_tile tile)
@@ -74,9 +74,11 @@ MK_FN source source_of(const mk_routed_params *p, const mk_u8 *w0, const mk_u8 *
         n = n < p->outputs ? n : p->outputs - 1;
         s.weight[i] = w + expert * p->weight_batch + n * p->weight_stride;
     }
+    const mk_u32 last = tile.count - 1;
+    s.pieces = lid / 8 <= last ? (last - lid / 8) / (BRINGERS / 8) + 1 : 0;
 #pragma unroll
     for (mk_u32 i = 0; i < PIECES; i++) {
-        const mk_u32 row = lid / 8 + i * (BRINGERS / 8), last = tile.count - 1;
+        const mk_u32 row = lid / 8 + i * (BRINGERS / 8);
         s.x[i] = slot_at(p, map, tile.first + (row < last ? row : last)) / p->x_slots * p->k_tiles * 128 + lid % 8 * 16;
     }
     return s;
@@ -92,7 +94,8 @@ MK_FN void bring_x(mk_u32 stage_at, const mk_u8 *x, const source *s, mk_u32 k_ti
     const mk_u32 row = threadIdx.x / 8, piece = threadIdx.x % 8; /* the other rows are multiples of 8 further on */
 #pragma unroll
     for (mk_u32 i = 0; i < PIECES; i++)
-        copy_async(stage_at + (row + i * (BRINGERS / 8)) * 128 + ((piece ^ (row & 7u)) << 4), x + s->x[i] + k_tile * 128);
+        if (i < s->pieces) /* rows of x past the tile's slots keep what they have: nobody stores their sums */
+            copy_async(stage_at + (row + i * (BRINGERS / 8)) * 128 + ((piece ^ (row & 7u)) << 4), x + s->x[i] + k_tile * 128);
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 

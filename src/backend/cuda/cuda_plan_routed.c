@@ -11,9 +11,9 @@
 #include "base/env.h"
 
 #define COMPUTE 90u /* the matrix unit's words are this device's own */
-#define GROUP 384u
-#define LOCAL_BYTES (4u * 49152u + 1024u)
-#define W_TILE_ROWS 256u
+#define GROUP 512u
+#define LOCAL_BYTES (6u * 32768u + 1024u)
+#define W_TILE_ROWS 128u
 #define TILE_COLUMNS 64u
 #define PACK_GROUP 256u /* of pack_x, 8 columns a thread */
 #define LEAST_SLOTS 2u  /* for each expert: fewer, and reading weights once per slot costs no more */

@@ -6,18 +6,18 @@
  * routed.cu - matmul_experts of many slots through the matrix units: y[slot] = x[slot / x_slots] . weight[id of slot]^T, with
  * GATE act(x . w0^T) * (x . w1^T). Tiles of slots that go to one expert come from the map of experts.kc.
  *
- * One group a multiprocessor goes over tiles of 128 slots by 256 columns. An expert has few slots, so its weights are not
- * unpacked beforehand: four warps bring the next 64 columns of 256 rows to shared memory as 16-bit numbers, two rows a thread, and
+ * One group a multiprocessor goes over tiles of 128 slots by 128 columns. An expert has few slots, so its weights are not
+ * unpacked beforehand: eight warps bring the next 64 columns of 128 rows to shared memory as 16-bit numbers, half a row a thread, and
  * gather the rows of x (pack_x of tiles.cu, plain) by asynchronous copies, while two groups of four warps multiply 64 slots each.
  * Tiles of shared memory are those of tiles.cu. Equals matmul of matmul.kc with operands rounded to 16 bits.
  */
-#define STAGES 4
+#define STAGES 6
 #define A_BYTES 16384u
-#define B_BYTES 32768u
+#define B_BYTES 16384u
 #define STAGE_BYTES (A_BYTES + B_BYTES)
 #define GROUP_TILES 16u /* tiles of slots that go together, so that what runs at one time shares operands in the cache */
-#define BRINGERS 128u
-#define PIECES 8u /* of x, 16 bytes each, of a stage, for a thread */
+#define BRINGERS 256u
+#define PIECES 4u /* of x, 16 bytes each, of a stage, for a thread */
 
 #if GATE == 1
 #define ACTIVATE(v) mk_silu(v)
@@ -51,9 +51,9 @@ MK_FN mk_u32 slot_at(const mk_routed_params *p, const mk_u8 *map, mk_u32 place)
 
 /* ---- those who bring ---- */
 
-/* What a thread brings of a tile: two rows of the weight, and a piece of each of eight rows of x, which begin at `x`. */
+/* What a thread brings of a tile: half a row of the weight, and a piece of each of four rows of x, which begin at `x`. */
 typedef struct source {
-    const mk_u8 *weight[2];
+    const mk_u8 *weight;
     mk_u32 x[PIECES], pieces; /* in use */
 } source;
 
@@ -61,25 +61,22 @@ MK_FN source source_of(const mk_routed_params *p, const mk_u8 *w0, const mk_u8 *
 {
     const mk_u32 lid = threadIdx.x, expert = tile.expert < p->experts ? tile.expert : 0u;
     source s;
-#pragma unroll
-    for (mk_u32 i = 0; i < 2; i++) {
-        const mk_u32 row = lid + i * BRINGERS;
+    const mk_u32 row = lid / 2;
 #if GATE != 0
-        mk_u32 n = tile.column_tile * 128 + row / 16 * 8 + row % 8;
-        const mk_u8 *w = (row / 8 & 1u) != 0 ? w1 : w0;
+    mk_u32 n = tile.column_tile * 64 + row / 16 * 8 + row % 8;
+    const mk_u8 *w = (row / 8 & 1u) != 0 ? w1 : w0;
 #else
-        mk_u32 n = tile.column_tile * 256 + row;
-        const mk_u8 *w = w0;
+    mk_u32 n = tile.column_tile * 128 + row;
+    const mk_u8 *w = w0;
 #endif
-        n = n < p->outputs ? n : p->outputs - 1;
-        s.weight[i] = w + expert * p->weight_batch + n * p->weight_stride;
-    }
+    n = n < p->outputs ? n : p->outputs - 1;
+    s.weight = w + expert * p->weight_batch + n * p->weight_stride;
     const mk_u32 last = tile.count - 1;
     s.pieces = lid / 8 <= last ? (last - lid / 8) / (BRINGERS / 8) + 1 : 0;
 #pragma unroll
     for (mk_u32 i = 0; i < PIECES; i++) {
-        const mk_u32 row = lid / 8 + i * (BRINGERS / 8);
-        s.x[i] = slot_at(p, map, tile.first + (row < last ? row : last)) / p->x_slots * p->k_tiles * 128 + lid % 8 * 16;
+        const mk_u32 x_row = lid / 8 + i * (BRINGERS / 8);
+        s.x[i] = slot_at(p, map, tile.first + (x_row < last ? x_row : last)) / p->x_slots * p->k_tiles * 128 + lid % 8 * 16;
     }
     return s;
 }
@@ -99,25 +96,14 @@ MK_FN void bring_x(mk_u32 stage_at, const mk_u8 *x, const source *s, mk_u32 k_ti
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Both halves of the 64 columns of a row. */
-MK_FN void fetch_weight(const mk_routed_params *p, const mk_u8 *w, mk_u32 k_tile, raw32 *raw)
+MK_FN void store_weight(mk_u32 stage_at, const raw32 *raw, mk_u32 k_tile)
 {
-    raw[0] = fetch32(w, p->field_at, p->k, 2 * k_tile);
-#if W == MK_W_Q4_K /* the same bytes */
-    raw[1] = raw[0];
-#else
-    raw[1] = fetch32(w, p->field_at, p->k, 2 * k_tile + 1);
-#endif
-}
-
-MK_FN void store_weight(mk_u32 stage_at, mk_u32 row, const raw32 *raw, mk_u32 k_tile)
-{
-    const mk_u32 at = stage_at + A_BYTES + row * 128;
+    const mk_u32 row = threadIdx.x / 2, side = threadIdx.x % 2, at = stage_at + A_BYTES + row * 128;
 #pragma unroll
-    for (mk_u32 c = 0; c < 8; c++) {
-        const mk_u32x4 w = piece_of_raw(&raw[c / 4], 2 * k_tile + c / 4, c % 4);
-        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at + ((c ^ (row & 7u)) << 4)), "r"(w.x), "r"(w.y), "r"(w.z),
-                     "r"(w.w)
+    for (mk_u32 c = 0; c < 4; c++) {
+        const mk_u32x4 w = piece_of_raw(raw, 2 * k_tile + side, c);
+        asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at + (((4 * side + c) ^ (row & 7u)) << 4)), "r"(w.x),
+                     "r"(w.y), "r"(w.z), "r"(w.w)
                      : "memory");
     }
 }
@@ -130,11 +116,10 @@ MK_FN void bring(const mk_routed_params *p, const mk_u8 *x, const mk_u8 *w0, con
     if (t >= tiles)
         return;
     source s = source_of(p, w0, w1, map, tile_of(p, map, row_tiles, t));
-    raw32 raw[2][2];
+    const mk_u32 side = threadIdx.x % 2;
     bring_x(base, x, &s, 0);
-    fetch_weight(p, s.weight[0], 0, raw[0]);
-    fetch_weight(p, s.weight[1], 0, raw[1]);
-    while (t < tiles) { /* x of this stage is on its way, its weights are in registers */
+    raw32 raw = fetch32(s.weight, p->field_at, p->k, side);
+    while (t < tiles) { /* x of this stage is on its way, what it has of the weight in registers */
         const mk_u32 at = base + stage * STAGE_BYTES, bar = full + 8 * stage, own_k = k;
         if (++stage == STAGES) {
             stage = 0;
@@ -152,11 +137,9 @@ MK_FN void bring(const mk_routed_params *p, const mk_u8 *x, const mk_u8 *w0, con
         } else {
             asm volatile("cp.async.commit_group;" ::: "memory");
         }
-#pragma unroll
-        for (mk_u32 i = 0; i < 2; i++) {
-            store_weight(at, threadIdx.x + i * BRINGERS, raw[i], own_k);
-            fetch_weight(p, s.weight[i], k, raw[i]); /* at the very end the last tile's again, for nobody */
-        }
+        const raw32 next = fetch32(s.weight, p->field_at, p->k, 2 * k + side); /* at the very end the last tile's again, for nobody */
+        store_weight(at, &raw, own_k);
+        raw = next;
         asm volatile("cp.async.wait_group 1;" ::: "memory");
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         __syncwarp();
@@ -183,7 +166,7 @@ MK_FN void store_two(mk_u8 *y, mk_u64 at, mk_u32 type, mk_f32 a, mk_f32 b, mk_u3
 MK_FN void store_tile(const mk_routed_params *p, const mk_f32 *d, routed_tile tile, mk_u32 row, mk_u32 column, const mk_u8 *scales,
                       const mk_u8 *map, mk_u8 *y)
 {
-    const mk_u32 first = tile.column_tile * (GATE != 0 ? 128 : 256) + column, bytes = mk_type_bytes(p->y_type);
+    const mk_u32 first = tile.column_tile * (GATE != 0 ? 64 : 128) + column, bytes = mk_type_bytes(p->y_type);
 #pragma unroll
     for (mk_u32 h = 0; h < 2; h++) {
         if (row + 8 * h >= tile.count)
@@ -192,7 +175,7 @@ MK_FN void store_tile(const mk_routed_params *p, const mk_f32 *d, routed_tile ti
         const mk_f32 scale = mk_ld_f32(scales, 4ull * (slot / p->x_slots));
         mk_u8 *to = y + slot * p->y_stride;
 #pragma unroll
-        for (mk_u32 j = 0; j < (GATE != 0 ? 16 : 32); j++) {
+        for (mk_u32 j = 0; j < (GATE != 0 ? 8 : 16); j++) {
             const mk_u32 n = first + 8 * j;
 #if GATE != 0
             mk_f32 a = ACTIVATE(d[8 * j + 2 * h] * scale) * (d[8 * j + 4 + 2 * h] * scale);
@@ -214,7 +197,7 @@ MK_FN void multiply(const mk_routed_params *p, const mk_u8 *scales, const mk_u8 
     for (mk_u32 t = blockIdx.x; t < row_tiles * p->column_tiles; t += gridDim.x) {
         const routed_tile tile = tile_of(p, map, row_tiles, t);
         const mk_u32 is_idle = tile.count <= half * 64; /* no slot here: the other half has the unit to itself */
-        mk_f32 d[128];
+        mk_f32 d[64];
         mk_u32 before = STAGES;
         for (mk_u32 k = 0; k < p->k_tiles; k++) {
             const mk_u32 at = base + stage * STAGE_BYTES;
@@ -222,10 +205,10 @@ MK_FN void multiply(const mk_routed_params *p, const mk_u8 *scales, const mk_u8 
             barrier_wait(full + 8 * stage, parity);
             if (is_idle == 0) {
                 wgmma_begin();
-                wgmma(d, a, b, k != 0);
-                wgmma(d, a + 2, b + 2, 1);
-                wgmma(d, a + 4, b + 4, 1);
-                wgmma(d, a + 6, b + 6, 1);
+                wgmma_128(d, a, b, k != 0);
+                wgmma_128(d, a + 2, b + 2, 1);
+                wgmma_128(d, a + 4, b + 4, 1);
+                wgmma_128(d, a + 6, b + 6, 1);
                 wgmma_commit();
                 wgmma_wait(1); /* the stage before this one has been read */
             }
@@ -245,7 +228,7 @@ MK_FN void multiply(const mk_routed_params *p, const mk_u8 *scales, const mk_u8 
     }
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1) routed(const mk_u8 *__restrict__ x, const mk_u8 *scales,
+extern "C" __global__ void __launch_bounds__(512, 1) routed(const mk_u8 *__restrict__ x, const mk_u8 *scales,
                                                             const mk_u8 *__restrict__ w0, const mk_u8 *__restrict__ w1,
                                                             const mk_u8 *__restrict__ map, mk_u8 *y,
                                                             const __grid_constant__ mk_routed_params p)
@@ -264,10 +247,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) routed(const mk_u8 *__restr
     wait_for_inputs();
     const mk_u32 row_tiles = mk_ld_u32(map, 12); /* those in use */
     if (threadIdx.x < BRINGERS) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 104;");
         bring(&p, x, w0, w1, map, row_tiles, base, full, empty);
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 200;");
         multiply(&p, scales, map, y, row_tiles, base, full, empty);
     }
 }

@@ -167,6 +167,28 @@ static inline void run_matmul(const hand *h, memory *m, const mica__record *r)
     }
 }
 
+/* One slot a row of x; an id outside gives zeros. */
+static inline void run_experts(const hand *h, memory *m, const mica__record *r)
+{
+    const mica__operand *o = r->operand, *x = &o[MICA__EXPERTS_X], *weight = &o[MICA__EXPERTS_WEIGHT];
+    const mica__matmul_record *p = r->params;
+    uint64_t k = weight->shape[2], columns = weight->shape[1], rows = elements(x) / k;
+    float row[ROW_MAX];
+    for (uint64_t e = 0; e < rows * columns; e++) {
+        uint64_t expert = get_index(h, m, &o[MICA__EXPERTS_IDS], e / columns);
+        uint64_t from = expert * columns + e % columns;
+        float value = 0;
+        for (uint64_t i = 0; i < k; i++)
+            row[i] = get(h, m, x, e / columns * k + i);
+        if (expert < weight->shape[0])
+            value = dot(h, m, row, weight, from, k);
+        if (expert < weight->shape[0] && p->gate != MICA__GATE_NONE)
+            value = (p->gate == MICA__GATE_SILU ? silu(value) : gelu(value)) *
+                    dot(h, m, row, &o[MICA__EXPERTS_UP], from, k);
+        set(h, m, &o[MICA__EXPERTS_Y], e, value);
+    }
+}
+
 static inline void run_rope(const hand *h, memory *m, const mica__record *r)
 {
     const mica__operand *o = r->operand, *x = &o[MICA__ROPE_X], *cache = &o[MICA__ROPE_CACHE];
@@ -262,6 +284,7 @@ static inline void run_records(const hand *h, memory *m)
         switch (r->op) {
         case MICA_OP_RMS_NORM: run_norm(h, m, r); break;
         case MICA_OP_MATMUL: run_matmul(h, m, r); break;
+        case MICA_OP_MATMUL_EXPERTS: run_experts(h, m, r); break;
         case MICA_OP_ROPE: run_rope(h, m, r); break;
         case MICA_OP_KV_WRITE: run_kv_write(h, m, r); break;
         case MICA_OP_ADVANCE: run_advance(h, m, &r->operand[0]); break;

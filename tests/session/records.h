@@ -145,6 +145,18 @@ static inline void hand_matmul(hand *h, mica__operand x, mica__operand weight, m
     hand_add(h, MICA_OP_MATMUL, operands, MICA__MATMUL_SLOTS(1), 1, &params, sizeof params);
 }
 
+static inline void hand_experts(hand *h, mica__operand x, mica__operand ids, mica__operand weight,
+                                mica__operand y)
+{
+    mica__matmul_record params = {.weight_count = 1};
+    mica__operand operands[MICA__EXPERTS_SLOTS] = {{0}};
+    operands[MICA__EXPERTS_X] = x;
+    operands[MICA__EXPERTS_IDS] = ids;
+    operands[MICA__EXPERTS_WEIGHT] = weight;
+    operands[MICA__EXPERTS_Y] = y;
+    hand_add(h, MICA_OP_MATMUL_EXPERTS, operands, MICA__EXPERTS_SLOTS, 1, &params, sizeof params);
+}
+
 static inline void hand_rope(hand *h, mica__operand x, mica__operand positions, mica__operand y)
 {
     mica__rope_record params = {.rope = {.theta = 10000.0f, .position_scale = 1, .attention_scale = 1}};

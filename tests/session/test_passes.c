@@ -98,13 +98,25 @@ static void add_gate_pair(program *p)
     }
 }
 
+/* The same through experts, of which positions name some that are not there. */
+static void add_routed_pair(program *p)
+{
+    hand *h = &p->h;
+    mica__operand x = random_input(p), ids = hand_view(h, p->positions, MICA_DTYPE_U32, 0, 2, p->rows, 1);
+    mica__operand gate = random_output(p, &x, NULL, false), up = random_output(p, &x, &gate, false);
+    hand_experts(h, x, ids, hand_view(h, p->weight[0], MICA_DTYPE_F32, 0, 3, 8, DIM, DIM), gate);
+    hand_experts(h, x, ids, hand_view(h, p->weight[1], MICA_DTYPE_F32, 0, 3, 8, DIM, DIM), up);
+    p->last = random_output(p, &gate, &up, true);
+    hand_binary(h, random_below(2) ? MICA_OP_SILU_MUL : MICA_OP_GELU_MUL, gate, up, p->last);
+}
+
 static void add_record(program *p)
 {
     hand *h = &p->h;
     mica__operand x = random_input(p), other = random_view(p), y = random_output(p, &x, &other, true);
     mica__operand unary = random_output(p, &x, NULL, true);
     mica__operand positions = hand_view(h, p->positions, MICA_DTYPE_U32, 0, 1, p->rows);
-    uint32_t op = random_below(15);
+    uint32_t op = random_below(16);
     p->last = op < 3 ? y : unary;
     switch (op) {
     case 0: hand_binary(h, MICA_OP_ADD, x, other, y); break;
@@ -137,6 +149,7 @@ static void add_record(program *p)
         p->last = x;
         break;
     case 12: add_gate_pair(p); break;
+    case 13: add_routed_pair(p); break;
     default:
         add_matmul(p, x);
         if (random_below(3) == 0) { /* another one of the same x */

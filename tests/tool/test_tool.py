@@ -75,6 +75,8 @@ class Help(Base):
         self.refused(2, "WHAT", "bench")
         self.refused(2, "WHAT", "bench", "models")
         self.refused(2, "fly", "bench", "ops", "--op", "fly")
+        self.refused(2, "--op", "bench", "launch", "--op", "add")
+        self.refused(2, "--threads", "bench", "launch", "--threads", "1,2")
         self.refused(2, "SHELL", "completion", "tcsh")
         self.refused(2, "--json", "info", "--", "--json")
         self.refused(2, "FILE", "inspect")
@@ -247,6 +249,16 @@ class Bench(Base):
         out = self.works("bench", "ops", "--op=embedding", "--threads=1")
         self.assertRegex(out, r"ceilings: [\d.]+ GB/s read, [\d.]+ GFLOP/s f32")
         self.assertRegex(out, r"(?m)^embedding +q4_0 +128 x 32000 x 2048 ")
+
+    def test_launch(self):
+        facts = json.loads(self.works("bench", "launch", "--threads", "2", "--json"))
+        self.assertEqual((facts["device"], facts["threads"]), ("cpu", 2))
+        self.assertEqual([(row["kernel"], row["shape"]) for row in facts["launches"]],
+                         [("step", "1 group"), ("step", "2 groups"), ("rms_norm", "1 x 4096"), ("matmul", "1 x 1024 x 1024")])
+        self.assertGreater(min(row["us"] for row in facts["launches"]), 0)
+        out = self.works("bench", "launch", "--threads=1")
+        self.assertRegex(out, r"recordings of %d kernels" % facts["nodes"])
+        self.assertRegex(out, r"(?m)^step +u32 +1 group +[\d.]+$")
 
 
 if __name__ == "__main__":

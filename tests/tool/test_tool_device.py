@@ -81,6 +81,11 @@ class Device(Files):
                          [(DEVICE, 8, 0), (DEVICE, 0, 4)])
         self.assertGreater(min(row["avg_ts"] for row in rows), 0)
 
+    def test_launch(self):
+        facts = json.loads(self.works("bench", "launch", "--json", "--device", DEVICE))
+        self.assertEqual((facts["device"], len(facts["launches"])), (DEVICE, 4))
+        self.assertGreater(min(row["us"] for row in facts["launches"]), 0)
+
     def test_number_out_of_range(self):
         name = DEVICE.split(":")[0] + ":99"
         self.refused(1, name, "run", "--device", name)

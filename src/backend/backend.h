@@ -44,6 +44,7 @@ typedef struct mica__device_info {
     uint32_t local_bytes;  /* of a group */
     uint32_t params_bytes; /* largest parameter block */
     uint32_t edges;        /* 1: dispatch wants its dependencies, not barriers */
+    uint32_t in_order;     /* 1: one-shot commands run in the order of encoding, and want neither */
     uint64_t cache_bytes;  /* per core or per device: what a tile should fit */
     void *native;          /* the driver's own device or context; NULL on the cpu */
     int32_t dlpack_device; /* DLPack's number for this kind of device */
@@ -128,6 +129,7 @@ typedef struct mica__program_desc {
     uint64_t binary_bytes;
     const char *portable; /* made when mica was built, for where there is a driver and no compiler (PTX) */
     uint64_t portable_bytes;
+    bool foreign; /* a user's: how many arguments its entries take is known to nobody yet */
 } mica__program_desc;
 
 typedef struct mica__dispatch {

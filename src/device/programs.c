@@ -119,7 +119,10 @@ static mica_status create(mica_device *device, mica__program_desc *desc, mica__p
     }
     mica_status status = MICA_ERR_KERNEL_NOT_FOUND;
     if (binary != NULL) {
-        mica__program_desc only = {.name = desc->name, .binary = binary, .binary_bytes = desc->binary_bytes};
+        const mica__program_desc only = {.name = desc->name,
+                                         .binary = binary,
+                                         .binary_bytes = desc->binary_bytes,
+                                         .foreign = desc->foreign};
         status = table->program_create(device->impl, &only, out);
         mica__free(binary);
         desc->binary = NULL;
@@ -163,7 +166,7 @@ mica_status mica__program_of_file(mica_device *device, const char *file, size_t 
 mica_status mica__program_of_user(mica_device *device, const mica_kernel_desc *desc, const char *constants,
                                   mica__program **out)
 {
-    mica__program_desc full = {.name = desc->name, .host = desc->host, .text = desc->source};
+    mica__program_desc full = {.name = desc->name, .host = desc->host, .text = desc->source, .foreign = true};
     if (device->info.target == NULL || desc->source == NULL)
         return device->table->program_create(device->impl, &full, out);
     char *text = join(&device->info, constants, desc->name, desc->source);

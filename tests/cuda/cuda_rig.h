@@ -26,7 +26,7 @@ static const char rig_text[] = "MK_KERNEL(fake_add)\nMK_KERNEL(fake_fault)\nMK_K
 
 static inline mica_status rig_open_index(rig *r, uint32_t index)
 {
-    const mica__program_desc desc = {.name = "rig", .text = rig_text};
+    const mica__program_desc desc = {.name = "rig", .text = rig_text, .foreign = true};
     memset(r, 0, sizeof *r);
     mica_status status = mica__backend_cuda.open(index, NULL, &r->device, &r->table);
     if (status == MICA_OK)

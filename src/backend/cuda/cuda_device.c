@@ -208,6 +208,7 @@ static mica_status read_facts(mica__device *device)
     info->local_bytes = device->shared = attribute(device, MICA__CUDA_DEVICE_SHARED);
     info->params_bytes = MICA__CUDA_PARAMS_BYTES;
     info->edges = 1;
+    info->in_order = 1;
     info->dlpack_device = 2; /* kDLCUDA */
     info->target = "MK_CUDA";
     info->features = MICA__FEATURE_SUBGROUPS;

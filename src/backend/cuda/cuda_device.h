@@ -30,7 +30,7 @@ struct mica__kernel {
     char name[64];
     void *function;
     uint32_t most_threads, shared; /* of a group; static local bytes */
-    uint32_t argument_count;       /* 0: the driver cannot say */
+    uint32_t argument_count;       /* of a user's kernel; 0: one of ours, or the driver cannot say */
     uint32_t params_bytes;         /* size of the last argument, where argument_count is known */
     mica_status (*encode)(mica__device *device, const uint64_t *bindings, const void *params, void *stream);
     mica__kernel *next; /* of the same program */
@@ -39,6 +39,7 @@ struct mica__kernel {
 struct mica__program {
     mica__device *device;
     void *module;
+    bool foreign;
     mica__kernel *kernels; /* guarded by the device's lock */
     void *binary;          /* for the disk cache, until program_binary takes it; NULL: none */
     uint64_t binary_bytes;

@@ -78,6 +78,7 @@ mica_status mica__cuda_program_create(mica__device *device, const mica__program_
         status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for kernel %s", desc->name);
     } else {
         program->device = device;
+        program->foreign = desc->foreign;
         snprintf(program->name, sizeof program->name, "%.*s", (int)strcspn(desc->name, "|"), desc->name);
         status = load_any(device, desc, program);
     }
@@ -118,7 +119,8 @@ void mica__cuda_program_destroy(mica__device *device, mica__program *program)
     mica__free(program);
 }
 
-/* How many arguments the kernel takes and the size of the last; 0 where the driver cannot say. */
+/* How many arguments a user's kernel takes and the size of the last; 0 where the driver cannot say. The driver tells the
+ * end of the list by an error, which tools that watch its calls report: plans say the number for kernels of ours. */
 static void ask_arguments(const mica__cuda_driver *driver, mica__kernel *kernel)
 {
     size_t offset = 0, size = 0;
@@ -151,7 +153,8 @@ static mica_status find_function(mica__device *device, const mica__program *prog
     const bool alone = strcmp(program->name, name) == 0;
     snprintf(kernel->name, sizeof kernel->name, "%.30s%s%.31s", alone ? "" : program->name, alone ? "" : "/",
              name);
-    ask_arguments(driver, kernel);
+    if (program->foreign)
+        ask_arguments(driver, kernel);
     return MICA_OK;
 }
 

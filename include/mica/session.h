@@ -36,7 +36,7 @@ typedef struct mica_session_stats {
     uint64_t reordered;   /* records that ended at another place */
     uint64_t dispatches;
     uint64_t barriers;                     /* all submissions */
-    uint64_t barriers_head, barriers_tail; /* with OVERLAP: in the first submission / in the rest */
+    uint64_t barriers_head, barriers_tail; /* before the last submission / in it */
     uint64_t barriers_elided;
     uint64_t group_sizes[8]; /* groups between barriers of 1..7, 8 or more dispatches */
     uint64_t submissions;
@@ -59,14 +59,19 @@ MICA_API mica_encoder *mica_session_encoder(mica_session *session);
  * for the caller; the session (then its recording) keeps another. Not zeroed. */
 MICA_API mica_status mica_session_temp(mica_session *session, mica_dtype dtype, uint32_t ndim,
                                        const uint64_t *shape, mica_buffer **out_buffer);
+/* Submits what a recording session has so far, with the passes that `flags` asks for, and goes on: the device works while the
+ * host records what follows, which starts after it. Temporaries lose what they hold: whatever the next stage reads
+ * must be in other buffers. How the stage ended is told with the whole session. STATE for a direct session, which has
+ * mica_encoder_commit_stage. */
+MICA_API mica_status mica_session_stage(mica_session *session, uint32_t flags);
 /* Runs the pass and waits. `flags` MICA_FINISH_*; passes need a recording session, a direct one ignores them.
  * `out_stats` may be NULL. The session is spent. */
 MICA_API mica_status mica_session_finish(mica_session *session, uint32_t flags,
                                          mica_session_stats *out_stats);
-/* Runs it without waiting, as one submission: OVERLAP has no effect, since one fence answers for all of it. */
+/* Runs it without waiting. One fence answers for all of it: its stages, and the head that OVERLAP submits. */
 MICA_API mica_status mica_session_commit(mica_session *session, uint32_t flags, mica_session_stats *out_stats,
                                          mica_fence **out_fence);
-/* Makes a recording instead of running it (STATE for a direct session). The session is spent. */
+/* Makes a recording instead of running it (STATE for a direct session, and for one with stages). The session is spent. */
 MICA_API mica_status mica_session_record(mica_session *session, uint32_t flags, mica_session_stats *out_stats,
                                          mica_recording **out_recording);
 

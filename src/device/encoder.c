@@ -132,7 +132,6 @@ mica_status mica__encoder_take(mica_encoder *encoder, mica__record_list *out)
         return status;
     *out = encoder->records;
     memset(&encoder->records, 0, sizeof encoder->records);
-    encoder->spent = true;
     return MICA_OK;
 }
 

@@ -29,7 +29,7 @@ void mica__record_list_free(mica__record_list *list);
 mica_status mica__encoder_add(mica_encoder *encoder, mica__record *record);
 /* Begins an encoder that keeps records instead of lowering them. */
 mica_status mica__encoder_begin_capture(mica_device *device, mica_queue *queue, mica_encoder **out);
-/* Takes the captured records away; the encoder is spent. */
+/* Takes the captured records away; the encoder goes on with none. */
 mica_status mica__encoder_take(mica_encoder *encoder, mica__record_list *out);
 mica_queue *mica__encoder_queue(const mica_encoder *encoder);
 

@@ -12,6 +12,8 @@ struct mica_fence {
     mica_device *device; /* counted for the caller's reference, not for the list's */
     mica_queue *queue;   /* counted; NULL: queue 0 */
     uint64_t value;
+    mica_fence *
+        before; /* counted: the stage before it on the same queue, whose failure is its own too; NULL: none */
     bool resolved; /* under the device's lock, as is the completion */
     mica__completion completion;
 };
@@ -54,10 +56,12 @@ mica_status mica__completion_status(const mica__completion *completion)
 
 static void fence_unref(mica_fence *fence)
 {
-    if (fence == NULL || atomic_fetch_sub(&fence->references, 1) != 1)
-        return;
-    mica__queue_unref(fence->queue);
-    mica__free(atomic_exchange(&fence->device->spare_fence, fence));
+    while (fence != NULL && atomic_fetch_sub(&fence->references, 1) == 1) {
+        mica_fence *before = fence->before;
+        mica__queue_unref(fence->queue);
+        mica__free(atomic_exchange(&fence->device->spare_fence, fence));
+        fence = before;
+    }
 }
 
 static mica_status fence_create(mica_device *device, mica_queue *queue, mica_fence **out)
@@ -82,6 +86,13 @@ void mica_fence_release(mica_fence *fence)
     mica_device *device = fence->device;
     fence_unref(fence);
     mica_device_release(device);
+}
+
+void mica__fence_follow(mica_fence *fence, mica_fence *before)
+{
+    fence->before = before;
+    if (before != NULL)
+        atomic_fetch_add(&before->references, 1);
 }
 
 uint64_t mica_fence_value(const mica_fence *fence)
@@ -313,6 +324,20 @@ static bool fence_resolved(mica_fence *fence, mica__completion *out)
     return resolved;
 }
 
+/* What the stages of a fence that is over came to: the first failure, the times of all. Those before it ended before it. */
+static mica__completion sum_stages(mica_fence *fence, mica__completion last)
+{
+    mica__completion sum = last, done;
+    for (fence = fence->before; fence != NULL && fence_resolved(fence, &done); fence = fence->before) {
+        if (done.status != MICA_OK || done.fault != 0) {
+            sum.status = done.status;
+            sum.fault = done.fault;
+        }
+        sum.begin_ns = done.begin_ns;
+    }
+    return sum;
+}
+
 mica_status mica_fence_wait(mica_fence *fence, uint64_t timeout_ns)
 {
     mica__completion done = {MICA_OK, 0, 0, 0};
@@ -330,6 +355,7 @@ mica_status mica_fence_wait(mica_fence *fence, uint64_t timeout_ns)
             return status;
         fence_resolved(fence, &done); /* what the list noted holds, however late we look */
     }
+    done = sum_stages(fence, done);
     return mica__completion_status(&done);
 }
 
@@ -358,6 +384,7 @@ mica_status mica_fence_times(mica_fence *fence, uint64_t *out_begin_ns, uint64_t
     reap(fence->device);
     if (!fence_resolved(fence, &done))
         return mica__fail(MICA_ERR_STATE, "fence_times: fence: its submission is still running");
+    done = sum_stages(fence, done);
     *out_begin_ns = done.begin_ns;
     *out_end_ns = done.end_ns;
     return MICA_OK;
@@ -370,7 +397,13 @@ mica_status mica_fence_cancel(mica_fence *fence)
     mica_device *device = fence->device;
     if (device->table->cancel == NULL)
         return mica__fail(MICA_ERR_UNSUPPORTED, "device %s cannot cancel work", device->info.properties.id);
-    return device->table->cancel(device->impl, queue_impl(fence->queue), fence->value);
+    mica_status first = MICA_OK;
+    for (; fence != NULL; fence = fence->before) {
+        const mica_status status =
+            device->table->cancel(device->impl, queue_impl(fence->queue), fence->value);
+        first = first == MICA_OK ? status : first;
+    }
+    return first;
 }
 
 /* ---- queues ---- */

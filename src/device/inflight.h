@@ -10,6 +10,9 @@
  * on failure. */
 mica_status mica__inflight_submit(mica_device *device, mica__work *work, mica_queue *queue,
                                   mica_fence **out_fence);
+/* `fence` answers for `before` too (NULL is fine), the stage submitted before it to the same queue; once, before anyone else has
+ * the fence. */
+void mica__fence_follow(mica_fence *fence, mica_fence *before);
 /* Waits for one submission, then gives back what ended. */
 mica_status mica__inflight_wait(mica_device *device, mica_queue *queue, uint64_t value, uint64_t timeout_ns,
                                 mica__completion *out);

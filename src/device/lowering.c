@@ -25,6 +25,7 @@ struct mica__lowering {
     mica_device *device;
     mica__encoding *encoding;
     mica__work *work;
+    mica__scratch *shared; /* scratch of works before and after this one; NULL: its own */
     bool manual, serial, timed, traced;
     uint32_t chunk;      /* scratch: current chunk in work->scratch */
     uint64_t chunk_used; /* bytes of it */
@@ -97,6 +98,12 @@ void mica__lowering_discard(mica__lowering *lowering)
     mica__lowering_free(atomic_exchange(&lowering->device->spare_lowering, lowering));
 }
 
+mica_status mica__lowering_share(mica__lowering *lowering, mica__scratch *scratch)
+{
+    lowering->shared = scratch;
+    return scratch == NULL ? MICA_OK : mica__scratch_share(scratch, &lowering->work->scratch);
+}
+
 /* Counted once a lowering: two atomic additions a record would be a tenth of encoding it. */
 static void count_encoded(const mica__lowering *lowering)
 {
@@ -112,6 +119,8 @@ mica_status mica__lowering_end(mica__lowering *lowering, mica__work **out)
     *out = NULL;
     mica_status status = lowering->device->table->encoder_end(lowering->encoding, false, &work->commands);
     lowering->encoding = NULL;
+    if (status == MICA_OK && lowering->shared != NULL)
+        status = mica__scratch_share(&work->scratch, lowering->shared);
     if (status == MICA_OK) {
         count_encoded(lowering);
         lowering->work = NULL;
@@ -167,12 +176,14 @@ void mica__lowering_set_manual(mica__lowering *lowering, bool manual)
 }
 
 /* Orders one dispatch by its ranges: a barrier, or a list of dependencies where the device takes them and the caller has
- * a place for them. */
+ * a place for them; nothing where the order of encoding is kept anyway. */
 static mica_status order_dispatch(mica__lowering *lowering, const mica__range *ranges, uint32_t count,
                                   uint32_t *dependencies, uint32_t *out_count)
 {
     uint64_t start = lowering->timed ? mica__clock_ns() : 0;
     *out_count = 0;
+    if (lowering->device->info.in_order && !lowering->work->reusable)
+        return MICA_OK;
     if (!lowering->manual && lowering->device->info.edges && dependencies != NULL) {
         *out_count =
             mica__tracker_dependencies(&lowering->tracker, ranges, count, dependencies, MAX_DEPENDENCIES);
@@ -207,19 +218,20 @@ static mica_status take_scratch(mica__lowering *lowering, uint64_t bytes, mica__
         lowering->chunk = 0;
         lowering->chunk_used = 0;
     }
-    while (lowering->chunk < work->scratch_count &&
-           lowering->chunk_used + bytes > work->scratch[lowering->chunk]->bytes) {
+    const mica__scratch *scratch = &work->scratch;
+    while (lowering->chunk < scratch->count &&
+           lowering->chunk_used + bytes > scratch->chunk[lowering->chunk]->bytes) {
         lowering->chunk++;
         lowering->chunk_used = 0;
     }
-    if (lowering->chunk == work->scratch_count) {
-        uint64_t size = SCRATCH_FIRST_CHUNK << (work->scratch_count < 4 ? work->scratch_count : 4);
+    if (lowering->chunk == scratch->count) {
+        uint64_t size = SCRATCH_FIRST_CHUNK << (scratch->count < 4 ? scratch->count : 4);
         mica_status status = mica__work_add_scratch(work, bytes > size ? bytes : size);
         if (status != MICA_OK)
             return status;
         lowering->chunk_used = 0;
     }
-    *out = work->scratch[lowering->chunk];
+    *out = scratch->chunk[lowering->chunk];
     *out_offset = lowering->chunk_used;
     lowering->chunk_used += bytes;
     lowering->round_used += bytes;

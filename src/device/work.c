@@ -60,13 +60,35 @@ mica_status mica__work_hold_kernel(mica__work *work, mica_kernel *kernel)
 
 mica_status mica__work_add_scratch(mica__work *work, uint64_t bytes)
 {
+    mica__scratch *scratch = &work->scratch;
     mica_status status =
-        reserve((void **)&work->scratch, work->scratch_count, &work->scratch_capacity, sizeof *work->scratch);
+        reserve((void **)&scratch->chunk, scratch->count, &scratch->capacity, sizeof *scratch->chunk);
     if (status == MICA_OK)
-        status = mica__pool_take(work->device->scratch, bytes, &work->scratch[work->scratch_count]);
+        status = mica__pool_take(work->device->scratch, bytes, &scratch->chunk[scratch->count]);
     if (status == MICA_OK)
-        work->scratch_count++;
+        scratch->count++;
     return status;
+}
+
+mica_status mica__scratch_share(const mica__scratch *from, mica__scratch *to)
+{
+    mica_status status = MICA_OK;
+    while (to->count < from->count && status == MICA_OK) {
+        status = reserve((void **)&to->chunk, to->count, &to->capacity, sizeof *to->chunk);
+        if (status == MICA_OK) {
+            to->chunk[to->count] = mica__storage_retain(from->chunk[to->count]);
+            to->count++;
+        }
+    }
+    return status;
+}
+
+void mica__scratch_release(mica__scratch *scratch)
+{
+    for (uint32_t i = 0; i < scratch->count; i++)
+        mica__storage_release(scratch->chunk[i]);
+    mica__free(scratch->chunk);
+    memset(scratch, 0, sizeof *scratch);
 }
 
 mica_status mica__work_note(mica__work *work, uint32_t dispatch, uint32_t binding,
@@ -84,8 +106,8 @@ mica_status mica__work_note(mica__work *work, uint32_t dispatch, uint32_t bindin
 uint64_t mica__work_scratch(const mica__work *work)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < work->scratch_count; i++)
-        bytes += work->scratch[i]->bytes;
+    for (uint32_t i = 0; i < work->scratch.count; i++)
+        bytes += work->scratch.chunk[i]->bytes;
     return bytes;
 }
 
@@ -99,13 +121,11 @@ void mica__work_release(mica__work *work)
         work->device->table->commands_destroy(work->device->impl, work->commands);
     for (uint32_t i = 0; i < work->held_count; i++)
         mica__storage_release(work->held[i]);
-    for (uint32_t i = 0; i < work->scratch_count; i++)
-        mica__storage_release(work->scratch[i]);
+    mica__scratch_release(&work->scratch);
     for (uint32_t i = 0; i < work->kernel_count; i++)
         mica__custom_drop(&(mica__custom){.kernel = work->kernel[i]});
     mica__queue_unref(work->queue);
     mica__free(work->held);
-    mica__free(work->scratch);
     mica__free(work->kernel);
     mica__free(work->note);
     mica__free(work);

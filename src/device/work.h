@@ -13,6 +13,15 @@
 
 typedef struct mica__lowering mica__lowering;
 
+/* Chunks of the device's scratch pool, a reference on each. Works that run one after the other may share them. */
+typedef struct mica__scratch {
+    mica__storage **chunk;
+    uint32_t count, capacity;
+} mica__scratch;
+/* `to` has what `from` has. */
+mica_status mica__scratch_share(const mica__scratch *from, mica__scratch *to);
+void mica__scratch_release(mica__scratch *scratch);
+
 /* Where one record went. */
 typedef struct mica__lowered {
     uint32_t first_dispatch, dispatch_count;
@@ -21,6 +30,9 @@ typedef struct mica__lowered {
 
 /* `reusable`: the work can be submitted more than once and updated. */
 mica_status mica__lowering_begin(mica_device *device, bool reusable, mica__lowering **out);
+/* Shares the scratch of works before it on the same queue, and what is added to it from here on is shared with those after
+ * it: NULL, or alive until the lowering ends. Before the first record. */
+mica_status mica__lowering_share(mica__lowering *lowering, mica__scratch *scratch);
 /* Plans and dispatches one record; takes references on its storages. `out` may be NULL. */
 /* Has the kernels of records that are going to be added compiled together, where they must be. */
 void mica__lowering_prepare(mica__lowering *lowering, const mica__record *const *records, uint32_t count);

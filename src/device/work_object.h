@@ -20,8 +20,7 @@ struct mica__work {
     uint32_t held_count, held_capacity;
     const mica__storage
         *recent[MICA__WORK_RECENT]; /* some of those held, by address: most operands are held already */
-    mica__storage **scratch;
-    uint32_t scratch_count, scratch_capacity;
+    mica__scratch scratch;
     mica_kernel **kernel;
     uint32_t kernel_count, kernel_capacity;
     mica__binding_note *note;

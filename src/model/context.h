@@ -51,7 +51,7 @@ typedef struct mica__pass_result {
 
 #define MICA__RECORDED 24u /* recordings that are kept */
 #define MICA__RECORDED_ROWS \
-    32u /* of passes up to so many tokens: longer ones are prompts, and recorded when the same comes twice running */
+    32u /* of passes up to so many tokens: longer ones are prompts, or steps of many sequences */
 
 typedef struct mica__recorded {
     mica__pass_shape shape;
@@ -80,7 +80,6 @@ struct mica_context {
     uint32_t logit_rows, logit_capacity;
     mica__recorded recorded[MICA__RECORDED];
     mica__pass_result once; /* of the last pass that was not recorded */
-    mica__pass_shape last;  /* of the last pass */
     uint64_t passes, tokens;
     pthread_mutex_t lock; /* guards `running` and `cancelled` */
     mica_fence *running;
@@ -141,6 +140,7 @@ typedef struct mica__pass {
     mica_session *session;
     mica_encoder *encoder;
     mica__pass_shape shape;
+    bool once; /* runs in stages while it is encoded, and never again */
     mica_buffer *inputs;
     mica_buffer *tokens, *positions, *sequences, *wanted, *lengths; /* parts of it */
     uint64_t rest;       /* the word of `inputs` where what picking reads begins */
@@ -154,6 +154,8 @@ typedef struct mica__pass {
 /* The buffer [rows, columns] of that number. */
 mica_status mica__pass_buffer(mica__pass *pass, uint32_t which, mica_dtype dtype, uint32_t ndim,
                               const uint64_t *shape, mica_buffer **out);
+/* Between layers: of the buffers only MICA__B_HIDDEN is read afterwards. */
+mica_status mica__pass_stage(mica__pass *pass);
 /* The pass keeps a view that was `made`, and releases it at its end. */
 mica_status mica__pass_keep(mica__pass *pass, mica_status made, mica_buffer *const *view);
 

@@ -6,6 +6,9 @@
 
 #include "model/context.h"
 
+/* Of a stage, but the first, which has one: the device is not to wait. Fusions do not reach from stage to stage. */
+#define STAGE_LAYERS 4u
+
 mica_status mica__linear(mica__pass *pass, mica_buffer *x, mica_buffer *weight, mica_buffer *bias,
                          mica_buffer *y)
 {
@@ -299,6 +302,8 @@ mica_status mica__decoder_forward(mica__pass *pass)
     for (uint32_t i = 0; i < model->h.layers; i++) {
         MICA__TRY(attention_part(&d, i));
         MICA__TRY(feed_forward_part(&d, i));
+        if (i % STAGE_LAYERS == 0)
+            MICA__TRY(mica__pass_stage(pass));
     }
     if (pass->shape.gives == MICA__GIVES_STATES)
         return mica__norm(pass, d.hidden, model->tensor[MICA__T_OUTPUT_NORM],

@@ -4,6 +4,7 @@
  * and replayed.
  */
 #include <stdint.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "model/context.h"
@@ -89,11 +90,22 @@ mica_status mica__pass_keep(mica__pass *pass, mica_status made, mica_buffer *con
 mica_status mica__pass_buffer(mica__pass *pass, uint32_t which, mica_dtype dtype, uint32_t ndim,
                               const uint64_t *shape, mica_buffer **out)
 {
+    mica_buffer_desc desc = {.dtype = dtype, .ndim = ndim, .flags = MICA_BUFFER_UNINITIALIZED};
+    mica_buffer **buffer = &pass->buffer[which];
     mica_status status = MICA_OK;
-    if (pass->buffer[which] == NULL)
-        status = mica_session_temp(pass->session, dtype, ndim, shape, &pass->buffer[which]);
-    *out = pass->buffer[which];
+    if (*buffer == NULL && pass->once && which == MICA__B_HIDDEN) { /* goes from stage to stage */
+        memcpy(desc.shape, shape, ndim * sizeof *shape);
+        status = mica_buffer_create(pass->model->device, &desc, buffer);
+    } else if (*buffer == NULL) {
+        status = mica_session_temp(pass->session, dtype, ndim, shape, buffer);
+    }
+    *out = *buffer;
     return status;
+}
+
+mica_status mica__pass_stage(mica__pass *pass)
+{
+    return pass->once ? mica_session_stage(pass->session, MICA_FINISH_FUSE | MICA_FINISH_REORDER) : MICA_OK;
 }
 
 static mica_status input_view(mica__pass *pass, uint64_t *at, uint64_t count, mica_buffer **out)
@@ -137,12 +149,15 @@ static void release_pass(mica__pass *pass)
     mica_session_release(pass->session);
 }
 
-static mica_status encode(mica_context *context, const mica__pass_shape *shape, mica__pass *pass)
+/* `once`: a pass in stages, which begin to run; else one that is recorded whole. */
+static mica_status encode(mica_context *context, const mica__pass_shape *shape, bool once, mica__pass *pass)
 {
-    *pass = (mica__pass){.context = context, .model = context->model, .shape = *shape};
+    *pass = (mica__pass){.context = context, .model = context->model, .shape = *shape, .once = once};
     MICA__TRY(mica_session_begin(context->model->device, NULL, MICA_SESSION_RECORD, &pass->session));
     pass->encoder = mica_session_encoder(pass->session);
     MICA__TRY(make_ends(pass));
+    if (once)
+        MICA__TRY(send_inputs(context, shape, pass->inputs));
     MICA__TRY(context->model->family->encoder ? mica__encoder_forward(pass) : mica__decoder_forward(pass));
     return shape->picking.on ? mica__pass_pick(pass) : MICA_OK;
 }
@@ -188,9 +203,12 @@ static bool same_shape(const mica__pass_shape *a, const mica__pass_shape *b)
            same_picking(&a->picking, &b->picking);
 }
 
-static bool is_long(const mica__pass_shape *shape)
+/* Rows that mostly give nothing: the next pass will be of another shape. A step of many sequences gives a token a row, and
+ * comes again. */
+static bool is_prompt(const mica__pass_shape *shape)
 {
-    return shape->rows > MICA__RECORDED_ROWS;
+    const bool step = shape->picking.on && shape->outputs == shape->rows;
+    return shape->rows > MICA__RECORDED_ROWS && !step;
 }
 
 /* The recording of that shape, NULL if there is none. */
@@ -213,18 +231,10 @@ static mica__recorded *free_oldest(mica_context *context)
     return oldest;
 }
 
-/* Another long pass comes: the temporaries of both would be much memory. */
-static void drop_long(mica_context *context)
-{
-    for (uint32_t i = 0; i < MICA__RECORDED; i++)
-        if (context->recorded[i].recording != NULL && is_long(&context->recorded[i].shape))
-            drop(&context->recorded[i]);
-}
-
 static mica_status record(mica_context *context, const mica__pass_shape *shape, mica__recorded *out)
 {
     mica__pass pass;
-    mica_status status = encode(context, shape, &pass);
+    mica_status status = encode(context, shape, false, &pass);
     if (status == MICA_OK)
         status =
             mica_session_record(pass.session, MICA_FINISH_FUSE | MICA_FINISH_REORDER, NULL, &out->recording);
@@ -262,14 +272,12 @@ static mica_status wait_for(mica_context *context, mica_fence *fence)
     return waited != MICA_OK ? waited : status;
 }
 
-/* A pass that is not known to come again in this shape: encoded, fused, run. */
+/* A pass that will not come again in this shape: encoded, fused and run stage by stage. */
 static mica_status run_once(mica_context *context, const mica__pass_shape *shape, mica__pass_result *out)
 {
     mica__pass pass;
     mica_fence *fence = NULL;
-    mica_status status = encode(context, shape, &pass);
-    if (status == MICA_OK)
-        status = send_inputs(context, shape, pass.inputs);
+    mica_status status = encode(context, shape, true, &pass);
     if (status == MICA_OK)
         status = mica_session_commit(pass.session, MICA_FINISH_FUSE | MICA_FINISH_REORDER, NULL, &fence);
     if (status == MICA_OK)
@@ -284,17 +292,13 @@ static mica_status run_once(mica_context *context, const mica__pass_shape *shape
 
 mica_status mica__pass_run(mica_context *context, const mica__pass_shape *shape, mica__pass_result *out)
 {
-    mica__recorded *recorded = find_recorded(context, shape);
-    const bool again = same_shape(&context->last, shape);
     mica_fence *fence = NULL;
     *out = (mica__pass_result){0};
-    context->last = *shape;
     context->passes++;
     context->tokens += shape->rows;
-    if (recorded == NULL && is_long(shape) && !again) {
-        drop_long(context);
+    if (is_prompt(shape))
         return run_once(context, shape, out);
-    }
+    mica__recorded *recorded = find_recorded(context, shape);
     if (recorded == NULL) {
         recorded = free_oldest(context);
         MICA__TRY(record(context, shape, recorded));

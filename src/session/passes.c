@@ -19,17 +19,22 @@ mica_status mica__passes_run(mica_device *device, mica__record_list *list, uint3
 {
     mica__storages storages;
     mica_status status = MICA_OK;
-    stats->records_in = list->count;
+    uint64_t fusions = 0, moved = 0;
+    stats->records_in += list->count;
     if (flags & MICA_FINISH_FUSE)
-        status = mica__fuse(device, list, &stats->fusions);
+        status = mica__fuse(device, list, &fusions);
     if (status == MICA_OK && (flags & MICA_FINISH_REORDER))
-        status = mica__reorder(list, &stats->reordered);
-    stats->records_out = list->count;
+        status = mica__reorder(list, &moved);
+    stats->fusions += fusions;
+    stats->reordered += moved;
+    stats->records_out += list->count;
     if (status == MICA_OK)
         status = mica__storages_build(list, &storages);
     if (status != MICA_OK)
         return status;
-    stats->temp_bytes = mica__storages_temp_bytes(&storages);
+    const uint64_t temp_bytes = mica__storages_temp_bytes(&storages);
+    if (temp_bytes > stats->temp_bytes) /* stages share them */
+        stats->temp_bytes = temp_bytes;
     mica__storages_free(&storages);
     return MICA_OK;
 }
@@ -41,25 +46,22 @@ void mica__passes_count(mica_session_stats *stats, const mica_encoder_stats *par
     stats->barriers_elided += part->barriers_elided;
     stats->tracker_checks += part->tracker_checks;
     stats->tracker_ns += part->tracker_ns;
-    stats->scratch_bytes += part->scratch_bytes;
+    if (part->scratch_bytes > stats->scratch_bytes) /* stages share it */
+        stats->scratch_bytes = part->scratch_bytes;
     for (int i = 0; i < 8; i++)
         stats->group_sizes[i] += part->group_sizes[i];
 }
 
-mica_status mica__passes_lower(mica_device *device, const mica__record_list *list, uint32_t first,
-                               uint32_t end, bool reusable, mica__lowered *lowered, mica_session_stats *stats,
-                               mica__work **out)
+/* The lowering is gone afterwards. */
+static mica_status lower(mica__lowering *lowering, const mica__record_list *list, mica__lowered *lowered,
+                         mica_session_stats *stats, mica__work **out)
 {
-    mica__lowering *lowering = NULL;
     mica_encoder_stats part;
-    *out = NULL;
-    mica_status status = mica__lowering_begin(device, reusable, &lowering);
-    if (status != MICA_OK)
-        return status;
-    if (first < end)
-        mica__lowering_prepare(lowering, (const mica__record *const *)&list->record[first], end - first);
-    for (uint32_t i = first; i < end; i++) {
-        status = mica__lowering_add(lowering, list->record[i], lowered == NULL ? NULL : &lowered[i - first]);
+    if (list->count > 0)
+        mica__lowering_prepare(lowering, (const mica__record *const *)list->record, list->count);
+    for (uint32_t i = 0; i < list->count; i++) {
+        const mica_status status =
+            mica__lowering_add(lowering, list->record[i], lowered == NULL ? NULL : &lowered[i]);
         if (status != MICA_OK) {
             mica__lowering_discard(lowering);
             return status;
@@ -68,4 +70,29 @@ mica_status mica__passes_lower(mica_device *device, const mica__record_list *lis
     mica__lowering_stats(lowering, &part);
     mica__passes_count(stats, &part);
     return mica__lowering_end(lowering, out);
+}
+
+mica_status mica__passes_lower_once(mica_device *device, const mica__record_list *list,
+                                    mica__scratch *scratch, mica_session_stats *stats, mica__work **out)
+{
+    mica__lowering *lowering = NULL;
+    *out = NULL;
+    mica_status status = mica__lowering_begin(device, false, &lowering);
+    if (status != MICA_OK)
+        return status;
+    status = mica__lowering_share(lowering, scratch);
+    if (status != MICA_OK) {
+        mica__lowering_discard(lowering);
+        return status;
+    }
+    return lower(lowering, list, NULL, stats, out);
+}
+
+mica_status mica__passes_lower(mica_device *device, const mica__record_list *list, mica__lowered *lowered,
+                               mica_session_stats *stats, mica__work **out)
+{
+    mica__lowering *lowering = NULL;
+    *out = NULL;
+    const mica_status status = mica__lowering_begin(device, true, &lowering);
+    return status != MICA_OK ? status : lower(lowering, list, lowered, stats, out);
 }

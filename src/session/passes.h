@@ -18,16 +18,19 @@ mica_status mica__fuse(mica_device *device, mica__record_list *list, uint64_t *o
  * before. */
 mica_status mica__reorder(mica__record_list *list, uint64_t *out_moved);
 
-/* The passes that `flags` (MICA_FINISH_*) asks for; fills records_in, records_out, fusions, reordered and
+/* The passes that `flags` (MICA_FINISH_*) asks for; adds to records_in, records_out, fusions, reordered and
  * temp_bytes. */
 mica_status mica__passes_run(mica_device *device, mica__record_list *list, uint32_t flags,
                              mica_session_stats *stats);
 /* Unknown bits in `flags` are INVALID_ARGUMENT; `call` names the caller. */
 mica_status mica__passes_check_flags(const char *call, uint32_t flags);
-/* Lowers records [first, end), adding to `stats` what came out. `lowered`: NULL, or end - first places. */
-mica_status mica__passes_lower(mica_device *device, const mica__record_list *list, uint32_t first,
-                               uint32_t end, bool reusable, mica__lowered *lowered, mica_session_stats *stats,
-                               mica__work **out);
+/* Lowers the records to work that runs once, adding to `stats` what came out. `scratch`: shared with the stages of the
+ * session before and after them. */
+mica_status mica__passes_lower_once(mica_device *device, const mica__record_list *list,
+                                    mica__scratch *scratch, mica_session_stats *stats, mica__work **out);
+/* The same to reusable work. `lowered`: NULL, or a place for each record. */
+mica_status mica__passes_lower(mica_device *device, const mica__record_list *list, mica__lowered *lowered,
+                               mica_session_stats *stats, mica__work **out);
 /* Adds an encoder's counts to a session's. */
 void mica__passes_count(mica_session_stats *stats, const mica_encoder_stats *part);
 

@@ -191,8 +191,8 @@ static void restore_work(mica_recording *recording)
     mica_session_stats ignored = {0};
     mica__work_release(recording->work);
     recording->work = NULL;
-    (void)mica__passes_lower(recording->device, &recording->list, 0, recording->list.count, true,
-                             recording->lowered, &ignored, &recording->work);
+    (void)mica__passes_lower(recording->device, &recording->list, recording->lowered, &ignored,
+                             &recording->work);
 }
 
 /* Whether a plan may have been chosen that is wrong for what comes now. */
@@ -213,8 +213,7 @@ static mica_status rebind_anew(mica_recording *recording, const swap *swaps, uin
     mica_session_stats ignored = {0};
     const uint32_t uses = rebind_records(&recording->list, swaps, count);
     const mica_status status =
-        mica__passes_lower(recording->device, &recording->list, 0, recording->list.count, true,
-                           recording->lowered, &ignored, &work);
+        mica__passes_lower(recording->device, &recording->list, recording->lowered, &ignored, &work);
     if (status == MICA_OK) {
         mica__work_release(recording->work);
         recording->work = work;

@@ -51,8 +51,7 @@ static mica_status lower(mica_device *device, const mica__record_list *list, mic
     *out_lowered = mica__calloc(list->count + 1u, sizeof **out_lowered);
     if (*out_lowered == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the places of %u records", list->count);
-    mica_status status =
-        mica__passes_lower(device, list, 0, list->count, true, *out_lowered, stats, out_work);
+    mica_status status = mica__passes_lower(device, list, *out_lowered, stats, out_work);
     if (status != MICA_OK) {
         mica__free(*out_lowered);
         *out_lowered = NULL;

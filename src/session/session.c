@@ -1,8 +1,8 @@
 /*
  * session.c - one forward pass: where ops go, and how it ends.
  *
- * A direct session is an encoder with counts around it. A recording session captures records; ending it runs
- * the passes and lowers them, to work that runs once or to a recording.
+ * A direct session is an encoder with counts around it. A recording session captures records; ending it, or a stage of
+ * it, runs the passes and lowers them, to work that runs once or to a recording.
  */
 #include "mica/session.h"
 
@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "device/inflight.h"
 #include "session/passes.h"
 #include "session/recording.h"
 
@@ -23,6 +24,9 @@ struct mica_session {
     uint32_t temp_count, temp_capacity;
     uint64_t temp_bytes;
     uint64_t begin_ns;
+    mica_session_stats stats; /* of the stages so far */
+    mica_fence *staged;       /* of the last of them, which answers for all; NULL: none */
+    mica__scratch scratch;    /* what they share */
 };
 
 mica_status mica_session_begin(mica_device *device, mica_queue *queue, uint32_t flags,
@@ -60,6 +64,7 @@ static void spend(mica_session *session)
     session->temp_count = 0;
     mica_encoder_release(session->encoder);
     session->encoder = NULL;
+    mica__scratch_release(&session->scratch);
 }
 
 void mica_session_release(mica_session *session)
@@ -68,6 +73,7 @@ void mica_session_release(mica_session *session)
         return;
     mica_device *device = session->device;
     spend(session);
+    mica_fence_release(session->staged);
     mica__free(session->temp);
     mica__free(session);
     mica_device_release(device);
@@ -131,15 +137,11 @@ mica_status mica_session_temp(mica_session *session, mica_dtype dtype, uint32_t 
 
 /* ---- running ---- */
 
-/* What was submitted: `head` only with OVERLAP. */
-typedef struct flight {
-    mica_fence *head, *tail;
-} flight;
-
-static mica_status commit_direct(mica_session *session, mica_session_stats *stats, flight *out)
+static mica_status commit_direct(mica_session *session)
 {
+    mica_session_stats *stats = &session->stats;
     mica_encoder_stats part = {0};
-    mica_status status = mica_encoder_commit(session->encoder, &out->tail);
+    mica_status status = mica_encoder_commit(session->encoder, &session->staged);
     (void)mica_encoder_get_stats(session->encoder, &part);
     mica__passes_count(stats, &part);
     stats->records_in = stats->records_out = part.records;
@@ -148,15 +150,24 @@ static mica_status commit_direct(mica_session *session, mica_session_stats *stat
     return status;
 }
 
-static mica_status submit_part(mica_session *session, const mica__record_list *list, uint32_t first,
-                               uint32_t end, mica_session_stats *stats, mica_fence **out_fence)
+/* Records [first, end) as one stage. The fence of the last stage answers for those before it. */
+static mica_status submit_stage(mica_session *session, const mica__record_list *list, uint32_t first,
+                                uint32_t end)
 {
+    const mica__record_list part = {.record = list->record + first, .count = end - first};
     mica__work *work = NULL;
-    mica_status status = mica__passes_lower(session->device, list, first, end, false, NULL, stats, &work);
+    mica_fence *fence = NULL;
+    mica_status status =
+        mica__passes_lower_once(session->device, &part, &session->scratch, &session->stats, &work);
     if (status == MICA_OK)
-        status = mica__work_submit(work, mica__encoder_queue(session->encoder), out_fence);
-    stats->submissions += status == MICA_OK;
-    return status;
+        status = mica__work_submit(work, mica__encoder_queue(session->encoder), &fence);
+    if (status != MICA_OK)
+        return status;
+    session->stats.submissions++;
+    mica__fence_follow(fence, session->staged);
+    mica_fence_release(session->staged);
+    session->staged = fence;
+    return MICA_OK;
 }
 
 /* With OVERLAP a tenth of the records, 64 at least, goes ahead: enough to keep the device busy while the rest
@@ -167,91 +178,93 @@ static uint32_t head_count(uint32_t count, uint32_t flags)
     return (flags & MICA_FINISH_OVERLAP) && head < count ? head : 0;
 }
 
-static mica_status commit_recorded(mica_session *session, uint32_t flags, mica_session_stats *stats,
-                                   flight *out)
+/* What was recorded since the last stage. */
+static mica_status commit_recorded(mica_session *session, uint32_t flags)
 {
+    mica_session_stats *stats = &session->stats;
     mica__record_list list;
     mica_status status = mica__encoder_take(session->encoder, &list);
     if (status == MICA_OK)
         status = mica__passes_run(session->device, &list, flags, stats);
-    uint32_t head = head_count(list.count, flags);
+    const uint32_t head = head_count(list.count, flags);
     if (status == MICA_OK && head > 0)
-        status = submit_part(session, &list, 0, head, stats, &out->head);
+        status = submit_stage(session, &list, 0, head);
     stats->barriers_head = stats->barriers;
     if (status == MICA_OK)
-        status = submit_part(session, &list, head, list.count, stats, &out->tail);
+        status = submit_stage(session, &list, head, list.count);
     stats->barriers_tail = stats->barriers - stats->barriers_head;
     mica__record_list_free(&list);
     return status;
 }
 
-static mica_status commit(mica_session *session, uint32_t flags, mica_session_stats *stats, flight *out)
+mica_status mica_session_stage(mica_session *session, uint32_t flags)
 {
-    mica_status status =
-        session->recording ? commit_recorded(session, flags, stats, out) : commit_direct(session, stats, out);
-    stats->encode_ns = mica__clock_ns() - session->begin_ns;
+    mica_status status = check_open(session, "session_stage");
+    if (status == MICA_OK)
+        status = mica__passes_check_flags("session_stage", flags);
+    if (status == MICA_OK && !session->recording)
+        status = mica__fail(MICA_ERR_STATE,
+                            "session_stage: session is a direct one; begin it with MICA_SESSION_RECORD");
+    return status != MICA_OK ? status : commit_recorded(session, flags);
+}
+
+static mica_status commit(mica_session *session, uint32_t flags)
+{
+    mica_status status = session->recording ? commit_recorded(session, flags) : commit_direct(session);
+    session->stats.encode_ns = mica__clock_ns() - session->begin_ns;
     spend(session);
     return status;
 }
 
-/* The first error in order of submission. */
-static mica_status wait_flight(const flight *f, mica_session_stats *stats)
+/* What was submitted is waited for also where the rest could not be. */
+static mica_status wait_staged(mica_session *session)
 {
-    uint64_t begin = 0, end = 0, unused = 0, start = mica__clock_ns();
-    mica_status head = f->head == NULL ? MICA_OK : mica_fence_wait(f->head, MICA_WAIT_FOREVER);
-    mica_status tail = f->tail == NULL ? MICA_OK : mica_fence_wait(f->tail, MICA_WAIT_FOREVER);
-    stats->wait_ns = mica__clock_ns() - start;
-    if (f->tail != NULL && mica_fence_times(f->tail, &begin, &end) == MICA_OK) {
-        if (f->head != NULL)
-            (void)mica_fence_times(f->head, &begin, &unused);
-        stats->device_ns = end - begin;
-    }
-    return head != MICA_OK ? head : tail;
+    uint64_t begin = 0, end = 0, start = mica__clock_ns();
+    mica_status status =
+        session->staged == NULL ? MICA_OK : mica_fence_wait(session->staged, MICA_WAIT_FOREVER);
+    session->stats.wait_ns = mica__clock_ns() - start;
+    if (session->staged != NULL && mica_fence_times(session->staged, &begin, &end) == MICA_OK)
+        session->stats.device_ns = end - begin;
+    return status;
+}
+
+/* Whether `call` may end the session with `flags`. */
+static mica_status check_end(const mica_session *session, const char *call, uint32_t flags,
+                             mica_session_stats *out_stats)
+{
+    if (out_stats != NULL)
+        memset(out_stats, 0, sizeof *out_stats);
+    const mica_status status = check_open(session, call);
+    return status != MICA_OK ? status : mica__passes_check_flags(call, flags);
 }
 
 mica_status mica_session_finish(mica_session *session, uint32_t flags, mica_session_stats *out_stats)
 {
-    mica_session_stats stats = {0};
-    flight f = {NULL, NULL};
-    if (out_stats != NULL)
-        memset(out_stats, 0, sizeof *out_stats);
-    mica_status status = check_open(session, "session_finish");
-    if (status == MICA_OK)
-        status = mica__passes_check_flags("session_finish", flags);
+    mica_status status = check_end(session, "session_finish", flags, out_stats);
     if (status != MICA_OK)
         return status;
-    status = commit(session, flags, &stats, &f);
-    mica_status waited = wait_flight(&f, &stats);
-    mica_fence_release(f.head);
-    mica_fence_release(f.tail);
+    status = commit(session, flags);
+    mica_status waited = wait_staged(session);
     if (out_stats != NULL)
-        *out_stats = stats;
+        *out_stats = session->stats;
     return status != MICA_OK ? status : waited;
 }
 
-/* One submission: the caller gets one fence, and an error in a head of its own would be lost to whoever waits
- * on it. */
 mica_status mica_session_commit(mica_session *session, uint32_t flags, mica_session_stats *out_stats,
                                 mica_fence **out_fence)
 {
-    mica_session_stats stats = {0};
-    flight f = {NULL, NULL};
-    if (out_stats != NULL)
-        memset(out_stats, 0, sizeof *out_stats);
     if (out_fence != NULL)
         *out_fence = NULL;
-    mica_status status = check_open(session, "session_commit");
-    if (status == MICA_OK)
-        status = mica__passes_check_flags("session_commit", flags);
+    mica_status status = check_end(session, "session_commit", flags, out_stats);
     if (status != MICA_OK)
         return status;
-    status = commit(session, flags & ~MICA_FINISH_OVERLAP, &stats, &f);
+    status = commit(session, flags);
     if (out_stats != NULL)
-        *out_stats = stats;
-    if (status == MICA_OK && out_fence != NULL)
-        *out_fence = f.tail;
-    else
-        mica_fence_release(f.tail);
+        *out_stats = session->stats;
+    if (status == MICA_OK && out_fence != NULL) {
+        *out_fence = session->staged;
+        session->staged = NULL;
+    }
     return status;
 }
 
@@ -268,9 +281,10 @@ mica_status mica_session_record(mica_session *session, uint32_t flags, mica_sess
     mica_status status = check_open(session, "session_record");
     if (status == MICA_OK)
         status = mica__passes_check_flags("session_record", flags);
-    if (status == MICA_OK && !session->recording)
-        status = mica__fail(MICA_ERR_STATE,
-                            "session_record: session is a direct one; begin it with MICA_SESSION_RECORD");
+    if (status == MICA_OK && (!session->recording || session->staged != NULL))
+        status = mica__fail(MICA_ERR_STATE, "session_record: session %s",
+                            session->recording ? "has stages, which are submitted already"
+                                               : "is a direct one; begin it with MICA_SESSION_RECORD");
     if (status == MICA_OK)
         status = mica__encoder_take(session->encoder, &list);
     if (status != MICA_OK)

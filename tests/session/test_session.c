@@ -96,6 +96,72 @@ static void test_overlap(void **state)
     }
 }
 
+/* Two passes in one session, the second over what the first gave: in one stage, in two, on a direct session. */
+static void test_stages(void **state)
+{
+    (void)state;
+    rig r;
+    rig_open(&r, "cpu");
+    rig_result expected, got;
+    for (uint32_t staged = 0; staged <= 1; staged++) {
+        mica_session_stats stats;
+        mica_fence *fence = NULL;
+        mica_session *session = rig_session(&r, MICA_SESSION_RECORD);
+        if (staged)
+            ok(mica_session_stage(session, MICA_FINISH_FUSE | MICA_FINISH_REORDER));
+        rig back = r;
+        back.x = r.y;
+        back.y = r.x;
+        ok(rig_encode(&back, session));
+        ok(mica_session_commit(session, MICA_FINISH_FUSE | MICA_FINISH_REORDER, &stats, &fence));
+        mica_session_release(session);
+        ok(mica_fence_wait(fence, MICA_WAIT_FOREVER));
+        uint64_t begin = 0, end = 0;
+        ok(mica_fence_times(fence, &begin, &end));
+        assert_true(end > begin);
+        mica_fence_release(fence);
+        assert_int_equal(stats.submissions, 1 + staged);
+        assert_int_equal(stats.records_in, 2 * RIG_RECORDS);
+        rig_take(&r, r.x, staged ? &got : &expected);
+        rig_close(&r);
+        rig_open(&r, "cpu");
+    }
+    assert_memory_equal(&got, &expected, sizeof got);
+    rig_close(&r);
+}
+
+/* One fence answers for all stages: what went wrong in the first is not lost behind the second. */
+static void test_stage_failure(void **state)
+{
+    static const uint32_t outside[3] = {0, 99, 1};
+    (void)state;
+    rig r;
+    rig_open(&r, "cpu");
+    mica_session *session = NULL;
+    mica_fence *fence = NULL;
+    mica_recording *recording = NULL;
+    mica_buffer *ids = NULL;
+    ok(mica_buffer_alloc(r.device, MICA_DTYPE_U32, 1, (uint64_t[]){3}, &ids));
+    ok(mica_buffer_write(ids, 0, outside, sizeof outside));
+    ok(mica_session_begin(r.device, NULL, MICA_SESSION_RECORD, &session));
+    ok(mica_embedding(mica_session_encoder(session), r.gate, ids, r.y));
+    ok(mica_session_stage(session, 0));
+    ok(mica_advance(mica_session_encoder(session), 1, r.counter));
+    refused(mica_session_stage(session, MICA_FINISH_ALL + 1), MICA_ERR_INVALID_ARGUMENT, "session_stage");
+    refused(mica_session_record(session, 0, NULL, &recording), MICA_ERR_STATE, "stages");
+    ok(mica_session_commit(session, 0, NULL, &fence));
+    refused(mica_session_stage(session, 0), MICA_ERR_STATE, "finished");
+    mica_session_release(session);
+    refused(mica_fence_wait(fence, MICA_WAIT_FOREVER), MICA_ERR_FAULT, "embedding");
+    mica_fence_release(fence);
+    ok(mica_session_begin(r.device, NULL, 0, &session));
+    refused(mica_session_stage(session, 0), MICA_ERR_STATE, "direct");
+    refused(mica_session_stage(NULL, 0), MICA_ERR_INVALID_ARGUMENT, "session");
+    mica_session_release(session);
+    mica_buffer_release(ids);
+    rig_close(&r);
+}
+
 /* Independent work is one group, and reordering makes it so. */
 static void test_groups(void **state)
 {
@@ -348,10 +414,12 @@ static void test_stage_copy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits),   cmocka_unit_test(test_commit),  cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_groups),      cmocka_unit_test(test_barrier), cmocka_unit_test(test_custom),
-        cmocka_unit_test(test_temporaries), cmocka_unit_test(test_misuse),  cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_stage_copy),
+        cmocka_unit_test(test_same_bits),     cmocka_unit_test(test_commit),
+        cmocka_unit_test(test_overlap),       cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_stage_failure), cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_barrier),       cmocka_unit_test(test_custom),
+        cmocka_unit_test(test_temporaries),   cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_empty),         cmocka_unit_test(test_stage_copy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,6 +25,7 @@ typedef struct bench_run {
     uint32_t *tokens;      /* random */
     uint32_t repetitions, batch;
     double *rate; /* [repetitions] tokens a second */
+    double first_seconds; /* the run before those that count: kernels are compiled or come from the disk */
     tool_json json;
     int as_json, as_markdown;
     int has_head; /* 1: the head of the table, or the bracket of the list, is printed */
@@ -111,8 +112,10 @@ static mica_status measure(bench_run *run, const bench_test *test)
     const mica_feed depth = {base, run->tokens, test->depth, MICA_WANT_NONE};
     if (status == MICA_OK && test->depth > 0)
         status = mica_context_feed(run->context, &depth, 1);
+    const uint64_t start = tool_clock_ns();
     if (status == MICA_OK)
         status = run_once(run, base, test, 2, &warm);
+    run->first_seconds = (double)(tool_clock_ns() - start) * 1e-9;
     for (uint32_t i = 0; i < run->repetitions && status == MICA_OK; i++)
         status = run_once(run, base, test, test->text, &run->rate[i]);
     return status;
@@ -139,6 +142,9 @@ static void print_object(bench_run *run, const bench_test *test, double mean, do
     tool_json_uint(json, "n_prompt", test->prompt);
     tool_json_uint(json, "n_gen", test->text);
     tool_json_uint(json, "n_depth", test->depth);
+    tool_json_real(json, "open_seconds", run->model.open_seconds);
+    tool_json_real(json, "load_seconds", run->model.load_seconds);
+    tool_json_real(json, "first_seconds", run->first_seconds);
     tool_json_real(json, "avg_ts", mean);
     tool_json_real(json, "stddev_ts", deviation);
     tool_json_open(json, "samples_ts", '[');

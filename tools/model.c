@@ -51,8 +51,10 @@ int tool_model_open_source(const tool_model_source *source, tool_model *out)
     mica_device_options options = {.size = sizeof options, .threads = source->threads};
     tool_progress progress;
     memset(out, 0, sizeof *out);
+    const uint64_t start = tool_clock_ns();
     if (mica_device_open(source->device, &options, &out->device) != MICA_OK)
         return tool_fail_status();
+    out->open_seconds = (double)(tool_clock_ns() - start) * 1e-9;
     tool_progress_begin(&progress, "loading");
     mica_status status = load(source, &progress, out);
     out->load_seconds = tool_progress_seconds(&progress);

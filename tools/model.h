@@ -10,7 +10,7 @@ typedef struct tool_model {
     mica_model *model;
     const mica_tokenizer *tokenizer; /* the model's; NULL if it has none */
     mica_model_info info;
-    double load_seconds;
+    double open_seconds, load_seconds; /* of the device, of the weights */
 } tool_model;
 
 /* How a model is opened; tool_model_open takes it from the options of tool_model_group. */

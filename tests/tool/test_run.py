@@ -633,6 +633,7 @@ class Speed(Models):
         self.assertEqual([(row["n_threads"], row["n_prompt"], row["n_gen"]) for row in rows], [(1, 0, 4), (2, 0, 4)] * 2)
         for row in rows:
             self.assertEqual(len(row["samples_ts"]), 3)
+            self.assertGreater(min(row["open_seconds"], row["load_seconds"], row["first_seconds"]), 0)
             self.assertAlmostEqual(row["avg_ts"], sum(row["samples_ts"]) / 3, delta=row["avg_ts"] * 1e-4)
 
 

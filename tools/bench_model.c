@@ -24,7 +24,7 @@ typedef struct bench_run {
     mica_sampler *sampler; /* greedy */
     uint32_t *tokens;      /* random */
     uint32_t repetitions, batch;
-    double *rate; /* [repetitions] tokens a second */
+    double *rate;         /* [repetitions] tokens a second */
     double first_seconds; /* the run before those that count: kernels are compiled or come from the disk */
     tool_json json;
     int as_json, as_markdown;

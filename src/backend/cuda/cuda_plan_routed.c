@@ -129,6 +129,7 @@ static mica_status plan_product(const job *j, const mica__device_info *info, mic
     mica__gpu_plan_constant(plan, "HALF", j->half);
     mica__gpu_plan_constant(plan, "W", j->weight->dtype);
     mica__gpu_plan_constant(plan, "GATE", j->gate);
+    mica__gpu_plan_constant(plan, "COLUMNS", MK_TILE);
     plan->dispatch[plan->dispatch_count - 1].local_bytes = LOCAL_BYTES;
     mica__gpu_plan_scratch(plan, j->rows, j->map - j->rows, MICA_ACCESS_READ);
     mica__gpu_plan_scratch(plan, j->scales, j->x_rows.rows * sizeof(float), MICA_ACCESS_READ);

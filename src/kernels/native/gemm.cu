@@ -4,14 +4,17 @@
 /*
  * gemm.cu - y = x . weight^T from the 16-bit tiles of tiles.cu, through the matrix units, sums in f32.
  *
- * One group a multiprocessor goes over tiles of 128 rows by 256 columns. The first four warps bring operands: one thread
+ * One group a multiprocessor goes over tiles of 128 rows by COLUMNS columns: 256, or 128 where there are too few tiles for all
+ * multiprocessors, which is half of one in memory. The first four warps bring operands: one thread
  * keeps STAGES pairs of tiles of 64 columns under way by bulk copies. Two groups of four warps multiply, 64 rows each. A gate
  * has the rows of both weights interleaved by eights, so that each thread holds both factors. Equals matmul of matmul.kc
  * with operands rounded to 16 bits.
  */
-#define STAGES 4
+#define STAGES (COLUMNS == 256 ? 4 : 6)
+#define PARTS (256u / COLUMNS) /* of a tile of weights */
 #define A_BYTES 16384u
-#define B_BYTES 32768u
+#define TILE_BYTES 32768u
+#define B_BYTES (TILE_BYTES / PARTS)
 #define STAGE_BYTES (A_BYTES + B_BYTES)
 #define GROUP_TILES 16u /* row tiles that go together, so that what runs at one time shares operands in the cache */
 
@@ -93,9 +96,9 @@ MK_FN void store_tile(const mk_gemm_params *p, mk_f32 *d, mk_u32 row, mk_u32 til
                       const mk_u8 *residual, mk_u8 *y0, mk_u8 *y1, mk_u8 *y2, mk_u8 *y3)
 {
     mk_u32 weight = 0;
-    while (weight + 1 < p->weights && tile >= p->first_tile[weight + 1])
+    while (weight + 1 < p->weights && tile >= PARTS * p->first_tile[weight + 1])
         weight++;
-    const mk_u32 first = (tile - p->first_tile[weight]) * 256 + column;
+    const mk_u32 first = (tile - PARTS * p->first_tile[weight]) * COLUMNS + column;
     mk_u8 *y = weight == 0 ? y0 : weight == 1 ? y1 : weight == 2 ? y2 : y3;
     const mk_u32 each = mk_type_bytes(p->residual_type), adds = weight == 0 && p->residual != 0;
     const mk_u32 outputs = p->outputs[weight], type = p->y_type[weight], bytes = mk_type_bytes(type);
@@ -107,18 +110,18 @@ MK_FN void store_tile(const mk_gemm_params *p, mk_f32 *d, mk_u32 row, mk_u32 til
         const mk_f32 scale = mk_ld_f32(scales, 4ull * at_row);
         const mk_u64 y_row = at_row * p->y_stride[weight], residual_row = at_row * p->residual_stride;
 #pragma unroll
-        for (mk_u32 j = 0; j < 32; j++) {
+        for (mk_u32 j = 0; j < COLUMNS / 8; j++) {
             d[4 * j + 2 * h] *= scale;
             d[4 * j + 2 * h + 1] *= scale;
         }
         if (weight == 0 && p->softcap > 0.0f)
 #pragma unroll
-            for (mk_u32 j = 0; j < 32; j++) {
+            for (mk_u32 j = 0; j < COLUMNS / 8; j++) {
                 d[4 * j + 2 * h] = mk_softcap(d[4 * j + 2 * h], p->softcap);
                 d[4 * j + 2 * h + 1] = mk_softcap(d[4 * j + 2 * h + 1], p->softcap);
             }
 #pragma unroll
-        for (mk_u32 from = 0; from < 32; from += AHEAD) {
+        for (mk_u32 from = 0; from < COLUMNS / 8; from += AHEAD) {
             mk_f32 r[2 * AHEAD];
             if (adds != 0) {
 #pragma unroll
@@ -171,8 +174,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) gemm(const mk_u8 *__restric
             mk_u32 row_tile, column_tile;
             tile_of(&p, t, &row_tile, &column_tile);
             const mk_u8 *a = x_tiles + (mk_u64)row_tile * p.k_tiles * A_BYTES;
-            const mk_u8 *b = w_tiles + (mk_u64)column_tile * p.k_tiles * B_BYTES;
-            for (mk_u32 k = 0; k < p.k_tiles; k++, a += A_BYTES, b += B_BYTES) {
+            const mk_u8 *b = w_tiles + (mk_u64)(column_tile / PARTS) * p.k_tiles * TILE_BYTES + column_tile % PARTS * B_BYTES;
+            for (mk_u32 k = 0; k < p.k_tiles; k++, a += A_BYTES, b += TILE_BYTES) {
                 const mk_u32 at = base + stage * STAGE_BYTES, bar = full + 8 * stage;
                 barrier_wait(empty + 8 * stage, parity ^ 1u);
                 barrier_expect(bar, STAGE_BYTES);
@@ -191,7 +194,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) gemm(const mk_u8 *__restric
         for (mk_u32 t = blockIdx.x; t < tiles; t += gridDim.x) {
             mk_u32 row_tile, column_tile;
             tile_of(&p, t, &row_tile, &column_tile);
-            mk_f32 d[128];
+            mk_f32 d[COLUMNS / 2];
             mk_u32 before = STAGES;
             for (mk_u32 k = 0; k < p.k_tiles; k++) {
                 const mk_u32 at = base + stage * STAGE_BYTES;

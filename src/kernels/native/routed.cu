@@ -205,10 +205,10 @@ MK_FN void multiply(const mk_routed_params *p, const mk_u8 *scales, const mk_u8 
             barrier_wait(full + 8 * stage, parity);
             if (is_idle == 0) {
                 wgmma_begin();
-                wgmma_128(d, a, b, k != 0);
-                wgmma_128(d, a + 2, b + 2, 1);
-                wgmma_128(d, a + 4, b + 4, 1);
-                wgmma_128(d, a + 6, b + 6, 1);
+                wgmma(d, a, b, k != 0);
+                wgmma(d, a + 2, b + 2, 1);
+                wgmma(d, a + 4, b + 4, 1);
+                wgmma(d, a + 6, b + 6, 1);
                 wgmma_commit();
                 wgmma_wait(1); /* the stage before this one has been read */
             }

@@ -7,8 +7,8 @@
  * device room then answers "unsupported". New entries go to the end, and `version` grows.
  *
  * Threads: every function may be called from any thread at once, except that one encoder is used by one
- * thread at a time. Errors: mica_status with the thread's sentence set; dispatch, copy, barrier and
- * label return nothing, latch the first error, and encoder_end reports it.
+ * thread at a time. Errors: mica_status with the thread's sentence set; dispatch and barrier return
+ * nothing, latch the first error, and encoder_end reports it.
  */
 #ifndef MICA_BACKEND_BACKEND_H
 #define MICA_BACKEND_BACKEND_H
@@ -20,7 +20,7 @@
 #include "mica/device.h"
 #include "backend/record.h"
 
-#define MICA__BACKEND_VERSION 4u
+#define MICA__BACKEND_VERSION 5u
 
 typedef struct mica__device mica__device;     /* an open device */
 typedef struct mica__program mica__program;   /* compiled text, or the built-in functions of the cpu */
@@ -133,7 +133,7 @@ typedef struct mica__program_desc {
 } mica__program_desc;
 
 typedef struct mica__dispatch {
-    mica__kernel *kernel;
+    mica__kernel *kernel; /* NULL: copies the bytes of binding 0 to binding 1, of equal lengths */
     uint32_t groups[3], local[3];
     uint32_t grain, local_bytes;
     const mica__binding *bindings;
@@ -176,9 +176,7 @@ typedef struct mica__backend_table {
                               mica__kernel **out); /* program NULL: built in; lives as long as its program */
     mica_status (*encoder_begin)(mica__device *, uint32_t flags, mica__encoding **out);
     void (*dispatch)(mica__encoding *, const mica__dispatch *);
-    void (*copy)(mica__encoding *, const mica__binding *from, const mica__binding *to); /* equal lengths */
     void (*barrier)(mica__encoding *);
-    void (*label)(mica__encoding *, const char *text); /* NULL pops; may be absent */
     mica_status (*encoder_end)(mica__encoding *, bool discard,
                                mica__commands **out); /* the encoding is gone */
     /* One-shot commands are consumed, also on failure. `out_value` grows by one per submission of the queue. */

@@ -175,8 +175,8 @@ void mica__lowering_set_manual(mica__lowering *lowering, bool manual)
     lowering->manual = manual;
 }
 
-/* Orders one dispatch by its ranges: a barrier, or a list of dependencies where the device takes them and the caller has
- * a place for them; nothing where the order of encoding is kept anyway. */
+/* Orders one dispatch by its ranges: a barrier, or a list of dependencies where the device takes them; nothing where the
+ * order of encoding is kept anyway. */
 static mica_status order_dispatch(mica__lowering *lowering, const mica__range *ranges, uint32_t count,
                                   uint32_t *dependencies, uint32_t *out_count)
 {
@@ -184,7 +184,7 @@ static mica_status order_dispatch(mica__lowering *lowering, const mica__range *r
     *out_count = 0;
     if (lowering->device->info.in_order && !lowering->work->reusable)
         return MICA_OK;
-    if (!lowering->manual && lowering->device->info.edges && dependencies != NULL) {
+    if (!lowering->manual && lowering->device->info.edges) {
         *out_count =
             mica__tracker_dependencies(&lowering->tracker, ranges, count, dependencies, MAX_DEPENDENCIES);
         if (*out_count > MAX_DEPENDENCIES) {
@@ -327,22 +327,18 @@ static bool is_plain_copy(const mica__record *record)
 
 static mica_status add_plain_copy(mica__lowering *lowering, const mica__record *record)
 {
-    uint32_t unused = 0;
     const mica__operand *part[2] = {&record->operand[MICA__COPY_X], &record->operand[MICA__COPY_Y]};
+    mica__dispatch dispatch = {.binding_count = 2};
     bindings b;
     b.range_count = 0; /* the rest is written as it is used */
     mica_status status = MICA_OK;
     for (uint32_t i = 0; i < 2 && status == MICA_OK; i++)
         status = bind_operand(lowering, part[i], part[i]->access, i, &b);
     if (status == MICA_OK)
-        status = order_dispatch(lowering, b.range, b.range_count, NULL,
-                                &unused); /* copies carry no dependencies */
-    if (status != MICA_OK)
-        return status;
-    lowering->device->table->copy(lowering->encoding, &b.binding[0], &b.binding[1]);
-    count_dispatch(lowering);
-    MICA__COUNT(lowering->device, bytes_copied, part[0]->length);
-    return MICA_OK;
+        status = send(lowering, &dispatch, &b, record);
+    if (status == MICA_OK)
+        MICA__COUNT(lowering->device, bytes_copied, part[0]->length);
+    return status;
 }
 
 static mica_status send_planned(mica__lowering *lowering, const mica__record *record,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "support/status.h"
+#include "support/table.h"
 
 #include "backend/backend.h"
 #include "fake_cuda/fake_cuda.h"

@@ -259,12 +259,9 @@ static void test_one_shot(void **state)
     mica__memory *sum = memory_of(&r, NULL, COUNT), *copy = memory_of(&r, NULL, COUNT);
     for (uint32_t round = 0; round < 20; round++) {
         mica__encoding *encoding = begin(&r, 0);
-        r.table->label(encoding, "outer");
         rig_add(&r, encoding, in, other, sum, NULL, 0);
-        r.table->label(encoding, NULL);
         r.table->barrier(encoding);
-        r.table->copy(encoding, &(mica__binding){sum, 0, COUNT * 4, 1},
-                      &(mica__binding){copy, 0, COUNT * 4, 2});
+        table_copy(r.table, encoding, rig_whole(sum, 1), rig_whole(copy, 2), NULL);
         const mica__completion done = run(&r, end(&r, encoding));
         assert_true(done.end_ns >= done.begin_ns && done.fault == 0);
     }
@@ -326,7 +323,7 @@ static void test_limits(void **state)
     r.table->dispatch(encoding, &bad);
     run(&r, end(&r, encoding));
     encoding = begin(&r, 0);
-    r.table->copy(encoding, &binding, &(mica__binding){memory, 0, 4, 2});
+    table_copy(r.table, encoding, binding, (mica__binding){memory, 0, 4, 2}, NULL);
     mica__commands *commands = NULL;
     refused(r.table->encoder_end(encoding, false, &commands), MICA_ERR_INVALID_ARGUMENT, "copy");
     encoding = begin(&r, MICA__ENCODE_REUSABLE);
@@ -429,8 +426,8 @@ static void test_barriers(void **state)
     rig_add(&r, encoding, memory, memory, memory, NULL, 0);            /* 2 */
     r.table->barrier(encoding);                                        /* an empty node, 3, behind 1 and 2 */
     r.table->barrier(encoding);
-    r.table->copy(encoding, &whole, &whole); /* 4 */
-    r.table->barrier(encoding);              /* one node: it is the barrier */
+    table_copy(r.table, encoding, whole, whole, NULL); /* 4 */
+    r.table->barrier(encoding);                        /* one node: it is the barrier */
     rig_add(&r, encoding, memory, memory, memory, (uint32_t[]){0, 3},
             2);                                                        /* 5: its copy is across the barrier */
     rig_add(&r, encoding, memory, memory, memory, (uint32_t[]){4}, 1); /* 6 waits for 5, its dispatch 4 */
@@ -505,7 +502,7 @@ static void replay(rig *r, uint32_t fail_updates)
     mica__encoding *encoding = begin(r, MICA__ENCODE_REUSABLE);
     rig_add(r, encoding, one, one, y, NULL, 0);
     r->table->barrier(encoding);
-    r->table->copy(encoding, &(mica__binding){y, 0, COUNT * 4, 1}, &(mica__binding){copy, 0, COUNT * 4, 2});
+    table_copy(r->table, encoding, rig_whole(y, 1), rig_whole(copy, 2), NULL);
     mica__commands *commands = end(r, encoding);
     for (uint32_t i = 0; i < 3; i++)
         run(r, commands);
@@ -643,20 +640,18 @@ static void test_times(void **state)
     must(r.table->timestamps(r.device, true, NULL, 0, &count));
     assert_int_equal(count, 0);
     mica__encoding *encoding = begin(&r, MICA__ENCODE_REUSABLE);
-    r.table->label(encoding, "layer 0");
     rig_add(&r, encoding, memory, memory, memory, NULL, 0);
-    r.table->label(encoding, NULL);
-    r.table->copy(encoding, &whole, &whole);
+    table_copy(r.table, encoding, whole, whole, "layer 0");
     mica__commands *commands = end(&r, encoding);
     run(&r, commands);
     run(&r, commands);
     must(r.table->timestamps(r.device, false, entries, 8, &count));
     assert_int_equal(count, 4);
     assert_string_equal(entries[0].kernel, "rig/fake_add");
-    assert_string_equal(entries[0].label, "layer 0");
+    assert_string_equal(entries[0].label, "");
     assert_int_equal(entries[0].op, MICA_OP_ADD);
     assert_string_equal(entries[1].kernel, "copy_bytes");
-    assert_string_equal(entries[1].label, "");
+    assert_string_equal(entries[1].label, "layer 0");
     assert_int_equal(entries[3].index, 1);
     assert_int_equal(entries[3].submission, 2);
     for (uint32_t i = 0; i < 4; i++)

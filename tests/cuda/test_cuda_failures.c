@@ -64,12 +64,11 @@ static mica_status encode(life *l, uint32_t flags, mica__commands **out)
                                   .local_bytes = 100000,
                                   .bindings = &binding,
                                   .binding_count = 1};
-    table->label(l->encoding, "life");
     rig_add(&l->r, l->encoding, l->memory[0], l->memory[0], l->memory[1], NULL, 0);
     rig_add(&l->r, l->encoding, l->memory[1], l->memory[0], l->memory[2], (uint32_t[]){0}, 1);
     rig_fault(&l->r, l->encoding, 0);
     table->barrier(l->encoding);
-    table->copy(l->encoding, &from, &to);
+    table_copy(table, l->encoding, from, to, "life");
     table->dispatch(l->encoding, &large);
     status = table->encoder_end(l->encoding, false, out);
     l->encoding = NULL;

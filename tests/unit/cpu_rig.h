@@ -18,12 +18,13 @@
 typedef struct rig {
     mica__device *device;
     const mica__backend_table *table;
+    const char *label; /* of the dispatches that are added; NULL: none */
 } rig;
 
 static inline rig open_rig(uint32_t threads)
 {
     mica_device_options options = {0};
-    rig r;
+    rig r = {0};
     options.threads = threads;
     assert_int_equal(mica__backend_cpu.open(0, &options, &r.device, &r.table), MICA_OK);
     return r;
@@ -80,6 +81,7 @@ static inline void add(rig *r, mica__encoding *encoding, mica__kernel *kernel, u
     dispatch.params = params;
     dispatch.params_size = params_size;
     dispatch.op = MICA_OP_CUSTOM;
+    dispatch.label = r->label;
     r->table->dispatch(encoding, &dispatch);
 }
 

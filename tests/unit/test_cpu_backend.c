@@ -1,5 +1,6 @@
 /* The cpu's table around its team: copies, updates, refusals, times, faults, and memory that runs out. */
 #include "cpu_rig.h"
+#include "support/table.h"
 
 /* ---- faults ---- */
 
@@ -57,7 +58,7 @@ static void test_copy(void **state)
         assert_int_equal(r.table->upload(r.device, a, 0, bytes, n + 20), MICA_OK);
         const mica__binding from = {a, 3, n, MICA_ACCESS_READ}, to = {b, 7, n, MICA_ACCESS_WRITE};
         mica__encoding *encoding = begin(&r, 0);
-        r.table->copy(encoding, &from, &to);
+        table_copy(r.table, encoding, from, to, NULL);
         assert_int_equal(wait_for(&r, NULL, submit(&r, NULL, end(&r, encoding))).status, MICA_OK);
         assert_int_equal(r.table->download(r.device, b, 0, back, n + 20), MICA_OK);
         for (uint64_t i = 0; i < n + 20; i++)
@@ -155,10 +156,10 @@ static void test_refusals(void **state)
 
     const mica__binding past = {memory, 60, 5, MICA_ACCESS_WRITE}, inside = {memory, 0, 4, MICA_ACCESS_READ};
     encoding = begin(&r, 0);
-    r.table->copy(encoding, &past, &past);
+    table_copy(r.table, encoding, past, past, NULL);
     expect_refused(&r, encoding, MICA_ERR_INVALID_ARGUMENT, "binding 0");
     encoding = begin(&r, 0);
-    r.table->copy(encoding, &inside, &past);
+    table_copy(r.table, encoding, inside, past, NULL);
     expect_refused(&r, encoding, MICA_ERR_INVALID_ARGUMENT, "copy");
 
     assert_int_equal(r.table->kernel_get(r.device, NULL, "no_such", &found), MICA_ERR_KERNEL_NOT_FOUND);
@@ -192,10 +193,9 @@ static void test_times(void **state)
     assert_int_equal(r.table->timestamps(r.device, true, NULL, 0, &count), MICA_OK);
     mica__encoding *encoding = begin(&r, 0);
     add_count(&r, encoding, &kernel, 50, &counter);
-    r.table->label(encoding, "outer");
-    r.table->label(encoding, "inner");
+    r.label = "labelled";
     add_count(&r, encoding, &kernel, 1, &counter); /* same step: still one at a time */
-    r.table->label(encoding, NULL);
+    r.label = NULL;
     r.table->barrier(encoding);
     add_count(&r, encoding, &kernel, 9, &counter);
     const uint64_t value = submit(&r, NULL, end(&r, encoding));
@@ -203,7 +203,7 @@ static void test_times(void **state)
     assert_int_equal(r.table->timestamps(r.device, false, entries, 8, &count), MICA_OK);
     assert_int_equal(count, 3);
     for (uint32_t i = 0; i < 3; i++) {
-        static const char *const labels[] = {"", "inner", "outer"};
+        static const char *const labels[] = {"", "labelled", ""};
         assert_string_equal(entries[i].kernel, "count");
         assert_string_equal(entries[i].label, labels[i]);
         assert_int_equal(entries[i].op, MICA_OP_CUSTOM);

@@ -11,6 +11,7 @@
 #include "backend/null/null.h"
 #include "base/clock.h"
 #include "mica/host.h"
+#include "support/table.h"
 
 typedef struct rig {
     mica__device *device;
@@ -144,13 +145,11 @@ static void test_log(void **state)
     mica__encoding *encoding = begin(&r, 0);
     r.table->barrier(encoding); /* nothing before it: does not count */
     add(&r, encoding, kernel_named(&r, "add"), MICA_OP_ADD, NULL, 0);
-    r.table->label(encoding, "pushed");
-    r.table->copy(encoding, &low, &high);
+    table_copy(r.table, encoding, low, high, "labelled");
     r.table->barrier(encoding);
     r.table->barrier(encoding);
     add(&r, encoding, kernel_named(&r, "mul"), MICA_OP_MUL, edges, 2);
-    r.table->label(encoding, NULL);
-    r.table->copy(encoding, &high, &low);
+    table_copy(r.table, encoding, high, low, NULL);
     assert_int_equal(r.table->submit(r.device, NULL, end(&r, encoding), &value), MICA_OK);
     assert_int_equal(r.table->wait(r.device, NULL, value, 0, &completion), MICA_OK);
     assert_int_equal(completion.status, MICA_OK);
@@ -162,7 +161,7 @@ static void test_log(void **state)
         const char *kernel, *label;
         uint32_t group, dependencies;
     } expected[] = {
-        {"add", "", 0, 0}, {"copy_bytes", "pushed", 0, 0}, {"mul", "mine", 1, 2}, {"copy_bytes", "", 1, 0}};
+        {"add", "", 0, 0}, {"copy_bytes", "labelled", 0, 0}, {"mul", "mine", 1, 2}, {"copy_bytes", "", 1, 0}};
     for (uint32_t i = 0; i < 4; i++) {
         assert_string_equal(log.entry[i].kernel, expected[i].kernel);
         assert_string_equal(log.entry[i].label, expected[i].label);
@@ -246,18 +245,18 @@ static void test_refusals(void **state)
     assert_int_equal(r.table->encoder_end(encoding, false, &commands), MICA_ERR_INTERNAL);
     assert_null(commands);
     encoding = begin(&r, 0);
-    r.table->copy(encoding, &past, &good);
-    r.table->copy(encoding, &good, &good);
+    table_copy(r.table, encoding, past, good, NULL);
+    table_copy(r.table, encoding, good, good, NULL);
     assert_int_equal(r.table->encoder_end(encoding, false, &commands), MICA_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(mica_status_message(), "binding 0"));
     encoding = begin(&r, 0);
-    r.table->copy(encoding, &past, &good);
+    table_copy(r.table, encoding, past, good, NULL);
     assert_int_equal(r.table->encoder_end(encoding, true, &commands),
                      MICA_OK); /* dropped: nothing to report */
     assert_null(commands);
 
     encoding = begin(&r, MICA__ENCODE_REUSABLE);
-    r.table->copy(encoding, &good, &good);
+    table_copy(r.table, encoding, good, good, NULL);
     commands = end(&r, encoding);
     assert_int_equal(r.table->commands_update(commands, 0, 1, &good), MICA_OK);
     assert_int_equal(r.table->commands_update(commands, 0, 2, &good), MICA_ERR_INVALID_ARGUMENT);

@@ -5,12 +5,14 @@
 #define MICA_CPU_H
 
 #include "backend/cpu/cpu_team.h"
+#include "backend/encode.h"
+#include "backend/spares.h"
+#include "backend/times.h"
 
 #define MICA__CPU_MAX_DISPATCHES \
     (1u << 24) /* of one list: keeps step tags of 64 pending lists in half their range */
 #define MICA__CPU_MAX_LOCAL (64u << 20) /* bytes of per-thread memory that a dispatch may want */
-#define MICA__CPU_LABEL_DEPTH 16
-#define MICA__CPU_RESULTS 64u /* completions kept per queue */
+#define MICA__CPU_RESULTS 64u           /* completions kept per queue */
 
 struct mica__program {
     mica__kernel kernel; /* its name follows the struct */
@@ -29,32 +31,21 @@ struct mica__queue {
 struct mica__encoding {
     mica__device *device;
     mica__commands *commands;
-    mica_status error; /* the first one */
-    char sentence[240];
-    uint32_t label_depth;                      /* may exceed what is kept */
-    uint64_t label[MICA__CPU_LABEL_DEPTH + 1]; /* offsets of texts in the blob; the outermost is "" */
+    mica__latch latch;
 };
 
 /* The arrays keep their capacity when the object is used again. */
 struct mica__commands {
-    mica__commands *next_spare;
     _Atomic uint32_t references; /* its owner's, and one per submission of it */
     bool reusable;
     uint32_t local_bytes; /* the most that any dispatch wants */
     mica__cpu_dispatch *dispatch;
     uint32_t *step_end;
-    uint32_t dispatch_count, step_count, capacity;
-    unsigned char *blob; /* bindings, params and labels; 16-byte aligned pieces */
-    uint64_t blob_used, blob_capacity;
+    uint32_t dispatch_count, step_count;
+    uint64_t dispatch_capacity, step_capacity;
+    mica__blob blob; /* bindings, params and labels */
     mica__encoding encoding;
 };
-
-/* Times of dispatches, newest over oldest. */
-typedef struct mica__cpu_times {
-    mica_profile_entry *entry; /* NULL until first wanted */
-    uint64_t count;            /* written so far */
-    bool enabled;
-} mica__cpu_times;
 
 struct mica__device {
     mica__cpu_team team;
@@ -62,12 +53,11 @@ struct mica__device {
     mica__kernel kernel[MICA__CPU_KERNEL_COUNT];
     mica__queue queue; /* queue 0 */
     _Atomic uint32_t generation;
+    mica__spares spares;
     pthread_mutex_t lock; /* guards what follows; may be taken inside the team's */
     mica__fork_guard guard;
     _Atomic(mica__cpu_local *) local;
-    mica__commands *spare;
-    uint32_t spare_count;
-    mica__cpu_times times;
+    mica__times times;
 };
 
 /* ---- cpu_isa.c ---- */
@@ -100,9 +90,7 @@ mica_status mica__cpu_local_reserve(mica__device *device, uint32_t bytes);
 
 mica_status mica__cpu_encoder_begin(mica__device *device, uint32_t flags, mica__encoding **out);
 void mica__cpu_dispatch_add(mica__encoding *encoding, const mica__dispatch *dispatch);
-void mica__cpu_copy(mica__encoding *encoding, const mica__binding *from, const mica__binding *to);
 void mica__cpu_barrier(mica__encoding *encoding);
-void mica__cpu_label(mica__encoding *encoding, const char *text);
 mica_status mica__cpu_encoder_end(mica__encoding *encoding, bool discard, mica__commands **out);
 mica_status mica__cpu_commands_update(mica__commands *commands, uint32_t dispatch, uint32_t binding,
                                       const mica__binding *to);

@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "backend/checks.h"
 #include "backend/cpu/cpu.h"
 #include "base/alloc.h"
 #include "base/checked.h"
@@ -73,12 +74,9 @@ void mica__cpu_buffer_unmap(mica__device *device, mica__memory *memory)
 static mica_status prepare_access(mica__device *device, const mica__memory *memory, uint64_t offset,
                                   uint64_t bytes)
 {
-    uint64_t end;
-    if (!mica__add_u64(offset, bytes, &end) || end > memory->bytes)
-        return mica__fail(
-            MICA_ERR_INVALID_ARGUMENT, "offset: %llu + %llu bytes, expected at most %llu in all",
-            (unsigned long long)offset, (unsigned long long)bytes, (unsigned long long)memory->bytes);
-    const mica_status status = mica__cpu_device_awake(device);
+    mica_status status = mica__check_range(memory, offset, bytes);
+    if (status == MICA_OK)
+        status = mica__cpu_device_awake(device);
     if (status == MICA_OK)
         mica__cpu_team_drain(&device->team);
     return status;

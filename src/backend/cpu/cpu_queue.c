@@ -4,14 +4,13 @@
  * All queues of a device share the team's one line; a queue is a counter and the results of its last submissions.
  */
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "backend/checks.h"
 #include "backend/cpu/cpu.h"
 #include "base/alloc.h"
 #include "base/env.h"
 
-#define TIMES_CAPACITY 65536u
 #define REVIVING 0x80000000u /* a bit that no generation has */
 
 /* ---- hooks of the team ---- */
@@ -21,16 +20,14 @@ static void on_timed(void *context, const mica__cpu_submission *submission, uint
 {
     mica__device *device = context;
     const mica__cpu_dispatch *dispatch = &submission->list.dispatch[index];
+    const mica_profile_entry entry = {.op = (mica_op)dispatch->op,
+                                      .index = index,
+                                      .submission = submission->value,
+                                      .begin_ns = begin_ns,
+                                      .end_ns = end_ns};
     pthread_mutex_lock(&device->lock);
-    mica_profile_entry *entry = &device->times.entry[device->times.count++ % TIMES_CAPACITY];
-    memset(entry, 0, sizeof *entry);
-    snprintf(entry->kernel, sizeof entry->kernel, "%s", dispatch->kernel->name);
-    snprintf(entry->label, sizeof entry->label, "%s", (const char *)submission->list.blob + dispatch->label);
-    entry->op = (mica_op)dispatch->op;
-    entry->index = index;
-    entry->submission = submission->value;
-    entry->begin_ns = begin_ns;
-    entry->end_ns = end_ns;
+    mica__times_add(&device->times, &entry, dispatch->kernel->name,
+                    dispatch->label == 0 ? "" : (const char *)submission->list.blob + dispatch->label);
     pthread_mutex_unlock(&device->lock);
 }
 
@@ -97,18 +94,15 @@ mica_status mica__cpu_submit(mica__device *device, mica__queue *queue, mica__com
     }
     if (commands->reusable)
         atomic_fetch_add(&commands->references, 1);
-    pthread_mutex_lock(&device->lock);
-    const bool timed = device->times.enabled;
-    pthread_mutex_unlock(&device->lock);
     const mica__cpu_job job = {
-        .list = {commands->dispatch, commands->blob, commands->step_end, commands->dispatch_count,
+        .list = {commands->dispatch, commands->blob.bytes, commands->step_end, commands->dispatch_count,
                  commands->step_count},
         .local = atomic_load(&device->local),
         .commands = commands,
         .queue = to,
         .counter = &to->submitted,
         .serial = mica__env_debug(MICA__DEBUG_SERIAL),
-        .timed = timed,
+        .timed = atomic_load(&device->times.enabled),
     };
     *out_value = mica__cpu_team_submit(&device->team, &job);
     return MICA_OK;
@@ -119,11 +113,7 @@ static mica_status check_value(mica__device *device, const mica__queue *queue, u
     pthread_mutex_lock(&device->team.lock);
     const uint64_t submitted = queue->submitted;
     pthread_mutex_unlock(&device->team.lock);
-    if (value > submitted)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "value: %llu, expected at most %llu, the last submission",
-                          (unsigned long long)value, (unsigned long long)submitted);
-    return MICA_OK;
+    return mica__check_value(value, submitted);
 }
 
 mica_status mica__cpu_wait(mica__device *device, mica__queue *queue, uint64_t value, uint64_t timeout_ns,
@@ -181,38 +171,15 @@ mica_status mica__cpu_queue_order(mica__device *device, mica__queue *queue, mica
 
 /* ---- times ---- */
 
-/* Lock held. */
-static mica_status enable_times(mica__cpu_times *times)
-{
-    if (times->entry == NULL)
-        times->entry = mica__alloc(TIMES_CAPACITY * sizeof *times->entry);
-    if (times->entry == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "cpu: no memory to keep %u times", TIMES_CAPACITY);
-    times->count = 0;
-    times->enabled = true;
-    return MICA_OK;
-}
-
-/* Switching on forgets what was there; switching off keeps it. Gives the last ones, oldest first. */
 mica_status mica__cpu_timestamps(mica__device *device, bool enable, mica_profile_entry *out,
                                  uint64_t capacity, uint64_t *out_count)
 {
-    mica__cpu_times *times = &device->times;
     *out_count = 0;
     mica_status status = mica__cpu_device_awake(device);
     if (status != MICA_OK)
         return status;
     pthread_mutex_lock(&device->lock);
-    if (enable && !times->enabled)
-        status = enable_times(times);
-    else
-        times->enabled = enable;
-    if (status == MICA_OK) {
-        const uint64_t kept = times->count < TIMES_CAPACITY ? times->count : TIMES_CAPACITY;
-        for (uint64_t i = 0; i < kept && i < capacity; i++)
-            out[i] = times->entry[(times->count - kept + i) % TIMES_CAPACITY];
-        *out_count = kept;
-    }
+    status = mica__times_read(&device->times, enable, out, capacity, out_count);
     pthread_mutex_unlock(&device->lock);
     return status;
 }

@@ -10,8 +10,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "backend/backend.h"
 #include "backend/cuda/cuda_driver.h"
+#include "backend/encode.h"
+#include "backend/spares.h"
+#include "backend/times.h"
 #include "base/status.h"
 #include "base/thread.h"
 
@@ -21,7 +23,6 @@
 #define MICA__CUDA_ARGUMENTS 32u      /* of a kernel */
 #define MICA__CUDA_PARAMS_BYTES 3840u /* CUDA's 4 KB less the pointers */
 #define MICA__CUDA_FAULTS 1024u       /* fault words of a page */
-#define MICA__CUDA_LABEL_DEPTH 8u
 /* Of every compilation, beside what a text asks for; part of the identity, so that code made with others is made again. */
 #define MICA__CUDA_OPTIONS "--fmad=false --std=c++17 --disable-warnings"
 
@@ -75,10 +76,7 @@ typedef struct mica__cuda_fault_page {
 
 struct mica__encoding {
     mica__commands *commands;
-    mica_status error; /* the first one */
-    char sentence[512];
-    uint64_t label[MICA__CUDA_LABEL_DEPTH + 1]; /* places in the blob; [0]: "" */
-    uint32_t label_depth;
+    mica__latch latch;
     bool open;   /* something was encoded since the last barrier */
     bool serial; /* debug word: a barrier after each */
 };
@@ -91,18 +89,15 @@ typedef struct mica__cuda_range {
 struct mica__commands {
     _Atomic uint32_t references;
     mica__device *device;
-    mica__commands *next_spare;
     bool reusable, stale; /* stale: the graph no longer says what the list does */
     bool early,
         plain; /* a node may start early; none does: that was refused, or operands have changed since */
     mica__cuda_node *node;
-    uint32_t node_count, node_capacity, group;
     uint32_t *dependency;
-    uint32_t dependency_count, dependency_capacity;
     mica__cuda_range *written; /* by its nodes */
-    uint32_t written_count, written_capacity;
-    unsigned char *blob;
-    uint64_t blob_used, blob_capacity;
+    uint32_t node_count, dependency_count, written_count, group;
+    uint64_t node_capacity, dependency_capacity, written_capacity;
+    mica__blob blob;
     mica__cuda_fault *fault;
     void *graph, *executable; /* NULL: one-shot, or a driver without graphs */
     mica__encoding encoding;
@@ -136,12 +131,6 @@ typedef struct mica__cuda_lane {
     unsigned char *piece[2];
 } mica__cuda_lane;
 
-typedef struct mica__cuda_times {
-    mica_profile_entry *entry;
-    uint64_t count;
-    bool enabled;
-} mica__cuda_times;
-
 struct mica__device {
     mica__cuda_driver driver;
     uint32_t index, generation; /* fork generation of its birth */
@@ -157,13 +146,12 @@ struct mica__device {
     mica__cuda_lane lane[MICA__CUDA_LANES];
     uint32_t lane_count; /* whose locks are ready */
     atomic_uint next_lane;
+    mica__spares spares;
     pthread_mutex_t lock; /* guards what follows */
     mica__fork_guard guard;
     mica__cuda_fault_page *fault_pages;
     mica__cuda_fault *free_fault;
-    mica__commands *spare;
-    uint32_t spare_count;
-    mica__cuda_times times;
+    mica__times times;
     /* Opened on first use, under their own lock: that takes long. */
     pthread_mutex_t library_lock;
     mica__fork_guard library_guard;
@@ -235,9 +223,7 @@ void mica__cuda_faults_close(mica__device *device, bool driver);
 
 mica_status mica__cuda_encoder_begin(mica__device *device, uint32_t flags, mica__encoding **out);
 void mica__cuda_dispatch(mica__encoding *encoding, const mica__dispatch *dispatch);
-void mica__cuda_copy_add(mica__encoding *encoding, const mica__binding *from, const mica__binding *to);
 void mica__cuda_barrier(mica__encoding *encoding);
-void mica__cuda_label(mica__encoding *encoding, const char *text);
 mica_status mica__cuda_encoder_end(mica__encoding *encoding, bool discard, mica__commands **out);
 mica_status mica__cuda_commands_update(mica__commands *commands, uint32_t dispatch, uint32_t binding,
                                        const mica__binding *to);

@@ -31,7 +31,7 @@ bool mica__cuda_has_graphs(const mica__device *device)
 
 static uint64_t *bindings_of(const mica__commands *commands, const mica__cuda_node *node)
 {
-    return (uint64_t *)(void *)(commands->blob + node->bindings);
+    return (uint64_t *)(void *)(commands->blob.bytes + node->bindings);
 }
 
 /* The argument list: a pointer to each address, then to the parameters. */
@@ -41,7 +41,7 @@ static void list_arguments(const mica__commands *commands, const mica__cuda_node
     uint64_t *bindings = bindings_of(commands, node);
     for (uint32_t i = 0; i < node->binding_count; i++)
         arguments[i] = &bindings[i];
-    arguments[node->binding_count] = commands->blob + node->params;
+    arguments[node->binding_count] = commands->blob.bytes + node->params;
 }
 
 static mica__cuda_launch describe_launch(const mica__cuda_node *node, void **arguments)
@@ -56,7 +56,7 @@ static mica__cuda_launch describe_launch(const mica__cuda_node *node, void **arg
 static uint64_t copy_length(const mica__commands *commands, const mica__cuda_node *node)
 {
     uint64_t length;
-    memcpy(&length, commands->blob + node->params, sizeof length);
+    memcpy(&length, commands->blob.bytes + node->params, sizeof length);
     return length;
 }
 
@@ -84,7 +84,7 @@ mica_status mica__cuda_launch_node(mica__commands *commands, const mica__cuda_no
             device, driver->copy(bindings[1], bindings[0], (size_t)copy_length(commands, node), stream),
             MICA_ERR_SUBMISSION, "copying");
     if (node->kernel->encode != NULL)
-        return node->kernel->encode(device, bindings, commands->blob + node->params, stream);
+        return node->kernel->encode(device, bindings, commands->blob.bytes + node->params, stream);
     list_arguments(commands, node, arguments);
     const int result =
         driver->launch(node->kernel->function, node->grid[0], node->grid[1], node->grid[2], node->block[0],

@@ -7,9 +7,9 @@
  */
 #include <string.h>
 
+#include "backend/checks.h"
 #include "backend/cuda/cuda_device.h"
 #include "base/alloc.h"
-#include "base/checked.h"
 
 #define POOL_KEEPS ((uint64_t)256 << 20) /* free bytes that the pool does not give back to the system */
 #define DUMMY_BYTES 256u
@@ -244,21 +244,11 @@ static int receive(mica__device *device, mica__cuda_lane *lane, unsigned char *t
     return result;
 }
 
-static mica_status check_range(const mica__memory *memory, uint64_t offset, uint64_t bytes)
-{
-    uint64_t end;
-    if (mica__add_u64(offset, bytes, &end) && end <= memory->bytes)
-        return MICA_OK;
-    return mica__fail(MICA_ERR_INVALID_ARGUMENT, "offset: %llu + %llu bytes, expected at most %llu in all",
-                      (unsigned long long)offset, (unsigned long long)bytes,
-                      (unsigned long long)memory->bytes);
-}
-
 /* Either `from` or `to` is the host's. */
 static mica_status transfer(mica__device *device, const mica__memory *memory, uint64_t offset,
                             const void *from, void *to, uint64_t bytes)
 {
-    mica_status status = check_range(memory, offset, bytes);
+    mica_status status = mica__check_range(memory, offset, bytes);
     if (status == MICA_OK)
         status = mica__cuda_enter(device);
     if (status != MICA_OK)

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "backend/checks.h"
 #include "backend/cuda/cuda_device.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -135,9 +136,7 @@ static mica_status launch_graph(mica__commands *commands, void *stream)
 static mica_status launch(mica__commands *commands, mica__cuda_slot *slot, void *stream)
 {
     mica__device *device = commands->device;
-    pthread_mutex_lock(&device->lock);
-    const bool timed = device->times.enabled;
-    pthread_mutex_unlock(&device->lock);
+    const bool timed = atomic_load(&device->times.enabled);
     if (timed) {
         slot->times = mica__calloc((size_t)commands->node_count + 1, sizeof *slot->times);
         if (slot->times == NULL)
@@ -216,11 +215,7 @@ static mica_status look(mica__device *device, mica__queue *queue, uint64_t value
             *out = slot->completion;
     }
     pthread_mutex_unlock(&queue->lock);
-    if (value > submitted)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "value: %llu, expected at most %llu, the last submission",
-                          (unsigned long long)value, (unsigned long long)submitted);
-    return status;
+    return status == MICA_OK ? mica__check_value(value, submitted) : status;
 }
 
 /* Spins at first, then sleeps a part of the time already waited. */

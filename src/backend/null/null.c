@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/checks.h"
 #include "backend/null/null_device.h"
 #include "base/alloc.h"
 #include "base/checked.h"
@@ -167,12 +168,8 @@ static void buffer_unmap(mica__device *device, mica__memory *memory)
 static mica_status check_range(mica__device *device, const mica__memory *memory, uint64_t offset,
                                uint64_t bytes)
 {
-    uint64_t end;
-    if (!mica__add_u64(offset, bytes, &end) || end > memory->bytes)
-        return mica__fail(
-            MICA_ERR_INVALID_ARGUMENT, "offset: %llu + %llu bytes, expected at most %llu in all",
-            (unsigned long long)offset, (unsigned long long)bytes, (unsigned long long)memory->bytes);
-    return mica__null_check_lost(device);
+    const mica_status status = mica__check_range(memory, offset, bytes);
+    return status == MICA_OK ? mica__null_check_lost(device) : status;
 }
 
 static mica_status upload(mica__device *device, mica__memory *memory, uint64_t offset, const void *from,
@@ -266,7 +263,7 @@ static void close_device(mica__device *device)
     if (device == NULL)
         return;
     mica__null_commands_destroy(device, device->last);
-    mica__free(device->times);
+    mica__free(device->times.entry);
     mica__lock_destroy(&device->lock, &device->guard);
     mica__free(device);
 }
@@ -288,9 +285,7 @@ static const mica__backend_table table = {
     .kernel_get = kernel_get,
     .encoder_begin = mica__null_encoder_begin,
     .dispatch = mica__null_dispatch,
-    .copy = mica__null_copy,
     .barrier = mica__null_barrier,
-    .label = mica__null_label,
     .encoder_end = mica__null_encoder_end,
     .submit = mica__null_submit,
     .commands_destroy = mica__null_commands_destroy,

@@ -4,7 +4,9 @@
 
 #include <pthread.h>
 
+#include "backend/encode.h"
 #include "backend/null/null.h"
+#include "backend/times.h"
 #include "base/status.h"
 #include "base/thread.h"
 
@@ -31,18 +33,16 @@ struct mica__queue {
 struct mica__encoding {
     mica__device *device;
     mica__commands *commands;
-    mica_status error; /* the first one */
-    char sentence[240];
-    char label[64]; /* the innermost pushed label is all that is kept */
+    mica__latch latch;
 };
 
 struct mica__commands {
     uint32_t references; /* guarded by the device's lock */
     bool reusable;
     mica__null_entry *entry;
-    uint32_t entry_count, entry_capacity;
+    uint32_t entry_count, dependency_count;
+    uint64_t entry_capacity, dependency_capacity;
     uint32_t *dependency;
-    uint32_t dependency_count, dependency_capacity;
     uint32_t barrier_count;
     bool barrier_open; /* something was encoded since the last barrier */
     mica__encoding encoding;
@@ -58,9 +58,7 @@ struct mica__device {
     mica__null_counts counts;
     mica__queue queue;
     mica__commands *last; /* counted; NULL before the first submission */
-    mica_profile_entry *times;
-    uint64_t times_count;
-    bool timed;
+    mica__times times;
 };
 
 /* ---- null_rows.c ---- */
@@ -72,9 +70,7 @@ mica_layout mica__null_weight_layout(const mica__operand *weight, const mica__de
 
 mica_status mica__null_encoder_begin(mica__device *device, uint32_t flags, mica__encoding **out);
 void mica__null_dispatch(mica__encoding *encoding, const mica__dispatch *dispatch);
-void mica__null_copy(mica__encoding *encoding, const mica__binding *from, const mica__binding *to);
 void mica__null_barrier(mica__encoding *encoding);
-void mica__null_label(mica__encoding *encoding, const char *text);
 mica_status mica__null_encoder_end(mica__encoding *encoding, bool discard, mica__commands **out);
 mica_status mica__null_commands_update(mica__commands *commands, uint32_t dispatch, uint32_t binding,
                                        const mica__binding *to);

@@ -1,13 +1,11 @@
 /* null_queue.c - submissions that take no time, or as long as a test asks; their results and faults. */
-#include <stdio.h>
 #include <string.h>
 
+#include "backend/checks.h"
 #include "backend/null/null_device.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/thread.h"
-
-#define TIMES_CAPACITY 4096u
 
 static mica__queue *queue_of(mica__device *device, mica__queue *queue)
 {
@@ -19,16 +17,16 @@ static void add_times(mica__device *device, const mica__commands *commands, uint
                       const mica__completion *completion)
 {
     const uint64_t span = completion->end_ns - completion->begin_ns;
-    for (uint32_t i = 0; device->timed && i < commands->entry_count; i++) {
+    for (uint32_t i = 0; atomic_load(&device->times.enabled) && i < commands->entry_count; i++) {
         const mica__null_entry *entry = &commands->entry[i];
-        mica_profile_entry *time = &device->times[device->times_count++ % TIMES_CAPACITY];
-        memcpy(time->kernel, entry->kernel, sizeof time->kernel);
-        memcpy(time->label, entry->label, sizeof time->label);
-        time->op = (mica_op)entry->op;
-        time->index = i;
-        time->submission = value;
-        time->begin_ns = completion->begin_ns + span * i / commands->entry_count;
-        time->end_ns = completion->begin_ns + span * (i + 1) / commands->entry_count;
+        const mica_profile_entry time = {
+            .op = (mica_op)entry->op,
+            .index = i,
+            .submission = value,
+            .begin_ns = completion->begin_ns + span * i / commands->entry_count,
+            .end_ns = completion->begin_ns + span * (i + 1) / commands->entry_count,
+        };
+        mica__times_add(&device->times, &time, entry->kernel, entry->label);
     }
 }
 
@@ -113,11 +111,9 @@ mica_status mica__null_wait(mica__device *device, mica__queue *queue, uint64_t v
     pthread_mutex_unlock(&device->lock);
     if (lost)
         return mica__null_lost();
-    if (value > submitted)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "value: %llu, expected at most %llu, the last submission",
-                          (unsigned long long)value, (unsigned long long)submitted);
-    const mica_status status = sleep_until(end_ns, timeout_ns);
+    mica_status status = mica__check_value(value, submitted);
+    if (status == MICA_OK)
+        status = sleep_until(end_ns, timeout_ns);
     if (status != MICA_OK)
         return status;
     pthread_mutex_lock(&device->lock);
@@ -176,25 +172,11 @@ void mica__null_queue_destroy(mica__device *device, mica__queue *queue)
     mica__free(queue);
 }
 
-/* Switching on forgets what was there; switching off keeps it. Gives the last ones, oldest first. */
 mica_status mica__null_timestamps(mica__device *device, bool enable, mica_profile_entry *out,
                                   uint64_t capacity, uint64_t *out_count)
 {
-    mica_status status = MICA_OK;
-    *out_count = 0;
     pthread_mutex_lock(&device->lock);
-    if (enable && !device->timed) {
-        device->times_count = 0;
-        if (device->times == NULL)
-            device->times = mica__calloc(TIMES_CAPACITY, sizeof *device->times);
-        if (device->times == NULL)
-            status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "null: no memory to keep %u times", TIMES_CAPACITY);
-    }
-    device->timed = enable && status == MICA_OK;
-    const uint64_t kept = device->times_count < TIMES_CAPACITY ? device->times_count : TIMES_CAPACITY;
-    for (uint64_t i = 0; i < kept && i < capacity; i++)
-        out[i] = device->times[(device->times_count - kept + i) % TIMES_CAPACITY];
-    *out_count = kept;
+    const mica_status status = mica__times_read(&device->times, enable, out, capacity, out_count);
     pthread_mutex_unlock(&device->lock);
     return status;
 }

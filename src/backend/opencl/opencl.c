@@ -130,7 +130,7 @@ static void close_device(mica__device *device)
         cl->clReleaseCommandQueue(device->transfers);
     if (alive && device->context != NULL)
         cl->clReleaseContext(device->context);
-    mica__free(device->times);
+    mica__free(device->times.entry);
     mica__lock_destroy(&device->lock, &device->guard);
     mica__free(device);
 }
@@ -152,9 +152,7 @@ static const mica__backend_table table = {
     .kernel_get = mica__opencl_kernel_get,
     .encoder_begin = mica__opencl_encoder_begin,
     .dispatch = mica__opencl_dispatch,
-    .copy = mica__opencl_copy,
     .barrier = mica__opencl_barrier,
-    .label = mica__opencl_label,
     .encoder_end = mica__opencl_encoder_end,
     .submit = mica__opencl_submit,
     .commands_destroy = mica__opencl_commands_destroy,

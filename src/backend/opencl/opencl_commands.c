@@ -6,13 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/checks.h"
 #include "backend/opencl/opencl_device.h"
 #include "base/alloc.h"
 #include "base/checked.h"
 
-#define MAX_SPARES 8u
 #define MAX_STEPS (1u << 20)
-#define LABEL_DEPTH 8u
 
 /* ---- the object ---- */
 
@@ -38,15 +37,7 @@ void mica__opencl_commands_unref(mica__commands *commands)
         return;
     mica__device *device = commands->device;
     drop_steps(commands);
-    pthread_mutex_lock(&device->lock);
-    const bool kept = device->spare_count < MAX_SPARES;
-    if (kept) {
-        commands->next_spare = device->spare;
-        device->spare = commands;
-        device->spare_count++;
-    }
-    pthread_mutex_unlock(&device->lock);
-    if (!kept)
+    if (!mica__spares_give(&device->spares, commands))
         free_commands(device, commands);
 }
 
@@ -59,78 +50,29 @@ void mica__opencl_commands_destroy(mica__device *device, mica__commands *command
 
 void mica__opencl_commands_forget(mica__device *device)
 {
-    while (device->spare != NULL) {
-        mica__commands *commands = device->spare;
-        device->spare = commands->next_spare;
+    for (mica__commands *commands; (commands = mica__spares_take(&device->spares)) != NULL;)
         free_commands(device, commands);
-    }
-    device->spare_count = 0;
-}
-
-static mica__commands *take_spare(mica__device *device)
-{
-    pthread_mutex_lock(&device->lock);
-    mica__commands *commands = device->spare;
-    if (commands != NULL) {
-        device->spare = commands->next_spare;
-        device->spare_count--;
-    }
-    pthread_mutex_unlock(&device->lock);
-    return commands != NULL ? commands : mica__calloc(1, sizeof *commands);
 }
 
 /* ---- one step ---- */
-
-/* Keeps the code and the sentence of the first failure. */
-static void latch(mica__encoding *encoding, mica_status status)
-{
-    if (encoding->error != MICA_OK)
-        return;
-    encoding->error = status;
-    snprintf(encoding->sentence, sizeof encoding->sentence, "%s", mica_status_message());
-}
 
 /* A zeroed step behind the last one, not yet counted. NULL: latched. */
 static mica__opencl_step *next_step(mica__encoding *encoding)
 {
     mica__commands *commands = encoding->commands;
     if (commands->step_count == MAX_STEPS) {
-        latch(encoding, mica__fail(MICA_ERR_BUDGET, "dispatch: more than %u in one encoder", MAX_STEPS));
+        mica__latch_keep(&encoding->latch,
+                         mica__fail(MICA_ERR_BUDGET, "dispatch: more than %u in one encoder", MAX_STEPS));
         return NULL;
     }
-    if (commands->step_count == commands->step_capacity) {
-        const uint32_t capacity = 2 * commands->step_capacity + 32;
-        void *grown = mica__realloc(commands->step, capacity * sizeof *commands->step);
-        if (grown == NULL) {
-            latch(encoding, mica__fail(MICA_ERR_OUT_OF_MEMORY, "opencl: no host memory to encode"));
-            return NULL;
-        }
-        commands->step = grown;
-        commands->step_capacity = capacity;
-    }
-    mica__opencl_step *step = &commands->step[commands->step_count];
+    mica__opencl_step *step = mica__encode_reserve(&encoding->latch, commands->step, commands->step_count, 1,
+                                                   &commands->step_capacity, sizeof *step);
+    if (step == NULL)
+        return NULL;
+    commands->step = step;
+    step += commands->step_count;
     memset(step, 0, sizeof *step);
     return step;
-}
-
-static void name_step(const mica__encoding *encoding, mica__opencl_step *step, const char *label)
-{
-    const uint32_t depth = encoding->label_depth < LABEL_DEPTH ? encoding->label_depth : LABEL_DEPTH;
-    if ((label == NULL || label[0] == '\0') && depth > 0)
-        label = encoding->label[depth - 1];
-    snprintf(step->label, sizeof step->label, "%s", label != NULL ? label : "");
-}
-
-static mica_status check_binding(uint32_t index, const mica__binding *binding)
-{
-    uint64_t end;
-    if (binding->memory == NULL ||
-        (mica__add_u64(binding->offset, binding->length, &end) && end <= binding->memory->bytes))
-        return MICA_OK;
-    return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                      "binding %u: %llu bytes at %llu, expected to end within %llu", index,
-                      (unsigned long long)binding->length, (unsigned long long)binding->offset,
-                      (unsigned long long)binding->memory->bytes);
 }
 
 /* The fault word of these commands; NULL with the status set where there is no memory for it. */
@@ -154,7 +96,7 @@ static mica_status set_binding(mica__commands *commands, const mica__opencl_step
     mica__device *device = commands->device;
     cl_mem memory = device->nothing;
     cl_ulong offset = 0;
-    mica_status status = check_binding(index, binding);
+    mica_status status = mica__check_binding(index, binding);
     if (status == MICA_OK && binding->memory != NULL) {
         memory = binding->memory->native;
         offset = binding->offset;
@@ -214,70 +156,38 @@ static mica_status set_grid(const mica__device *device, const mica__dispatch *di
     return MICA_OK;
 }
 
-void mica__opencl_dispatch(mica__encoding *encoding, const mica__dispatch *dispatch)
+static mica_status fill_step(mica__commands *commands, const mica__dispatch *dispatch,
+                             mica__opencl_step *step)
 {
-    mica__commands *commands = encoding->commands;
-    mica__opencl_step *step = encoding->error == MICA_OK ? next_step(encoding) : NULL;
-    if (step == NULL)
-        return;
-    mica_status status = set_grid(commands->device, dispatch, step);
-    if (status == MICA_OK)
+    mica_status status =
+        dispatch->kernel == NULL ? mica__check_copy(dispatch) : set_grid(commands->device, dispatch, step);
+    if (status == MICA_OK && dispatch->kernel != NULL)
         status = mica__opencl_kernel_take(dispatch->kernel, &step->object);
-    if (status != MICA_OK) {
-        latch(encoding, status);
-        return;
-    }
+    if (status != MICA_OK)
+        return status;
     step->kernel = dispatch->kernel;
     step->op = dispatch->op;
     step->binding_count = dispatch->binding_count;
-    name_step(encoding, step, dispatch->label);
+    snprintf(step->label, sizeof step->label, "%s", dispatch->label != NULL ? dispatch->label : "");
     commands->step_count++; /* from here on it is dropped with the others */
-    status = set_arguments(commands, step, dispatch);
-    if (status != MICA_OK)
-        latch(encoding, status);
+    if (dispatch->kernel != NULL)
+        return set_arguments(commands, step, dispatch);
+    step->from = dispatch->bindings[0];
+    step->to = dispatch->bindings[1];
+    return MICA_OK;
 }
 
-static mica_status check_copy(const mica__binding *from, const mica__binding *to)
+void mica__opencl_dispatch(mica__encoding *encoding, const mica__dispatch *dispatch)
 {
-    if (from->memory == NULL || to->memory == NULL || from->length != to->length)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "copy: from %llu bytes to %llu, expected equal lengths",
-                          (unsigned long long)from->length, (unsigned long long)to->length);
-    const mica_status status = check_binding(0, from);
-    return status == MICA_OK ? check_binding(1, to) : status;
-}
-
-void mica__opencl_copy(mica__encoding *encoding, const mica__binding *from, const mica__binding *to)
-{
-    mica__opencl_step *step = encoding->error == MICA_OK ? next_step(encoding) : NULL;
-    if (step == NULL)
-        return;
-    const mica_status status = check_copy(from, to);
-    if (status != MICA_OK) {
-        latch(encoding, status);
-        return;
-    }
-    step->op = MICA_OP_COPY;
-    step->from = *from;
-    step->to = *to;
-    step->binding_count = 2;
-    name_step(encoding, step, NULL);
-    encoding->commands->step_count++;
+    mica__opencl_step *step = encoding->latch.status == MICA_OK ? next_step(encoding) : NULL;
+    if (step != NULL)
+        mica__latch_keep(&encoding->latch, fill_step(encoding->commands, dispatch, step));
 }
 
 /* The queue is in order. */
 void mica__opencl_barrier(mica__encoding *encoding)
 {
     (void)encoding;
-}
-
-void mica__opencl_label(mica__encoding *encoding, const char *text)
-{
-    if (text == NULL) {
-        encoding->label_depth -= encoding->label_depth != 0;
-        return;
-    }
-    if (encoding->label_depth++ < LABEL_DEPTH)
-        snprintf(encoding->label[encoding->label_depth - 1], sizeof encoding->label[0], "%s", text);
 }
 
 /* ---- begin, end, and what may change afterwards ---- */
@@ -288,7 +198,9 @@ mica_status mica__opencl_encoder_begin(mica__device *device, uint32_t flags, mic
     const mica_status status = mica__opencl_check(device);
     if (status != MICA_OK)
         return status;
-    mica__commands *commands = take_spare(device);
+    mica__commands *commands = mica__spares_take(&device->spares);
+    if (commands == NULL)
+        commands = mica__calloc(1, sizeof *commands);
     if (commands == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "opencl: no host memory for an encoder");
     atomic_store(&commands->references, 1);
@@ -296,10 +208,8 @@ mica_status mica__opencl_encoder_begin(mica__device *device, uint32_t flags, mic
     commands->raises = false;
     commands->device = device;
     commands->step_count = 0;
-    commands->next_spare = NULL;
     commands->encoding.commands = commands;
-    commands->encoding.error = MICA_OK;
-    commands->encoding.label_depth = 0;
+    commands->encoding.latch.status = MICA_OK;
     *out = &commands->encoding;
     return MICA_OK;
 }
@@ -307,10 +217,8 @@ mica_status mica__opencl_encoder_begin(mica__device *device, uint32_t flags, mic
 mica_status mica__opencl_encoder_end(mica__encoding *encoding, bool discard, mica__commands **out)
 {
     mica__commands *commands = encoding->commands;
-    mica_status status = MICA_OK;
+    mica_status status = discard ? MICA_OK : mica__latch_report(&encoding->latch);
     *out = NULL;
-    if (!discard && encoding->error != MICA_OK)
-        status = mica__fail(encoding->error, "%s", encoding->sentence);
     if (!discard && status == MICA_OK)
         status = mica__opencl_check(commands->device);
     if (discard || status != MICA_OK) {
@@ -325,18 +233,16 @@ mica_status mica__opencl_commands_update(mica__commands *commands, uint32_t disp
                                          const mica__binding *to)
 {
     mica_status status = mica__opencl_check(commands->device);
+    if (status == MICA_OK)
+        status = mica__check_index("dispatch", dispatch, commands->step_count);
     if (status != MICA_OK)
         return status;
-    if (dispatch >= commands->step_count)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "dispatch: %u, expected less than %u", dispatch,
-                          commands->step_count);
     mica__opencl_step *step = &commands->step[dispatch];
-    if (binding >= step->binding_count)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "binding: %u, expected less than %u", binding,
-                          step->binding_count);
-    if (step->kernel != NULL)
+    status = mica__check_index("binding", binding, step->binding_count);
+    if (status == MICA_OK && step->kernel != NULL)
         return set_binding(commands, step, binding, to);
-    status = check_binding(binding, to);
+    if (status == MICA_OK)
+        status = mica__check_binding(binding, to);
     if (status == MICA_OK)
         *(binding == 0 ? &step->from : &step->to) = *to;
     return status;

@@ -12,8 +12,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "backend/backend.h"
+#include "backend/encode.h"
 #include "backend/opencl/opencl_symbols.h"
+#include "backend/spares.h"
+#include "backend/times.h"
 #include "base/status.h"
 #include "base/thread.h"
 
@@ -86,10 +88,7 @@ typedef struct mica__opencl_step {
 
 struct mica__encoding {
     mica__commands *commands;
-    mica_status error; /* the first one */
-    char sentence[512];
-    char label[8][64]; /* pushed ones; deeper ones are not kept */
-    uint32_t label_depth;
+    mica__latch latch;
 };
 
 struct mica__commands {
@@ -99,8 +98,8 @@ struct mica__commands {
     mica__device *device;
     cl_mem fault; /* u32; made when first asked for, kept */
     mica__opencl_step *step;
-    uint32_t step_count, step_capacity;
-    mica__commands *next_spare;
+    uint32_t step_count;
+    uint64_t step_capacity;
     mica__encoding encoding;
 };
 
@@ -135,13 +134,10 @@ struct mica__device {
     mica__device_info info;
     _Atomic uint32_t lost;
     _Atomic uint64_t owned; /* bytes */
-    pthread_mutex_t lock;   /* guards what follows, kernels' lists and maps */
+    mica__spares spares;
+    pthread_mutex_t lock; /* guards what follows, kernels' lists and maps */
     mica__fork_guard guard;
-    mica__commands *spare;
-    uint32_t spare_count;
-    mica_profile_entry *times;
-    uint64_t times_count;
-    _Atomic uint32_t timed;
+    mica__times times;
 };
 
 /* ---- opencl.c ---- */
@@ -188,9 +184,7 @@ char *mica__opencl_ptx_bound(const char *ptx, const char *text, size_t *out_byte
 
 mica_status mica__opencl_encoder_begin(mica__device *device, uint32_t flags, mica__encoding **out);
 void mica__opencl_dispatch(mica__encoding *encoding, const mica__dispatch *dispatch);
-void mica__opencl_copy(mica__encoding *encoding, const mica__binding *from, const mica__binding *to);
 void mica__opencl_barrier(mica__encoding *encoding);
-void mica__opencl_label(mica__encoding *encoding, const char *text);
 mica_status mica__opencl_encoder_end(mica__encoding *encoding, bool discard, mica__commands **out);
 mica_status mica__opencl_commands_update(mica__commands *commands, uint32_t dispatch, uint32_t binding,
                                          const mica__binding *to);

@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/checks.h"
 #include "backend/opencl/opencl_device.h"
 #include "base/alloc.h"
-#include "base/checked.h"
 
 static cl_mem handle(const mica__memory *memory)
 {
@@ -101,12 +101,8 @@ void mica__opencl_buffer_unmap(mica__device *device, mica__memory *memory)
 static mica_status check_range(mica__device *device, const mica__memory *memory, uint64_t offset,
                                uint64_t bytes)
 {
-    uint64_t end;
-    if (!mica__add_u64(offset, bytes, &end) || end > memory->bytes)
-        return mica__fail(
-            MICA_ERR_INVALID_ARGUMENT, "offset: %llu + %llu bytes, expected at most %llu in all",
-            (unsigned long long)offset, (unsigned long long)bytes, (unsigned long long)memory->bytes);
-    return mica__opencl_check(device);
+    const mica_status status = mica__check_range(memory, offset, bytes);
+    return status == MICA_OK ? mica__opencl_check(device) : status;
 }
 
 mica_status mica__opencl_upload(mica__device *device, mica__memory *memory, uint64_t offset, const void *from,

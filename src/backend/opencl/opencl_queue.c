@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/checks.h"
 #include "backend/opencl/opencl_device.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -160,7 +161,7 @@ static mica_status submit_locked(mica__device *device, mica__queue *queue, mica_
     const mica__opencl_step *failed = NULL;
     mica__opencl_submission *submission = next_place(device, queue);
     submission->commands = commands;
-    if (atomic_load(&device->timed) != 0 && commands->step_count > 0) {
+    if (atomic_load(&device->times.enabled) && commands->step_count > 0) {
         submission->step_event = mica__calloc(commands->step_count, sizeof *submission->step_event);
         if (submission->step_event == NULL) {
             let_go(device, submission);
@@ -258,11 +259,7 @@ static mica_status look(mica__device *device, mica__queue *queue, uint64_t value
         atomic_store(&device->lost, 1);
         return mica__opencl_check(device);
     }
-    if (value > submitted)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "value: %llu, expected at most %llu, the last submission",
-                          (unsigned long long)value, (unsigned long long)submitted);
-    return MICA_OK;
+    return mica__check_value(value, submitted);
 }
 
 static void finish(mica__device *device, mica__queue *queue, uint64_t value, mica__completion *out)

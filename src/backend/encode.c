@@ -1,0 +1,72 @@
+/* encode.c - the first failure, arrays that grow, a blob of small things. */
+#include "backend/encode.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/status.h"
+
+bool mica__latch_keep(mica__latch *latch, mica_status status)
+{
+    if (status == MICA_OK)
+        return true;
+    if (latch->status == MICA_OK) {
+        latch->status = status;
+        snprintf(latch->sentence, sizeof latch->sentence, "%s", mica_status_message());
+    }
+    return false;
+}
+
+mica_status mica__latch_report(const mica__latch *latch)
+{
+    return latch->status == MICA_OK ? MICA_OK : mica__fail(latch->status, "%s", latch->sentence);
+}
+
+void *mica__encode_reserve(mica__latch *latch, void *array, uint64_t count, uint64_t more, uint64_t *capacity,
+                           size_t size)
+{
+    if (array != NULL && count + more <= *capacity)
+        return array;
+    const uint64_t wanted = 2 * (count + more) + 64;
+    size_t bytes;
+    void *moved = NULL;
+    if (wanted <= SIZE_MAX && mica__mul_size((size_t)wanted, size, &bytes))
+        moved = mica__realloc(array, bytes);
+    if (moved == NULL)
+        mica__latch_keep(latch, mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory to encode %llu more",
+                                           (unsigned long long)more));
+    else
+        *capacity = wanted;
+    return moved;
+}
+
+void *mica__blob_take(mica__blob *blob, mica__latch *latch, uint64_t bytes, uint64_t *out_place)
+{
+    const uint64_t place = blob->used == 0 ? 16 : (blob->used + 15) & ~(uint64_t)15;
+    unsigned char *moved = mica__encode_reserve(latch, blob->bytes, place, bytes, &blob->capacity, 1);
+    if (moved == NULL)
+        return NULL;
+    blob->bytes = moved;
+    blob->used = place + bytes;
+    *out_place = place;
+    return moved + place;
+}
+
+uint64_t mica__blob_put_text(mica__blob *blob, mica__latch *latch, const char *text)
+{
+    uint64_t place = 0;
+    if (text == NULL || text[0] == '\0')
+        return 0;
+    const size_t bytes = strlen(text) + 1;
+    char *copy = mica__blob_take(blob, latch, bytes, &place);
+    if (copy != NULL)
+        memcpy(copy, text, bytes);
+    return place;
+}
+
+const char *mica__blob_text(const mica__blob *blob, uint64_t place)
+{
+    return place == 0 ? "" : (const char *)blob->bytes + place;
+}

@@ -8,10 +8,8 @@
 #include "base/checked.h"
 #include "base/status.h"
 
-bool mica__latch_keep(mica__latch *latch, mica_status status)
+bool mica__latch_failure(mica__latch *latch, mica_status status)
 {
-    if (status == MICA_OK)
-        return true;
     if (latch->status == MICA_OK) {
         latch->status = status;
         snprintf(latch->sentence, sizeof latch->sentence, "%s", mica_status_message());
@@ -24,19 +22,16 @@ mica_status mica__latch_report(const mica__latch *latch)
     return latch->status == MICA_OK ? MICA_OK : mica__fail(latch->status, "%s", latch->sentence);
 }
 
-void *mica__encode_reserve(mica__latch *latch, void *array, uint64_t count, uint64_t more, uint64_t *capacity,
-                           size_t size)
+void *mica__encode_grow(mica__latch *latch, void *array, uint64_t least, uint64_t *capacity, size_t size)
 {
-    if (array != NULL && count + more <= *capacity)
-        return array;
-    const uint64_t wanted = 2 * (count + more) + 64;
+    const uint64_t wanted = 2 * least + 64;
     size_t bytes;
     void *moved = NULL;
     if (wanted <= SIZE_MAX && mica__mul_size((size_t)wanted, size, &bytes))
         moved = mica__realloc(array, bytes);
     if (moved == NULL)
-        mica__latch_keep(latch, mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory to encode %llu more",
-                                           (unsigned long long)more));
+        mica__latch_failure(latch, mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory to encode %llu pieces",
+                                              (unsigned long long)least));
     else
         *capacity = wanted;
     return moved;

@@ -1,5 +1,6 @@
 /*
- * encode.h - what encodings of all backends share: the first failure, arrays that grow, a blob of small things.
+ * encode.h - what encodings of all backends share: the first failure, arrays that grow, a blob of small things. What every
+ * dispatch passes through is inline where nothing fails or grows.
  *
  * Threads: all of it belongs to one encoding, and so to one thread at a time.
  */
@@ -18,15 +19,26 @@ typedef struct mica__latch {
     char sentence[512];
 } mica__latch;
 
-/* Keeps the code and the thread's sentence, unless there is a failure already. True: `status` is MICA_OK. */
-bool mica__latch_keep(mica__latch *latch, mica_status status);
+/* Keeps the code and the thread's sentence, unless there is a failure already. False. */
+bool mica__latch_failure(mica__latch *latch, mica_status status);
+/* The same for what may be MICA_OK, which is true. */
+static inline bool mica__latch_keep(mica__latch *latch, mica_status status)
+{
+    return status == MICA_OK || mica__latch_failure(latch, status);
+}
 /* The failure, with its sentence set again. */
 mica_status mica__latch_report(const mica__latch *latch);
 
-/* `array` with room for `more` items of `size` bytes behind `count`, perhaps moved; never NULL for want of items. NULL: no
- * memory, latched, and `array` is as it was. */
-void *mica__encode_reserve(mica__latch *latch, void *array, uint64_t count, uint64_t more, uint64_t *capacity,
-                           size_t size);
+/* `array` moved to where more than `least` items of `size` bytes fit. NULL: no memory, latched, and `array` is as it was. */
+void *mica__encode_grow(mica__latch *latch, void *array, uint64_t least, uint64_t *capacity, size_t size);
+/* `array`, grown where `more` items do not fit behind `count`; there is one even for none. */
+static inline void *mica__encode_reserve(mica__latch *latch, void *array, uint64_t count, uint64_t more,
+                                         uint64_t *capacity, size_t size)
+{
+    return array != NULL && count + more <= *capacity
+               ? array
+               : mica__encode_grow(latch, array, count + more, capacity, size);
+}
 
 /* Bytes in one piece that grows and moves: whoever keeps something in it keeps its place. Place 0 is nothing's. */
 typedef struct mica__blob {

@@ -15,44 +15,12 @@
 #include <cmocka.h>
 
 #include "mica/mica.h"
+#include "support/meter.h"
 #include "support/sanitizer.h"
 #include "support/transformer.h"
 #include "support/transformer_parts.h"
 
-#define SAMPLE 7    /* each how many failures one is also met with two threads */
-#define POISON 4096 /* bytes of a block that are made unlike zero */
-
-/* An allocator that refuses call number `fail_at` (from 1), and all later ones when `for_good`. */
-typedef struct failing {
-    atomic_uint_fast64_t calls, live;
-    uint64_t fail_at;
-    bool for_good;
-} failing;
-
-static void *take(void *context, size_t size, size_t align)
-{
-    failing *f = context;
-    uint64_t call = atomic_fetch_add(&f->calls, 1) + 1;
-    void *memory = NULL;
-
-    if (f->fail_at && (call == f->fail_at || (f->for_good && call > f->fail_at)))
-        return NULL;
-    if (posix_memalign(&memory, align < sizeof(void *) ? sizeof(void *) : align, size) != 0)
-        return NULL;
-    atomic_fetch_add(&f->live, 1);
-    memset(memory, 0xa5, size < POISON ? size : POISON);
-    return memory;
-}
-
-static void give(void *context, void *pointer, size_t size)
-{
-    failing *f = context;
-
-    (void)size;
-    atomic_fetch_sub(&f->live, 1);
-    free(pointer);
-}
-
+#define SAMPLE 7 /* each how many failures one is also met with two threads */
 /* Everything that the session holds, so that leaving early gives it all back. */
 typedef struct scene {
     mica_device *device;
@@ -196,13 +164,12 @@ static mica_status play(scene *s, const char *id, mica_dtype weight, uint32_t th
 /* One run with one way of failing; false when the failure was never reached. */
 static bool survive(const char *id, mica_dtype weight, uint32_t threads, uint64_t fail_at, bool for_good)
 {
-    failing f = {.fail_at = fail_at, .for_good = for_good};
-    mica_allocator allocator = {&f, take, give};
+    test_meter f = {.fail_at = fail_at, .for_good = for_good};
     scene s;
     mica_status status;
 
     memset(&s, 0, sizeof s);
-    assert_int_equal(MICA_OK, mica_set_allocator(&allocator));
+    assert_int_equal(MICA_OK, test_meter_set(&f));
     status = play(&s, id, weight, threads);
     if (status != MICA_OK && (fail_at == 0 || status != MICA_ERR_OUT_OF_MEMORY))
         fail_msg("allocation %llu%s failed on %s: %s: %s", (unsigned long long)fail_at,

@@ -4,6 +4,7 @@
  */
 #include "cuda_rig.h"
 
+#include "support/meter.h"
 #include "support/sanitizer.h"
 
 #define FOREVER UINT64_MAX
@@ -212,32 +213,11 @@ static void test_refusals_are_kind(void **state)
 
 /* ---- host allocations ---- */
 
-typedef struct failing {
-    uint64_t calls, fail_at;
-} failing;
-
-static void *take(void *context, size_t size, size_t align)
-{
-    failing *f = context;
-    void *memory = NULL;
-    if (++f->calls == f->fail_at || posix_memalign(&memory, align < 8 ? 8 : align, size) != 0)
-        return NULL;
-    return memory;
-}
-
-static void give(void *context, void *pointer, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(pointer);
-}
-
 static void test_each_allocation(void **state)
 {
-    failing f = {0, 0};
-    const mica_allocator allocator = {&f, take, give};
+    test_meter f = {0};
     (void)state;
-    must(mica_set_allocator(&allocator));
+    must(test_meter_set(&f));
     for (f.fail_at = 1;; f.fail_at++) {
         f.calls = 0;
         fake_reset();

@@ -5,6 +5,7 @@
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/cpu/cpu_params.h"
 #include "device/plan_cache.h"
+#include "support/meter.h"
 #include "support/random.h"
 
 enum { ROUNDS = 4000, BYTES = 1 << 16 };
@@ -157,39 +158,22 @@ static void places_do_not_matter(void **state)
     close_scene(&s);
 }
 
-/* Gives memory until `*context` says that there is none left. */
-static void *take(void *context, size_t size, size_t align)
-{
-    void *memory = NULL;
-    if (*(bool *)context || posix_memalign(&memory, align, size) != 0)
-        return NULL;
-    return memory;
-}
-
-static void give(void *context, void *pointer, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(pointer);
-}
-
 static void no_memory_keeps_nothing(void **state)
 {
-    bool empty = false;
-    const mica_allocator allocator = {.context = &empty, .alloc = take, .release = give};
+    test_meter meter = {0};
     test_random random = test_random_from(13);
     drawn d;
     mica__planned got;
     (void)state;
-    must(mica_set_allocator(&allocator));
+    must(test_meter_set(&meter));
     scene s = open_scene();
     draw_record(&random, &s, &d);
     clear_params(&s.cache->fresh);
     clear_params(s.plan);
     must(mica__registry_plan(s.device, &d.record, s.plan));
-    empty = true;
+    test_meter_allow(&meter, 0);
     must(mica__plan_cache_get(s.cache, s.device, &d.record, &got));
-    empty = false;
+    test_meter_allow(&meter, UINT64_MAX);
     same_plan(d.record.op, &got, s.plan);
     assert_ptr_equal(got.dispatch, s.cache->fresh.dispatch);
     close_scene(&s);

@@ -17,6 +17,7 @@
 
 #include "format/archive.h"
 #include "mica/host.h"
+#include "support/meter.h"
 
 typedef mica_status (*rig_reader)(mica__archive *archive);
 
@@ -186,45 +187,16 @@ static inline void rig_flip_everywhere(rig_reader reader, const rig_bytes *bytes
     rig_free(&copy);
 }
 
-/* An allocator that refuses call number `fail_at` (from 1), and all later ones when `for_good`. */
-typedef struct rig_failing {
-    uint64_t calls, fail_at;
-    int64_t live;
-    bool for_good;
-} rig_failing;
-
-static inline void *rig_take(void *context, size_t size, size_t align)
-{
-    rig_failing *f = context;
-    void *memory = NULL;
-    f->calls++;
-    if (f->fail_at != 0 && (f->calls == f->fail_at || (f->for_good && f->calls > f->fail_at)))
-        return NULL;
-    if (posix_memalign(&memory, align < sizeof(void *) ? sizeof(void *) : align, size) != 0)
-        return NULL;
-    f->live++;
-    memset(memory, 0xa5, size);
-    return memory;
-}
-
-static inline void rig_give(void *context, void *pointer, size_t size)
-{
-    (void)size;
-    ((rig_failing *)context)->live--;
-    free(pointer);
-}
-
 /* Calls `play` with each of its allocations failing in turn: it must end with OUT_OF_MEMORY or get along without, and
  * keep nothing. */
 static inline void rig_fail_allocations(mica_status (*play)(void *context), void *context)
 {
     for (int for_good = 0; for_good < 2; for_good++) {
-        rig_failing f = {.fail_at = 1, .for_good = for_good != 0};
+        test_meter f = {.fail_at = 1, .for_good = for_good != 0};
         for (bool reached = true; reached; f.fail_at++) {
-            const mica_allocator allocator = {&f, rig_take, rig_give};
             mica_status status;
             f.calls = 0;
-            assert_int_equal(mica_set_allocator(&allocator), MICA_OK);
+            assert_int_equal(test_meter_set(&f), MICA_OK);
             status = play(context);
             assert_int_equal(mica_set_allocator(NULL), MICA_OK);
             assert_int_equal(f.live, 0);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/meter.h"
 #include "support/random.h"
 #include "support/status.h"
 
@@ -50,40 +51,15 @@ static inline bool rig_matches(mica_grammar *grammar, mica__vocabulary *bytes, c
     return ends;
 }
 
-typedef struct rig_failing {
-    uint64_t calls, fail_at, live;
-} rig_failing;
-
-static inline void *rig_take(void *context, size_t size, size_t align)
-{
-    rig_failing *f = context;
-    void *memory = NULL;
-    if (++f->calls == f->fail_at)
-        return NULL;
-    if (posix_memalign(&memory, align < sizeof(void *) ? sizeof(void *) : align, size) != 0)
-        return NULL;
-    f->live++;
-    memset(memory, 0xa5, size);
-    return memory;
-}
-
-static inline void rig_give(void *context, void *pointer, size_t size)
-{
-    (void)size;
-    ((rig_failing *)context)->live--;
-    free(pointer);
-}
-
 /* Calls `play` with each of its allocations failing in turn: it must end with OUT_OF_MEMORY and keep nothing. Returns
  * how many there were. */
 static inline uint64_t rig_fail_allocations(mica_status (*play)(void *context), void *context)
 {
-    rig_failing f = {.fail_at = 1};
+    test_meter f = {.fail_at = 1};
     for (;; f.fail_at++) {
-        const mica_allocator allocator = {&f, rig_take, rig_give};
         mica_status status;
         f.calls = 0;
-        must(mica_set_allocator(&allocator));
+        must(test_meter_set(&f));
         status = play(context);
         must(mica_set_allocator(NULL));
         assert_int_equal(f.live, 0);

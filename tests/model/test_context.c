@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "model_rig.h"
+#include "support/meter.h"
 
 #define PROMPT 90u
 
@@ -116,26 +117,11 @@ static void bits_do_not_depend_on_company(void **state)
 
 /* ---- memory --------------------------------------------------------------------------------------------- */
 
-static _Atomic uint64_t allocations;
-
-static void *counted_alloc(void *context, size_t size, size_t align)
-{
-    (void)context;
-    atomic_fetch_add(&allocations, 1);
-    return aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void counted_release(void *context, void *pointer, size_t size)
-{
-    (void)context, (void)size;
-    free(pointer);
-}
-
 static void a_token_allocates_nothing(void **state)
 {
-    const mica_allocator counting = {.alloc = counted_alloc, .release = counted_release};
+    test_meter meter = {0};
     (void)state;
-    must(mica_set_allocator(&counting));
+    must(test_meter_set(&meter));
     for (size_t n = 0; n < NAMES; n++) {
         rig r = rig_open(names[n], 2);
         mica_context *context = rig_context(&r, 128, 1, 64);
@@ -143,12 +129,12 @@ static void a_token_allocates_nothing(void **state)
         uint32_t token = 5;
         for (uint32_t i = 0; i < 3; i++)
             token = rig_step(context, &r, sequence, token);
-        const uint64_t before = atomic_load(&allocations);
+        const uint64_t before = atomic_load(&meter.calls);
         for (uint32_t i = 0; i < 100; i++)
             token = rig_step(context, &r, sequence, token);
-        if (atomic_load(&allocations) != before)
+        if (atomic_load(&meter.calls) != before)
             fail_msg("%s: 100 tokens made %llu allocations", names[n],
-                     (unsigned long long)(atomic_load(&allocations) - before));
+                     (unsigned long long)(atomic_load(&meter.calls) - before));
         mica_context_release(context);
         rig_close(&r);
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "model_rig.h"
+#include "support/meter.h"
 #include "support/model_file.h"
 
 /* ---- a small Llama, with one thing wrong ------------------------------------------------------------------- */
@@ -244,24 +245,6 @@ static void a_budget_is_kept(void **state)
 
 /* ---- memory that runs out --------------------------------------------------------------------------------- */
 
-static uint64_t allowed;
-
-static void *meagre_alloc(void *context, size_t size, size_t align)
-{
-    (void)context;
-    if (allowed == 0)
-        return NULL;
-    allowed--;
-    return aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void meagre_release(void *context, void *pointer, size_t size)
-{
-    (void)context, (void)size;
-    free(pointer);
-}
-
-/* Opens a model, feeds it, forks, saves nothing: everything that a program does. */
 static mica_status use_model(const char *name)
 {
     const mica_device_options options = {.threads = 1};
@@ -294,18 +277,17 @@ static mica_status use_model(const char *name)
 static void every_allocation_may_fail(void **state)
 {
     static const char *const names[] = {"qwen3moe", "gemma3"};
-    const mica_allocator meagre = {.alloc = meagre_alloc, .release = meagre_release};
+    test_meter meter = {0};
     (void)state;
-    must(mica_set_allocator(&meagre));
+    must(test_meter_set(&meter));
     for (size_t n = 0; n < 2; n++) {
-        allowed = UINT64_MAX;
+        test_meter_allow(&meter, UINT64_MAX);
         must(use_model(names[n]));
-        const uint64_t all = UINT64_MAX - allowed;
+        const uint64_t all = atomic_load(&meter.calls);
         assert_true(all > 100);
         for (uint64_t i = 0; i < all; i += i < 200 ? 1 : 1 + all / 400) {
-            allowed = i;
+            test_meter_allow(&meter, i);
             const mica_status status = use_model(names[n]);
-            allowed = UINT64_MAX;
             if (status != MICA_OK) /* something that is only a help may have been done without */
                 assert_int_equal(status, MICA_ERR_OUT_OF_MEMORY);
             assert_int_equal(mica_host_allocations(), 0);

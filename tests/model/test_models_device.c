@@ -11,6 +11,7 @@
 #include "golden_models.h"
 #include "mica/format.h"
 #include "stories_rig.h"
+#include "support/meter.h"
 #include "support/model_file.h"
 #include "support/need.h"
 
@@ -175,26 +176,11 @@ static void grammars_hold(void **state)
     rig_close(&r);
 }
 
-static _Atomic uint64_t allocations;
-
-static void *count_alloc(void *context, size_t size, size_t align)
-{
-    (void)context;
-    atomic_fetch_add(&allocations, 1);
-    return aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void count_release(void *context, void *pointer, size_t size)
-{
-    (void)context, (void)size;
-    free(pointer);
-}
-
 /* A decode step of a kept recording: one submission, a few words up, the token down, and no memory of the host. */
 static void a_step_reads_back_the_token_alone(void **state)
 {
-    const mica_allocator counting = {.alloc = count_alloc, .release = count_release};
-    must(mica_set_allocator(&counting));
+    test_meter meter = {0};
+    must(test_meter_set(&meter));
     rig r = open_llama(device.id);
     mica_context *context = rig_context(&r, 128, 1, 64);
     mica_sampling s;
@@ -207,11 +193,11 @@ static void a_step_reads_back_the_token_alone(void **state)
     for (uint32_t i = 0; i < 3; i++)
         must(mica_context_next(context, &item, 1));
     const mica_counters before = counters_of(&r);
-    const uint64_t made = atomic_load(&allocations);
+    const uint64_t made = atomic_load(&meter.calls);
     for (uint32_t i = 0; i < 20; i++)
         must(mica_context_next(context, &item, 1));
     const mica_counters after = counters_of(&r);
-    assert_int_equal(atomic_load(&allocations), made);
+    assert_int_equal(atomic_load(&meter.calls), made);
     assert_int_equal(after.bytes_downloaded - before.bytes_downloaded, 20 * sizeof(uint32_t));
     assert_int_equal(after.replays - before.replays, 20);
     assert_int_equal(after.submissions - before.submissions, 20);

@@ -280,30 +280,11 @@ static void without_the_flag_no_logits_are_read(void **state)
 
 /* ---- memory --------------------------------------------------------------------------------------------- */
 
-static _Atomic uint64_t allocations;
-static uint64_t allowed = UINT64_MAX;
-
-static void *counted_alloc(void *context, size_t size, size_t align)
-{
-    (void)context;
-    if (allowed == 0)
-        return NULL;
-    allowed -= allowed != UINT64_MAX;
-    atomic_fetch_add(&allocations, 1);
-    return aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void counted_release(void *context, void *pointer, size_t size)
-{
-    (void)context, (void)size;
-    free(pointer);
-}
-
 static void a_step_allocates_nothing(void **state)
 {
-    const mica_allocator counting = {.alloc = counted_alloc, .release = counted_release};
+    test_meter meter = {0};
     (void)state;
-    must(mica_set_allocator(&counting));
+    must(test_meter_set(&meter));
     for (uint32_t kind = 0; kind < COMPANY; kind++) {
         rig r = rig_open("llama", 2);
         mica_context *context = rig_context(&r, 256, 1, 64);
@@ -315,13 +296,13 @@ static void a_step_allocates_nothing(void **state)
         uint64_t before = 0;
         for (uint32_t i = 0; i < 103; i++) {
             if (i == 3)
-                before = atomic_load(&allocations);
+                before = atomic_load(&meter.calls);
             token = next(context, sequence, sampler, &token, 1);
             must(mica_sampler_accept(sampler, token, 1));
         }
-        if (atomic_load(&allocations) != before)
+        if (atomic_load(&meter.calls) != before)
             fail_msg("kind %u: 100 tokens made %llu allocations", kind,
-                     (unsigned long long)(atomic_load(&allocations) - before));
+                     (unsigned long long)(atomic_load(&meter.calls) - before));
         mica_sampler_release(sampler);
         mica_context_release(context);
         rig_close(&r);
@@ -361,18 +342,17 @@ static mica_status use(const rig *r)
 
 static void every_allocation_may_fail(void **state)
 {
-    const mica_allocator meagre = {.alloc = counted_alloc, .release = counted_release};
-    uint64_t all;
+    test_meter meter = {0};
     (void)state;
-    must(mica_set_allocator(&meagre));
+    must(test_meter_set(&meter));
     rig r = rig_open("llama", 1);
-    allowed = UINT64_MAX - 1;
+    test_meter_allow(&meter, UINT64_MAX);
     must(use(&r));
-    all = UINT64_MAX - 1 - allowed;
+    const uint64_t all = atomic_load(&meter.calls);
     for (uint64_t i = 0; i < all; i++) {
-        allowed = i;
+        test_meter_allow(&meter, i);
         const mica_status status = use(&r);
-        allowed = UINT64_MAX;
+        test_meter_allow(&meter, UINT64_MAX);
         if (status != MICA_OK)
             assert_int_equal(status, MICA_ERR_OUT_OF_MEMORY);
     }

@@ -693,14 +693,13 @@ static void allocations_may_fail(void **state)
 static void picking_allocates_nothing(void **state)
 {
     test_random random = test_random_from(77);
-    rig_failing f = {0};
-    const mica_allocator allocator = {&f, rig_take, rig_give};
+    test_meter f = {0};
     float logits[TOKENS];
     const mica_sampling s = busy();
     mica_sampler *sampler;
     uint64_t before;
     (void)state;
-    must(mica_set_allocator(&allocator));
+    must(test_meter_set(&f));
     sampler = make(&s, TOKENS);
     before = f.calls;
     for (uint32_t i = 0; i < 300; i++) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/meter.h"
 #include "support/random.h"
 #include "support/sanitizer.h"
 #include "support/status.h"
@@ -408,32 +409,11 @@ static void test_damaged(void **state)
 
 /* ---- memory that runs out ---- */
 
-typedef struct failing {
-    uint64_t left; /* allocations that still succeed */
-} failing;
-
-static void *failing_alloc(void *context, size_t size, size_t align)
-{
-    failing *f = context;
-    if (f->left == 0)
-        return NULL;
-    f->left--;
-    return aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void failing_release(void *context, void *pointer, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(pointer);
-}
-
 static void test_no_memory(void **state)
 {
     (void)state;
-    failing f = {0};
-    const mica_allocator allocator = {&f, failing_alloc, failing_release};
-    must(mica_set_allocator(&allocator));
+    test_meter meter = {0};
+    must(test_meter_set(&meter));
     uint64_t count = 0;
     /* Long output and many values, so that every kind of block has to grow. */
     static const char text[] =
@@ -442,7 +422,7 @@ static void test_no_memory(void **state)
         for (count = 0;; count++) {
             char *out = NULL;
             uint64_t length = 0;
-            f.left = count;
+            test_meter_allow(&meter, count);
             const mica_status status =
                 which == 0 ? render_with(sample, sizeof sample - 1, NULL, sample_variables, &out, &length)
                            : render_with(text, sizeof text - 1, NULL, "{}", &out, &length);

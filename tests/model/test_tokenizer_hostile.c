@@ -1,6 +1,7 @@
 /* test_tokenizer_hostile.c: tokenizers that are wrong: each key of another type or gone, ids out of range, merges of what is not
  * there, steps and patterns that mica does not know; a million tokens; and every allocation failing in turn. */
 #include "model/tokenizer_rig.h"
+#include "support/meter.h"
 
 /* ---- GGUF: a good file with one thing wrong -------------------------------------------------------------------------------------- */
 
@@ -359,23 +360,6 @@ static void many_tokens(void **state)
 
 /* ---- no memory -------------------------------------------------------------------------------------------------------------------------- */
 
-static uint64_t allowed;
-
-static void *meagre_alloc(void *context, size_t size, size_t align)
-{
-    (void)context;
-    if (allowed == 0)
-        return NULL;
-    allowed--;
-    return aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void meagre_release(void *context, void *pointer, size_t size)
-{
-    (void)context, (void)size;
-    free(pointer);
-}
-
 static mica_status use_tokenizer(const char *path)
 {
     static const char text[] = "The tokenizer's 12 Äpfel \xff <s> 日本語 e\xcc\x81 [MASK]";
@@ -397,7 +381,7 @@ static void every_allocation_may_fail(void **state)
 {
     static const char *const names[] = {"llama3",       "qwen",  "llama", "charsmap",
                                         "bert_uncased", "steps", "(gguf)"};
-    const mica_allocator meagre = {.alloc = meagre_alloc, .release = meagre_release};
+    test_meter meter = {0};
     char folder[256], path[300], golden[256];
     (void)state;
     assert_int_equal(test_folder_make(folder, sizeof folder, "tokenizer"), 0);
@@ -412,13 +396,13 @@ static void every_allocation_may_fail(void **state)
         rig_drop(&file, "tokenizer.ggml.bos_token_id");
         rig_write(&file, path);
         free(json);
-        must(mica_set_allocator(&meagre));
-        allowed = UINT64_MAX;
+        must(test_meter_set(&meter));
+        test_meter_allow(&meter, UINT64_MAX);
         must(use_tokenizer(path));
-        const uint64_t all = UINT64_MAX - allowed;
+        const uint64_t all = atomic_load(&meter.calls);
         assert_true(all > 20);
         for (uint64_t i = 0; i < all; i++) {
-            allowed = i;
+            test_meter_allow(&meter, i);
             const mica_status status = use_tokenizer(path);
             if (status != MICA_OK) /* machine code for a pattern may be done without */
                 assert_int_equal(status, MICA_ERR_OUT_OF_MEMORY);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "session/rig.h"
+#include "support/meter.h"
 
 static const char *const devices[] = {"null", "cpu"};
 #define DEVICES 2
@@ -470,31 +471,12 @@ static void test_null_arguments(void **state)
 
 /* ---- memory ---- */
 
-/* Workers allocate too. */
-typedef struct meter {
-    _Atomic uint64_t calls, fail_at; /* fail_at 0: never */
-} meter;
-
-static void *meter_alloc(void *context, size_t size, size_t align)
-{
-    meter *m = context;
-    return ++m->calls == m->fail_at ? NULL : aligned_alloc(align, (size + align - 1) / align * align);
-}
-
-static void meter_release(void *context, void *pointer, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(pointer);
-}
-
 static void test_replay_allocates_nothing(void **state)
 {
     (void)state;
     for (int d = 0; d < DEVICES; d++) {
-        meter m = {0, 0};
-        mica_allocator allocator = {&m, meter_alloc, meter_release};
-        ok(mica_set_allocator(&allocator));
+        test_meter m = {0};
+        ok(test_meter_set(&m));
         rig r;
         rig_open(&r, devices[d]);
         mica_recording *recording = rig_record(&r, MICA_FINISH_ALL, NULL);
@@ -559,9 +541,8 @@ static void test_every_allocation_fails(void **state)
     for (int d = 0; d < DEVICES; d++) {
         uint64_t n = 1, survived = 0;
         for (; n < 2000 && !survived; n++) {
-            meter m = {0, 0};
-            mica_allocator allocator = {&m, meter_alloc, meter_release};
-            ok(mica_set_allocator(&allocator));
+            test_meter m = {0};
+            ok(test_meter_set(&m));
             rig r;
             rig_open(&r, devices[d]);
             mica_buffer *x2 = rig_buffer(r.device, MICA_DTYPE_F32, RIG_ROWS, RIG_DIM, 6);

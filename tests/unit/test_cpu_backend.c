@@ -1,5 +1,6 @@
 /* The cpu's table around its team: copies, updates, refusals, times, faults, and memory that runs out. */
 #include "cpu_rig.h"
+#include "support/meter.h"
 #include "support/table.h"
 
 /* ---- faults ---- */
@@ -239,24 +240,6 @@ static void test_empty_list(void **state)
 
 /* ---- memory runs out at every place ---- */
 
-static uint64_t allocations_left;
-
-static void *failing_alloc(void *context, size_t size, size_t align)
-{
-    void *pointer = NULL;
-    (void)context;
-    if (allocations_left == 0 || allocations_left-- == 1)
-        return NULL;
-    return posix_memalign(&pointer, align, size) == 0 ? pointer : NULL;
-}
-
-static void failing_release(void *context, void *pointer, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(pointer);
-}
-
 /* The first status that is not OK, whatever the place. */
 static mica_status whole_life(void)
 {
@@ -300,14 +283,14 @@ static mica_status whole_life(void)
 
 static void test_allocation_failure(void **state)
 {
-    const mica_allocator allocator = {NULL, failing_alloc, failing_release};
-    uint64_t n = 1;
+    test_meter meter = {0};
+    uint64_t n = 0;
     (void)state;
-    assert_int_equal(mica_set_allocator(&allocator), MICA_OK);
+    assert_int_equal(test_meter_set(&meter), MICA_OK);
     for (;; n++) {
-        allocations_left = n;
+        test_meter_allow(&meter, n);
         const mica_status status = whole_life();
-        const bool enough = allocations_left != 0;
+        const bool enough = atomic_load(&meter.calls) <= n;
         assert_int_equal(status, enough ? MICA_OK : MICA_ERR_OUT_OF_MEMORY);
         assert_int_equal(mica_host_allocations(), 0);
         if (enough)

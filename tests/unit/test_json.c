@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "mica/host.h"
+#include "support/meter.h"
 
 static mica_status parse(const char *text, mica__json **out_json)
 {
@@ -644,36 +645,20 @@ static void writer_refuses_misuse(void **state)
     assert_int_equal(mica_host_bytes(), 0);
 }
 
-/* Fails the allocation that brings *context to zero. */
-static void *failing_alloc(void *context, size_t size, size_t align)
-{
-    long *left = context;
-    void *pointer = NULL;
-    if (--*left == 0)
-        return NULL;
-    return posix_memalign(&pointer, align, size) == 0 ? pointer : NULL;
-}
-
-static void failing_release(void *context, void *pointer, size_t size)
-{
-    (void)context;
-    (void)size;
-    free(pointer);
-}
-
 static void every_allocation_fails_once(void **state)
 {
-    long left = 0, failures = 0;
-    const mica_allocator allocator = {&left, failing_alloc, failing_release};
+    test_meter meter = {0};
+    uint64_t failures = 0;
     size_t size = 0;
     char *text = many_keys(3000, UINT32_MAX, &size);
     mica_status status = MICA_ERR_OUT_OF_MEMORY;
     (void)state;
-    assert_int_equal(mica_set_allocator(&allocator), MICA_OK);
+    assert_int_equal(test_meter_set(&meter), MICA_OK);
     for (; status == MICA_ERR_OUT_OF_MEMORY; failures++) {
         char *copy = NULL;
         size_t length = 0;
-        left = failures + 1;
+        atomic_store(&meter.calls, 0);
+        atomic_store(&meter.fail_at, failures + 1);
         status = rewrite(text, &copy, &length);
         assert_int_equal(copy != NULL, status == MICA_OK);
         mica__free(copy);

@@ -13,6 +13,7 @@
 #include "base/json_reader.h"
 #include "mica/host.h"
 #include "support/folder.h"
+#include "support/meter.h"
 #include "support/random.h"
 #include "support/status.h"
 
@@ -411,27 +412,6 @@ static void file_that_shrinks(void **state)
     free(t.data);
 }
 
-typedef struct failing {
-    uint32_t left;
-} failing;
-
-static void *take_or_fail(void *context, size_t size, size_t align)
-{
-    failing *f = context;
-    void *memory = NULL;
-    if (f->left == 0)
-        return NULL;
-    f->left--;
-    return posix_memalign(&memory, align < sizeof(void *) ? sizeof(void *) : align, size) == 0 ? memory
-                                                                                               : NULL;
-}
-
-static void give(void *context, void *pointer, size_t size)
-{
-    (void)context, (void)size;
-    free(pointer);
-}
-
 static void every_allocation_fails(void **state)
 {
     text t = keys_text(5000, 0, UINT32_MAX);
@@ -441,10 +421,10 @@ static void every_allocation_fails(void **state)
     put_n(&t, " ", 1);
     fill(&t, ' ', 2 * WINDOW);
     for (; status != MICA_OK; n++) {
-        failing f = {1 + n}; /* the handle of the file is the test's */
-        const mica_allocator allocator = {&f, take_or_fail, give};
+        test_meter meter = {0};
         uint32_t values = 0;
-        assert_int_equal(mica_set_allocator(&allocator), MICA_OK);
+        test_meter_allow(&meter, 1 + n); /* the handle of the file is the test's */
+        assert_int_equal(test_meter_set(&meter), MICA_OK);
         status = read_all(&t, 0, false, &values);
         assert_int_equal(mica_set_allocator(NULL), MICA_OK);
         assert_true(status == MICA_OK || status == MICA_ERR_OUT_OF_MEMORY);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "device/objects.h"
+#include "support/meter.h"
 #include "support/sanitizer.h"
 #include "weights/scene.h"
 
@@ -149,34 +150,6 @@ static void test_lock(void **state)
     scene_free(&s);
 }
 
-/* An allocator that refuses call number `fail_at` (from 1). */
-typedef struct failing {
-    atomic_uint_fast64_t calls, live;
-    uint64_t fail_at;
-} failing;
-
-static void *take(void *context, size_t size, size_t align)
-{
-    failing *f = context;
-    void *memory = NULL;
-
-    if (atomic_fetch_add(&f->calls, 1) + 1 == f->fail_at)
-        return NULL;
-    if (posix_memalign(&memory, align < sizeof(void *) ? sizeof(void *) : align, size) != 0)
-        return NULL;
-    atomic_fetch_add(&f->live, 1);
-    return memory;
-}
-
-static void give(void *context, void *pointer, size_t size)
-{
-    failing *f = context;
-
-    (void)size;
-    atomic_fetch_sub(&f->live, 1);
-    free(pointer);
-}
-
 static mica_status whole_load(const char *path, uint32_t flags, bool separate)
 {
     static const uint64_t order[] = {5, 4, 3, 2, 1, 0};
@@ -220,9 +193,8 @@ static void test_no_memory(void **state)
     for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
         mica_status status = MICA_ERR_OUT_OF_MEMORY;
         for (uint64_t n = 1; status != MICA_OK; n++) {
-            failing f = {.fail_at = n};
-            mica_allocator allocator = {&f, take, give};
-            assert_int_equal(mica_set_allocator(&allocator), MICA_OK);
+            test_meter f = {.fail_at = n};
+            assert_int_equal(test_meter_set(&f), MICA_OK);
             status = whole_load(s.path, modes[m].flags, modes[m].separate);
             assert_true(status == MICA_OK || status == MICA_ERR_OUT_OF_MEMORY);
             assert_int_equal(f.live, 0);

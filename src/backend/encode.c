@@ -37,18 +37,6 @@ void *mica__encode_grow(mica__latch *latch, void *array, uint64_t least, uint64_
     return moved;
 }
 
-void *mica__blob_take(mica__blob *blob, mica__latch *latch, uint64_t bytes, uint64_t *out_place)
-{
-    const uint64_t place = blob->used == 0 ? 16 : (blob->used + 15) & ~(uint64_t)15;
-    unsigned char *moved = mica__encode_reserve(latch, blob->bytes, place, bytes, &blob->capacity, 1);
-    if (moved == NULL)
-        return NULL;
-    blob->bytes = moved;
-    blob->used = place + bytes;
-    *out_place = place;
-    return moved + place;
-}
-
 uint64_t mica__blob_put_text(mica__blob *blob, mica__latch *latch, const char *text)
 {
     uint64_t place = 0;

@@ -47,7 +47,17 @@ typedef struct mica__blob {
 } mica__blob;
 
 /* A fresh piece, 16-byte aligned, valid until the next one is taken. NULL: no memory, latched. */
-void *mica__blob_take(mica__blob *blob, mica__latch *latch, uint64_t bytes, uint64_t *out_place);
+static inline void *mica__blob_take(mica__blob *blob, mica__latch *latch, uint64_t bytes, uint64_t *out_place)
+{
+    const uint64_t place = blob->used == 0 ? 16 : (blob->used + 15) & ~(uint64_t)15;
+    unsigned char *moved = mica__encode_reserve(latch, blob->bytes, place, bytes, &blob->capacity, 1);
+    if (moved == NULL)
+        return NULL;
+    blob->bytes = moved;
+    blob->used = place + bytes;
+    *out_place = place;
+    return moved + place;
+}
 /* The place of a copy of `text`; 0 for NULL and "", and where there is no memory, which is latched. */
 uint64_t mica__blob_put_text(mica__blob *blob, mica__latch *latch, const char *text);
 /* What put_text was given, "" for 0. Valid until the next piece is taken. */

@@ -42,7 +42,7 @@ struct mica__commands {
     mica__cpu_dispatch *dispatch;
     uint32_t *step_end;
     uint32_t dispatch_count, step_count;
-    uint64_t dispatch_capacity, step_capacity;
+    uint64_t capacity;
     mica__blob blob; /* bindings, params and labels */
     mica__encoding encoding;
 };

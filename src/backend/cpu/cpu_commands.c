@@ -60,24 +60,29 @@ void mica__cpu_commands_forget(mica__device *device)
 
 /* ---- one dispatch; a failure is latched ---- */
 
+/* Room for one more dispatch and the end of its step, in two arrays of one capacity: no step is empty. */
 static bool reserve_dispatch(mica__encoding *encoding)
 {
     mica__commands *commands = encoding->commands;
     mica__latch *latch = &encoding->latch;
+    uint64_t capacity = commands->capacity;
+    if (commands->dispatch_count < capacity)
+        return true;
     if (commands->dispatch_count == MICA__CPU_MAX_DISPATCHES)
         return mica__latch_keep(latch, mica__fail(MICA_ERR_BUDGET, "dispatch: more than %u in one encoder",
                                                   MICA__CPU_MAX_DISPATCHES));
-    void *dispatch = mica__encode_reserve(latch, commands->dispatch, commands->dispatch_count, 1,
-                                          &commands->dispatch_capacity, sizeof *commands->dispatch);
+    const uint64_t least = commands->dispatch_count + 1u;
+    void *dispatch =
+        mica__encode_grow(latch, commands->dispatch, least, &capacity, sizeof *commands->dispatch);
     if (dispatch == NULL)
         return false;
     commands->dispatch = dispatch;
-    /* Two steps may end before room is made again: one before this dispatch, one behind it. */
-    void *step_end = mica__encode_reserve(latch, commands->step_end, commands->step_count, 2,
-                                          &commands->step_capacity, sizeof *commands->step_end);
+    void *step_end =
+        mica__encode_grow(latch, commands->step_end, least, &capacity, sizeof *commands->step_end);
     if (step_end == NULL)
         return false;
     commands->step_end = step_end;
+    commands->capacity = capacity < MICA__CPU_MAX_DISPATCHES ? capacity : MICA__CPU_MAX_DISPATCHES;
     return true;
 }
 

@@ -90,6 +90,9 @@ static void edges_replace_barriers(void **state)
         must(dispatch_add(encoder, kernel, i % 2 ? b : a, i % 2 ? a : b, i, 8));
     mica_encoder_stats stats = stats_of(encoder);
     assert_true(stats.dispatches == 10 && stats.barriers == 0 && stats.tracker_checks > 0);
+    must(mica_copy(encoder, a, b)); /* the bytes as they are: waits for the last dispatch, not for all */
+    stats = stats_of(encoder);
+    assert_true(stats.dispatches == 11 && stats.barriers == 0);
     must(mica_encoder_barrier(encoder));
     assert_int_equal(stats_of(encoder).barriers, 1);
     must(mica_encoder_commit_and_wait(encoder));

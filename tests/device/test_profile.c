@@ -28,11 +28,12 @@ static void encode_spin(mica_encoder *encoder, mica_kernel *kernel, mica_buffer 
     must(mica_encoder_dispatch(encoder, &desc));
 }
 
-/* Three dispatches of "long" under labels, two fills: one profiled submission. */
+/* Three dispatches of "long" under labels, two fills, a copy of bytes under a label: one profiled submission. */
 static void profiled_pass(mica_device *device)
 {
     mica_kernel *kernel = host_kernel(device, "long", spin);
     mica_buffer *buffer = new_vector(device, MICA_DTYPE_I32, 8);
+    mica_buffer *copy = new_vector(device, MICA_DTYPE_I32, 8);
     mica_encoder *encoder = NULL;
     must(mica_encoder_begin(device, NULL, &encoder));
     must(mica_encoder_label_push(encoder, "outer \"quoted\""));
@@ -44,9 +45,13 @@ static void profiled_pass(mica_device *device)
     must(mica_encoder_label_pop(encoder));
     must(mica_fill(encoder, 3, buffer));
     must(mica_fill(encoder, 4, buffer));
+    must(mica_encoder_label_push(encoder, "copied"));
+    must(mica_copy(encoder, buffer, copy));
+    must(mica_encoder_label_pop(encoder));
     must(mica_encoder_commit_and_wait(encoder));
     mica_encoder_release(encoder);
     mica_buffer_release(buffer);
+    mica_buffer_release(copy);
     mica_kernel_release(kernel);
 }
 
@@ -62,14 +67,14 @@ static void entries_tell_what_ran(void **state)
     must(mica_profile_end(device));
     profiled_pass(device); /* after end: not seen */
     must(mica_profile_entries(device, NULL, 0, &count));
-    assert_int_equal(count, 5);
+    assert_int_equal(count, 6);
     must(mica_profile_entries(device, entries, 16, &count));
-    assert_int_equal(count, 5);
-    const char *labels[5] = {"outer \"quoted\"", "inner", "outer \"quoted\"", "", ""};
-    for (uint32_t i = 0; i < 5; i++) {
+    assert_int_equal(count, 6);
+    const char *labels[6] = {"outer \"quoted\"", "inner", "outer \"quoted\"", "", "", "copied"};
+    for (uint32_t i = 0; i < 6; i++) {
         assert_int_equal(entries[i].index, i);
         assert_int_equal(entries[i].submission, entries[0].submission);
-        assert_int_equal(entries[i].op, i < 3 ? MICA_OP_CUSTOM : MICA_OP_FILL);
+        assert_int_equal(entries[i].op, i < 3 ? MICA_OP_CUSTOM : i < 5 ? MICA_OP_FILL : MICA_OP_COPY);
         assert_string_equal(entries[i].label, labels[i]);
         assert_true(entries[i].end_ns >= entries[i].begin_ns);
         if (i > 0) /* one at a time */
@@ -94,7 +99,7 @@ static void buckets_sum_up(void **state)
     must(mica_profile_end(device));
     must(mica_profile_entries(device, entries, 16, &count));
     must(mica_profile_buckets(device, buckets, 16, &bucket_count));
-    assert_int_equal(bucket_count, 2);
+    assert_int_equal(bucket_count, 3);
     for (uint64_t b = 0; b < bucket_count; b++) {
         uint64_t n = 0, total = 0, least = UINT64_MAX, most = 0;
         for (uint64_t i = 0; i < count; i++) {
@@ -111,7 +116,7 @@ static void buckets_sum_up(void **state)
     }
     assert_true(buckets[0].total_ns >= buckets[1].total_ns);
     must(mica_profile_buckets(device, buckets, 1, &bucket_count)); /* cut, not refused */
-    assert_int_equal(bucket_count, 2);
+    assert_int_equal(bucket_count, 3);
     must(mica_profile_begin(device)); /* a new profile forgets the old one */
     must(mica_profile_end(device));
     must(mica_profile_entries(device, NULL, 0, &count));

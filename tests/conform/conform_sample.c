@@ -80,14 +80,17 @@ static oracle_sampling sampling_of(const test_tensor *s, uint64_t row)
     };
 }
 
-/* A few tokens, by top_k and nothing else: one more or one less of them shows. */
-static void keep_few(test_tensor *s, uint64_t row, test_random *random)
+/* One filter alone that few tokens pass, at a temperature at which the last of them is drawn as well: there it shows when
+ * a filter takes one token more or less than it should. */
+static void draw_tight(test_tensor *s, uint64_t row, test_random *random)
 {
-    set_real(s, row, TEMPERATURE, test_random_uniform(random, 1, 2));
-    set_word(s, row, TOP_K, 1 + (uint32_t)test_random_below(random, 5));
-    set_real(s, row, TOP_P, 1);
-    set_real(s, row, MIN_P, 0);
-    set_real(s, row, TYPICAL_P, 1);
+    uint64_t filter = test_random_below(random, 6);
+
+    set_real(s, row, TEMPERATURE, test_random_uniform(random, 2, 8));
+    set_word(s, row, TOP_K, filter < 3 ? 1 + (uint32_t)test_random_below(random, 5) : 0);
+    set_real(s, row, TOP_P, filter == 3 ? test_random_uniform(random, 0.01, 0.1) : 1);
+    set_real(s, row, MIN_P, filter == 4 ? test_random_uniform(random, 0.4, 0.9) : 0);
+    set_real(s, row, TYPICAL_P, filter == 5 ? test_random_uniform(random, 0.01, 0.1) : 1);
     set_word(s, row, KEEP, 0);
 }
 
@@ -106,8 +109,8 @@ static void draw_filters(test_tensor *s, uint64_t row, uint64_t vocabulary, test
     set_real(s, row, MIN_P, test_random_one_in(random, 2) ? 0 : low[test_random_below(random, 4)]);
     set_real(s, row, TYPICAL_P, test_random_one_in(random, 2) ? 1 : high[test_random_below(random, 6)]);
     set_word(s, row, KEEP, test_random_one_in(random, 3) ? (uint32_t)test_random_below(random, 9) : 0);
-    if (test_random_one_in(random, 3))
-        keep_few(s, row, random);
+    if (test_random_one_in(random, 2))
+        draw_tight(s, row, random);
 }
 
 static void draw_rest(test_tensor *s, uint64_t row, uint64_t width, test_random *random)

@@ -45,7 +45,8 @@ mica_status mica__cpu_isa_choose(const char *name, uint32_t *out_isa)
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", used == 0 ? "" : ", ", mica__isa_name(isa));
     }
-    return mica__fail(MICA_ERR_UNSUPPORTED, "isa: \"%s\" is unknown, expected one of %s", wanted, known);
+    return mica__fail(MICA_ERR_UNSUPPORTED, "isa: \"%s\" is not in this build, expected one of %s", wanted,
+                      known);
 }
 
 const char *mica__cpu_isa_name(uint32_t isa)

@@ -61,9 +61,12 @@ static mica_status load_any(mica__device *device, const mica__program_desc *desc
         status = load(device, desc->name, desc->binary, &program->module);
     if (status != MICA_OK && status != MICA_ERR_DEVICE_LOST && desc->text != NULL)
         status = load_text(device, desc, program);
-    if (status == MICA_ERR_KERNEL_NOT_FOUND && desc->portable != NULL)
-        status = load_portable(device, desc, &program->module);
-    return status;
+    if (status != MICA_ERR_KERNEL_NOT_FOUND)
+        return status;
+    if (desc->portable != NULL)
+        return load_portable(device, desc, &program->module);
+    return mica__fail(status, "%s; this build has no PTX of kernel %s either", mica_status_message(),
+                      desc->name);
 }
 
 mica_status mica__cuda_program_create(mica__device *device, const mica__program_desc *desc,

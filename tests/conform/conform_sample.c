@@ -285,7 +285,10 @@ static void draw_sure(conform_case *c, uint64_t row, uint64_t width, const doubl
 
 static void make_sample(conform_case *c, test_random *random, uint32_t judged)
 {
-    uint64_t rows = c->typical ? 1 : test_random_size(random, 12),
+    /* Mostly many rows: each is another draw. */
+    uint64_t rows = c->typical                      ? 1
+                    : test_random_one_in(random, 4) ? test_random_size(random, 12)
+                                                    : 16 + test_random_below(random, 9),
              n = c->typical ? 128000 : test_random_size(random, 3000), width = test_random_size(random, 40);
     mica_dtype type = c->typical ? MICA_DTYPE_F32 : conform_float(random);
     bool has_history = judged == S_HISTORY || test_random_one_in(random, 2);

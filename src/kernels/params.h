@@ -177,23 +177,18 @@ typedef struct mk_attend_params {
     mk_u32 slots_shift;            /* a.slots is 1 << that; 32: it is no power of two */
 } mk_attend_params;
 
-/* native/stream: a few rows of x, up to four weights alike. Places are bytes; see stream.cu. */
+/* native/stream: a few rows of x, up to four weights alike, whose rows follow each other. Places are bytes; see stream.cu. */
 typedef struct mk_stream_params {
-    mk_u64 weight_stride;                          /* of a row */
-    mk_u64 field_at[4];                            /* planes of a row */
     mk_u64 x_stride, residual_stride, y_stride[4]; /* between rows of x */
-    mk_u32 field_bytes[4];                         /* of a block */
-    mk_u32 slot_at[4];                             /* planes of a row in a slot */
-    mk_u32 fields, block, block_bytes,
-        row_bytes; /* block: elements; row_bytes: with what rounds it up to 16 */
-    mk_u32 rows, k, segment, segments;
-    mk_u32 slot_bytes, stages;                        /* a slot holds two rows */
-    mk_u32 codes_bytes, info_bytes, info_at, ring_at; /* of a row of x; shared memory: codes, info, rings */
-    mk_u32 pairs, pair_end[4], outputs[4];
-    mk_u32 gate; /* MK_GATE_SILU, MK_GATE_GELU: act(o_0) * o_1 */
-    mk_u32 norm; /* 2: with a weight */
+    mk_u32 field_at[4];                            /* planes of a row */
+    mk_u32 rows, k, row_bytes;
+    mk_u32 row_end[4];                  /* rows of this weight and those before it; with a gate of one */
+    mk_u32 team, slot_rows, slot_bytes; /* warps to two rows; rows of a weight in a slot */
+    mk_u32 stages;
+    mk_u32 codes_bytes, info_bytes, info_at, ring_at; /* of a row of x; shared memory: codes, info, ring */
+    mk_u32 gate;                                      /* MK_GATE_SILU, MK_GATE_GELU: act(o_0) * o_1 */
     mk_u32 residual;
-    mk_u32 x_type, norm_type, residual_type, y_type[4];
+    mk_u32 residual_type, y_type[4];
     mk_f32 eps, softcap;
 } mk_stream_params;
 

@@ -7,100 +7,108 @@
 #include <string.h>
 
 #include "backend/cuda/cuda_plan_native.h"
+#include "quant/planes.h"
 
-#define GROUP 512u
-#define WARPS (GROUP / 32u)
+#define WARPS 16u /* that work */
+#define GROUP (32u * (WARPS + 1u))
+#define MOST_STAGES 8u
 #define ENOUGH_STAGES 2u
-#define MOST_STAGES 3u
+#define LEAST_EACH 2u /* units of a row to a lane: with one, going from slot to slot is what takes the time */
+#define MOST_EACH 4u
 /* Bytes of a group: so many that two never share a multiprocessor, of which another one would then have none, and so few that
- * a group of attend.cu fits beside it. */
+ * a group of attend.cu fits beside it; more only where a ring would have too few slots. */
 #define ALONE (116u << 10)
-#define MOST_LOCAL (200u << 10)
-#define LEAST_LOCAL (160u << 10) /* bytes of a group, of which STATIC_LOCAL stand in the text */
-#define STATIC_LOCAL 2048u
-#define ROW_ALIGN 16u
+#define STATIC_LOCAL (9u << 10)  /* at most, besides */
+#define LEAST_LOCAL (160u << 10) /* that a device must have */
+#define ALIGN 16u                /* of what is copied or read at once */
+#define LEAST_ROWS 4u            /* of a group */
 
 static uint32_t round_up(uint32_t n, uint32_t to)
 {
     return (n + to - 1) / to * to;
 }
 
-/* Planes, slots and rings for segments of `segment` elements; false where a bulk copy could not bring them. */
-static bool try_segment(mk_stream_params *p, uint32_t segment)
+/* Elements that lie in 16 bytes of a row's first plane. */
+static uint32_t unit_of(uint16_t dtype)
 {
-    const uint32_t last = p->k % segment;
-    uint32_t row = p->row_bytes;
-    p->segment = segment < p->k ? segment : p->k;
-    p->segments = (p->k + p->segment - 1) / p->segment;
-    for (uint32_t f = 0, at = 0; f < p->fields; f++) {
-        const uint32_t bytes = p->segment / p->block * p->field_bytes[f];
-        p->slot_at[f] = p->segments == 1 ? (uint32_t)p->field_at[f] : at;
-        at += bytes;
-        if (p->segments > 1) {
-            row = at;
-            if (p->segment % p->block != 0 || bytes % ROW_ALIGN != 0 || p->field_at[f] % ROW_ALIGN != 0 ||
-                last / p->block * p->field_bytes[f] % ROW_ALIGN != 0)
-                return false;
-        }
-    }
-    p->slot_bytes = 2 * round_up(row, 128);
-    return true;
+    return mica__cuda_is_half(dtype) ? 8 : dtype == MICA_DTYPE_Q8_0 ? 16 : 32;
 }
 
-/* Bytes of shared memory; 0: what fits is too small to be of use. Large segments, but not without some slots of them. */
-static uint32_t lay_out(mk_stream_params *p, bool dense, bool halves, uint32_t local_bytes)
+/* Warps to a row, so that a lane has `each` units of it; false where all of them are too few. */
+static bool choose_team(mk_stream_params *p, uint32_t units, uint32_t each)
 {
-    static const uint32_t segments[] = {2048, 1024, 512};
-    const uint32_t most = (local_bytes < MOST_LOCAL ? local_bytes : MOST_LOCAL) - STATIC_LOCAL;
+    p->team = 1;
+    while (p->team < WARPS && units > 32 * each * p->team)
+        p->team *= 2;
+    p->slot_bytes = 2 * WARPS / p->team * p->row_bytes;
+    p->slot_rows = (p->gate != 0 ? 1 : 2) * WARPS / p->team;
+    return units <= 32 * each * p->team;
+}
+
+/* Bytes of shared memory; 0: what fits is too small to be of use. */
+static uint32_t lay_out(mk_stream_params *p, uint16_t dtype, uint32_t local_bytes, uint32_t *out_each)
+{
+    const bool dense = mica__cuda_is_half(dtype);
+    const uint32_t units = p->k / unit_of(dtype);
     p->codes_bytes = round_up(dense ? 4 * p->k : p->k, 16);
-    p->info_bytes = dense ? 0 : round_up(p->k / (halves ? 16 : 32) * 8, 16);
+    p->info_bytes = dense ? 0 : round_up(p->k / (dtype == MICA_DTYPE_Q4_K ? 16 : 32) * 8, 16);
     p->info_at = p->rows * p->codes_bytes;
     p->ring_at = round_up(p->info_at + p->rows * p->info_bytes, 128);
-    if (p->ring_at >= most)
+    *out_each = LEAST_EACH;
+    while (!choose_team(p, units, *out_each))
+        if ((*out_each *= 2) > MOST_EACH)
+            return 0;
+    const uint32_t least = p->ring_at + ENOUGH_STAGES * p->slot_bytes;
+    const uint32_t most = least <= ALONE ? ALONE : local_bytes - STATIC_LOCAL;
+    if (least > most)
         return 0;
-    for (uint32_t least = ENOUGH_STAGES; least > 0; least--)
-        for (uint32_t i = 0; i < sizeof segments / sizeof segments[0]; i++) {
-            if (!try_segment(p, segments[i]) && !try_segment(p, p->k))
-                continue;
-            p->stages = (most - p->ring_at) / (WARPS * p->slot_bytes);
-            p->stages = p->stages < MOST_STAGES ? p->stages : MOST_STAGES;
-            const uint32_t bytes = p->ring_at + WARPS * p->stages * p->slot_bytes;
-            if (p->stages >= least)
-                return bytes > ALONE ? bytes : ALONE;
-        }
-    return 0;
+    p->stages = (most - p->ring_at) / p->slot_bytes;
+    p->stages = p->stages < MOST_STAGES ? p->stages : MOST_STAGES;
+    const uint32_t bytes = p->ring_at + p->stages * p->slot_bytes;
+    return bytes > ALONE ? bytes : ALONE;
 }
 
 /* Everything of the weights and of shared memory; the bytes of it, 0 where it does not fit. */
 static uint32_t fill_weights(const mica__cuda_matmul *m, uint32_t first, uint32_t count,
-                             const mica__device_info *info, mk_stream_params *p)
+                             const mica__device_info *info, mk_stream_params *p, uint32_t *out_each)
 {
     const mica__operand *weight = mica__cuda_matmul_weight(m, first);
-    const bool dense = mica__cuda_is_half(weight->dtype);
+    mk_u64 at[4] = {0};
+    mk_u32 bytes[4] = {0};
     memset(p, 0, sizeof *p);
     p->k = (uint32_t)m->k;
     p->rows = (uint32_t)m->rows;
-    p->weight_stride = weight->stride[0];
-    p->fields = mica__cuda_planes(weight, p->field_at, p->field_bytes);
-    p->block = mica_dtype_block_elements((mica_dtype)weight->dtype);
-    p->block_bytes = mica_dtype_block_bytes((mica_dtype)weight->dtype);
-    p->row_bytes = round_up(p->k / p->block * p->block_bytes, ROW_ALIGN);
+    p->row_bytes = (uint32_t)weight->stride[0];
+    mica__cuda_planes(weight, at, bytes);
+    for (uint32_t f = 0; f < 4; f++)
+        p->field_at[f] = (uint32_t)at[f];
     p->gate = first == 0 ? m->params->gate : 0;
     for (uint32_t i = 0; i < MICA__MAX_WEIGHTS; i++) {
-        const uint32_t n = i < count ? (uint32_t)mica__cuda_matmul_weight(m, first + i)->shape[0] : 0;
-        p->outputs[i] = n;
-        p->pairs += p->gate != 0 ? (i == 0 ? n : 0) : (n + 1) / 2;
-        p->pair_end[i] = p->pairs;
+        const bool there = i < (p->gate != 0 ? 1 : count);
+        const uint32_t n = there ? (uint32_t)mica__cuda_matmul_weight(m, first + i)->shape[0] : 0;
+        p->row_end[i] = (i > 0 ? p->row_end[i - 1] : 0) + n;
     }
-    return lay_out(p, dense, weight->dtype == MICA_DTYPE_Q4_K, info->local_bytes);
+    return lay_out(p, weight->dtype, info->local_bytes, out_each);
+}
+
+/* Whether rows follow each other without a gap, and begin where a bulk copy can. */
+static bool is_solid(const mica__operand *weight)
+{
+    const uint64_t row = mica__cuda_is_half(weight->dtype)
+                             ? 2 * weight->shape[1]
+                             : mica__planes_row_bytes(weight->dtype, weight->shape[1]);
+    return weight->stride[0] == row && row % ALIGN == 0 && weight->offset % ALIGN == 0;
 }
 
 bool mica__cuda_stream_serves(const mica__record *record, const mica__device_info *info)
 {
     mica__cuda_matmul m;
     mk_stream_params p;
+    uint32_t each = 0;
     if (info->local_bytes < LEAST_LOCAL || !mica__cuda_matmul_look(record, info, &m) ||
-        m.rows > MICA__CUDA_FEW_ROWS)
+        m.rows > MICA__CUDA_FEW_ROWS || m.x_stride % ALIGN != 0 ||
+        record->operand[MICA__MATMUL_X].offset % ALIGN != 0 ||
+        (m.norm == 2 && record->operand[MICA__MATMUL_NORM_WEIGHT].offset % ALIGN != 0))
         return false;
     if (m.params->gate != MICA__GATE_NONE && mica__cuda_matmul_alike(&m, 0) != 2)
         return false;
@@ -108,9 +116,9 @@ bool mica__cuda_stream_serves(const mica__record *record, const mica__device_inf
         const mica__operand *weight = mica__cuda_matmul_weight(&m, i);
         const bool dense = mica__cuda_is_half(weight->dtype);
         count = mica__cuda_matmul_alike(&m, i);
-        if (weight->stride[0] % ROW_ALIGN != 0 || (dense && (m.rows > 1 || m.k % 8 != 0)) ||
+        if (!is_solid(weight) || (dense && m.rows > 1) ||
             (!dense && !mica__gpu_weight_takes_codes(weight, m.params->precision)) ||
-            fill_weights(&m, i, count, info, &p) == 0)
+            fill_weights(&m, i, count, info, &p, &each) == 0)
             return false;
     }
     return true;
@@ -121,9 +129,6 @@ static void fill_rest(const mica__cuda_matmul *m, uint32_t first, uint32_t count
 {
     const mica__operand *operand = m->record->operand;
     p->x_stride = m->x_stride;
-    p->x_type = mica__gpu_type(operand[MICA__MATMUL_X].dtype);
-    p->norm = m->norm;
-    p->norm_type = m->norm == 2 ? mica__gpu_type(operand[MICA__MATMUL_NORM_WEIGHT].dtype) : 0;
     p->eps = m->params->eps;
     for (uint32_t i = 0; i < count; i++) {
         p->y_stride[i] = m->y_stride[first + i];
@@ -141,12 +146,12 @@ static mica_status plan_alike(const mica__cuda_matmul *m, uint32_t first, uint32
                               const mica__device_info *info, mica__plan *plan)
 {
     mk_stream_params p;
-    uint32_t rows = 1;
-    const uint32_t local_bytes = fill_weights(m, first, count, info, &p);
+    uint32_t rows = 1, each = 0;
+    const uint32_t local_bytes = fill_weights(m, first, count, info, &p, &each);
     while (rows < m->rows)
         rows *= 2;
     fill_rest(m, first, count, &p);
-    const uint32_t groups = (p.pairs + WARPS - 1) / WARPS;
+    const uint32_t groups = (p.row_end[3] + LEAST_ROWS - 1) / LEAST_ROWS;
     const mica_status status =
         mica__gpu_plan_next(plan, "stream/matvec", groups < info->processors ? groups : info->processors);
     if (status != MICA_OK)
@@ -154,9 +159,16 @@ static mica_status plan_alike(const mica__cuda_matmul *m, uint32_t first, uint32
     mica__gpu_plan_constant(plan, "MK_WG", GROUP);
     mica__gpu_plan_constant(plan, "W", mica__cuda_matmul_weight(m, first)->dtype);
     mica__gpu_plan_constant(plan, "ROWS", rows);
+    mica__gpu_plan_constant(plan, "EACH", each);
+    mica__gpu_plan_constant(plan, "XT", mica__gpu_type(m->record->operand[MICA__MATMUL_X].dtype));
+    mica__gpu_plan_constant(plan, "NORM", m->norm);
+    mica__gpu_plan_constant(
+        plan, "NT", m->norm == 2 ? mica__gpu_type(m->record->operand[MICA__MATMUL_NORM_WEIGHT].dtype) : 0);
     plan->dispatch[plan->dispatch_count - 1].local_bytes = local_bytes;
     mica__gpu_plan_operand(plan, m->record, MICA__MATMUL_X, 0);
-    mica__cuda_bind_or_x(plan, m, MICA__MATMUL_NORM_WEIGHT, m->norm == 2);
+    mica__gpu_plan_operand(plan, m->record,
+                           m->norm == 2 ? (uint32_t)MICA__MATMUL_NORM_WEIGHT : (uint32_t)MICA__MATMUL_X,
+                           m->norm == 2 ? MICA_ACCESS_READ | MICA__BIND_AHEAD : MICA_ACCESS_READ);
     mica__cuda_bind_or_x(plan, m, MICA__MATMUL_RESIDUAL, p.residual != 0);
     mica__cuda_bind_weights(plan, m, first, count, MICA_ACCESS_READ | MICA__BIND_AHEAD);
     mica__cuda_bind_ys(plan, m, first, count);

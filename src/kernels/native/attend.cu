@@ -400,7 +400,6 @@ extern "C" __global__ void __cluster_dims__(1, SPLITS, 1) __launch_bounds__(MK_W
     const mk_u32 rows = left < p.part_heads ? left : p.part_heads, d = lane % LANES * EACH;
     mk_u32 sequence, first, last;
     mk_f32 query[ROWS][EACH];
-    launch_dependents();
 #if TURNED
     __shared__ mk_f32 cosine[DIM / 2], sine[DIM / 2];
     make_angles(&all, positions, factors, cosine, sine, lid);
@@ -475,6 +474,7 @@ extern "C" __global__ void __cluster_dims__(1, SPLITS, 1) __launch_bounds__(MK_W
         if (base < end)
             seen = load_turn(&all, k, v, pages, sequence, kv_head, base, end, lane, keys_here, values_here);
     }
+    launch_dependents(); /* not earlier: the next kernel's groups would fill the multiprocessors that have none of this one */
     join_runs(&s);
     if (lane < LANES && d < DIM) {
 #pragma unroll

@@ -203,7 +203,8 @@ static mica_status read_facts(mica__device *device)
     properties->subgroup_width = 32;
     properties->buffer_alignment = 256;
     info->max_group = attribute(device, MICA__CUDA_DEVICE_THREADS);
-    info->processors = properties->processors = attribute(device, MICA__CUDA_DEVICE_PROCESSORS);
+    properties->processors = attribute(device, MICA__CUDA_DEVICE_PROCESSORS);
+    info->processors = properties->processors > 0 ? properties->processors : 1; /* plans divide work by it */
     info->cache_bytes = attribute(device, MICA__CUDA_DEVICE_CACHE);
     info->local_bytes = device->shared = attribute(device, MICA__CUDA_DEVICE_SHARED);
     info->params_bytes = MICA__CUDA_PARAMS_BYTES;

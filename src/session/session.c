@@ -154,7 +154,8 @@ static mica_status commit_direct(mica_session *session)
 static mica_status submit_stage(mica_session *session, const mica__record_list *list, uint32_t first,
                                 uint32_t end)
 {
-    const mica__record_list part = {.record = list->record + first, .count = end - first};
+    const mica__record_list part = {.record = first < end ? list->record + first : NULL,
+                                    .count = end - first};
     mica__work *work = NULL;
     mica_fence *fence = NULL;
     mica_status status =

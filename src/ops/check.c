@@ -22,6 +22,7 @@ void mica__op_begin(mica__op_builder *op, mica_encoder *encoder, mica_op id, uin
         op->operand[i].dtype = MICA_DTYPE_NONE;
         op->operand[i].access = 0;
         op->operand[i].ndim = 0;
+        op->operand[i].offset = 0; /* plans ask where operands begin before they ask which are there */
     }
     op->record = (mica__record){.op = (uint16_t)id,
                                 .operand_count = (uint16_t)slots,

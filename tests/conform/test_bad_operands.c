@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "conform/conform.h"
+#include "ops/check.h"
 #include "oracle/oracle_blocks.h"
 #include "oracle/oracle_number.h"
 #include "support/status.h"
@@ -332,9 +333,28 @@ static void test_parameters(void **state)
     }
 }
 
+/* What lies where an operand is absent does not depend on what lay there: plans ask for types, shapes and places. */
+static void test_absent(void **state)
+{
+    mica__op_builder op;
+    mica_encoder *e = NULL;
+    uint32_t params = 0;
+    (void)state;
+    memset(&op, 0xa5, sizeof op);
+    must(mica_encoder_begin(devices[0], NULL, &e));
+    mica__op_begin(&op, e, MICA_OP_MATMUL, MICA__MAX_OPERANDS, &params, sizeof params);
+    for (uint32_t i = 0; i < MICA__MAX_OPERANDS; i++) {
+        assert_null(op.operand[i].memory);
+        assert_int_equal(op.operand[i].dtype, MICA_DTYPE_NONE);
+        assert_int_equal(op.operand[i].ndim, 0);
+        assert_int_equal(op.operand[i].offset, 0);
+    }
+    mica_encoder_release(e);
+}
+
 int main(void)
 {
-    struct CMUnitTest *tests = test_alloc(conform_table_count + 1, sizeof *tests);
+    struct CMUnitTest *tests = test_alloc(conform_table_count + 2, sizeof *tests);
     uint32_t count = 0;
     int failed;
 
@@ -347,6 +367,7 @@ int main(void)
         tests[count++].name = conform_table[i].name;
     }
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(test_parameters);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(test_absent);
     failed = _cmocka_run_group_tests("bad_operands", tests, count, open_devices, close_devices);
     free(tests);
     return failed;

@@ -13,15 +13,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "conform/fused_main.h"
 #include "mica/mica.h"
-#include "support/random.h"
-#include "support/sanitizer.h"
-#include "support/status.h"
 #include "support/tensor.h"
-
-#define CASES (TEST_ANY_SANITIZER ? 20u : 120u)
-
-static const char *device_id = "cpu";
 
 enum { X, IDS, GATE, UP, Y, TENSORS };
 
@@ -108,7 +102,8 @@ static mica_status run(mica_device *device, gated_case *c, bool fuse, bool *out_
     return status;
 }
 
-static void compare(gated_case *c, mica_device *device, uint32_t number, uint32_t *fused_cases)
+/* Whether the ops became one record. */
+static bool compare(gated_case *c, mica_device *device, uint32_t number)
 {
     const test_tensor *y = &c->tensor[Y];
     bool fused = false;
@@ -125,36 +120,23 @@ static void compare(gated_case *c, mica_device *device, uint32_t number, uint32_
     if (memcmp(kept, y->after, y->bytes) != 0)
         fail_msg("case %u: y differs%s", number, fused ? ", fused" : "");
     free(kept);
-    *fused_cases += fused;
     for (uint32_t i = 0; i < 2; i++)
         mica_buffer_release(c->weight[i]);
     for (uint32_t i = 0; i < TENSORS; i++) {
         test_tensor_unload(&c->tensor[i]);
         test_tensor_free(&c->tensor[i]);
     }
+    return fused;
 }
 
-static void same_bits(void **state)
+static bool compare_one(mica_device *device, test_random *random, uint32_t number)
 {
-    test_random random = test_random_from(6);
-    mica_device *device = NULL;
-    uint32_t fused = 0;
-    (void)state;
-    must(mica_device_open(device_id, NULL, &device));
-    for (uint32_t i = 0; i < CASES; i++) {
-        gated_case c;
-        make_case(&c, &random);
-        compare(&c, device, i, &fused);
-    }
-    print_message("%s: %u of %u cases in one record\n", device_id, fused, CASES);
-    mica_device_release(device);
+    gated_case c;
+    make_case(&c, random);
+    return compare(&c, device, number);
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits)};
-
-    if (argc > 1)
-        device_id = argv[1];
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return fused_main(compare_one, 6, argc, argv);
 }

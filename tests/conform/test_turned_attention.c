@@ -13,15 +13,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "conform/fused_main.h"
 #include "mica/mica.h"
-#include "support/random.h"
-#include "support/sanitizer.h"
-#include "support/status.h"
 #include "support/tensor.h"
-
-#define CASES (TEST_ANY_SANITIZER ? 20u : 120u)
-
-static const char *device_id = "cpu";
 
 enum { Q, K, V, POSITIONS, LENGTHS, SEQUENCES, PAGES, FACTORS, CACHE_K, CACHE_V, Y, TENSORS };
 
@@ -173,7 +167,8 @@ static mica_status run(mica_device *device, turn_case *c, bool fuse, bool *out_f
     return status;
 }
 
-static void compare(turn_case *c, mica_device *device, uint32_t number, uint32_t *fused_cases)
+/* Whether the ops became one record. */
+static bool compare(turn_case *c, mica_device *device, uint32_t number)
 {
     static const uint32_t results[] = {CACHE_K, CACHE_V, Y};
     uint8_t *kept[3];
@@ -193,34 +188,21 @@ static void compare(turn_case *c, mica_device *device, uint32_t number, uint32_t
             fail_msg("case %u: %s differs%s", number, result->name, fused ? ", fused" : "");
         free(kept[i]);
     }
-    *fused_cases += fused;
     for (uint32_t i = 0; i < TENSORS; i++) {
         test_tensor_unload(&c->tensor[i]);
         test_tensor_free(&c->tensor[i]);
     }
+    return fused;
 }
 
-static void same_bits(void **state)
+static bool compare_one(mica_device *device, test_random *random, uint32_t number)
 {
-    test_random random = test_random_from(5);
-    mica_device *device = NULL;
-    uint32_t fused = 0;
-    (void)state;
-    must(mica_device_open(device_id, NULL, &device));
-    for (uint32_t i = 0; i < CASES; i++) {
-        turn_case c;
-        make_case(&c, &random);
-        compare(&c, device, i, &fused);
-    }
-    print_message("%s: %u of %u cases in one record\n", device_id, fused, CASES);
-    mica_device_release(device);
+    turn_case c;
+    make_case(&c, random);
+    return compare(&c, device, number);
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits)};
-
-    if (argc > 1)
-        device_id = argv[1];
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return fused_main(compare_one, 5, argc, argv);
 }

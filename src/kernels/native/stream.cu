@@ -2,9 +2,11 @@
 /*
  * stream.cu - a few rows of x by weights in planes: the weights stream through shared memory by bulk copies.
  *
- * W is the weight's type, ROWS at least the rows of x, EACH the units (16 bytes of a row's first plane) that a lane takes of a
- * row. A group has an even share of the rows of up to four weights, which lie one behind the other in a ring of p.stages slots.
- * A slot holds whole rows, two for each team of p.team warps: row i and, half a slot on, row i + p.teams, or with a gate the
+ * W is the weight's type, ROWS at least the rows of x, XT and NT the types of x and of the norm's weight, NORM 0 without a norm
+ * and 2 where it has a weight, EACH the units (16 bytes of a row's first plane) that a lane takes of a row.
+ *
+ * A group has an even share of the rows of up to four weights, which lie one behind the other in a ring of p.stages slots.
+ * A slot holds whole rows, two for each team of p.team warps: row i and, half a slot on, row i + teams, or with a gate the
  * same row of the other weight. One warp serves: it fills the ring before it waits for the kernels before it, since no kernel
  * near it writes weights, fills slots again that were read, and makes results of the sums. The others make x ready in shared
  * memory (norm, 8-bit blocks of 32 or f32), keep the part that they meet, and go from slot to slot. The sum of a row: each lane

@@ -9,14 +9,16 @@
 #include "backend/cuda/cuda_plan_native.h"
 #include "quant/planes.h"
 
-#define WARPS 16u /* that work */
+#define WARPS_SHIFT 4u
+#define WARPS (1u << WARPS_SHIFT) /* that work */
 #define GROUP (32u * (WARPS + 1u))
 #define MOST_STAGES 8u
-#define ENOUGH_STAGES 2u
+#define LEAST_STAGES 2u
+#define ENOUGH_STAGES 4u
 #define LEAST_EACH 2u /* units of a row to a lane: with one, going from slot to slot is what takes the time */
 #define MOST_EACH 4u
 /* Bytes of a group: so many that two never share a multiprocessor, of which another one would then have none, and so few that
- * a group of attend.cu fits beside it; more only where a ring would have too few slots. */
+ * a group of attend.cu fits beside it; more only where a ring would have too few slots for the rows of a group. */
 #define ALONE (116u << 10)
 #define STATIC_LOCAL (9u << 10)  /* at most, besides */
 #define LEAST_LOCAL (160u << 10) /* that a device must have */
@@ -34,38 +36,68 @@ static uint32_t unit_of(uint16_t dtype)
     return mica__cuda_is_half(dtype) ? 8 : dtype == MICA_DTYPE_Q8_0 ? 16 : 32;
 }
 
-/* Warps to a row, so that a lane has `each` units of it; false where all of them are too few. */
-static bool choose_team(mk_stream_params *p, uint32_t units, uint32_t each)
+/* Warps to two rows, so that a lane has `each` units of both; false where all of them are too few. With a gate those are rows
+ * of two weights, of which a slot then has half as many each. */
+static bool choose_team(mk_stream_params *p, uint32_t units, uint32_t each, bool gated)
 {
-    p->team = 1;
-    while (p->team < WARPS && units > 32 * each * p->team)
-        p->team *= 2;
-    p->slot_bytes = 2 * WARPS / p->team * p->row_bytes;
-    p->slot_rows = (p->gate != 0 ? 1 : 2) * WARPS / p->team;
-    return units <= 32 * each * p->team;
+    p->team_shift = 0;
+    while (p->team_shift < WARPS_SHIFT && units > 32 * each << p->team_shift)
+        p->team_shift++;
+    p->slot_shift = WARPS_SHIFT + !gated - p->team_shift;
+    p->slot_bytes = (2 * WARPS >> p->team_shift) * p->row_bytes;
+    return units <= 32 * each << p->team_shift;
+}
+
+/* Slots of the ring: what fits into ALONE, or more where a group has rows for them; fewer than LEAST_STAGES: too few fit. */
+static uint32_t choose_stages(const mk_stream_params *p, const mica__device_info *info)
+{
+    const uint32_t rows = (p->row_end[3] + info->processors - 1) / info->processors;
+    const uint32_t slots = (rows + (1u << p->slot_shift) - 1) >> p->slot_shift,
+                   all = info->local_bytes - STATIC_LOCAL;
+    const uint32_t wanted = slots < LEAST_STAGES    ? LEAST_STAGES
+                            : slots < ENOUGH_STAGES ? slots
+                                                    : ENOUGH_STAGES;
+    const uint32_t fit = p->ring_at < all ? (all - p->ring_at) / p->slot_bytes : 0;
+    const uint32_t alone = p->ring_at < ALONE ? (ALONE - p->ring_at) / p->slot_bytes : 0;
+    if (alone < wanted)
+        return fit < wanted ? fit : wanted;
+    return alone < MOST_STAGES ? alone : MOST_STAGES;
 }
 
 /* Bytes of shared memory; 0: what fits is too small to be of use. */
-static uint32_t lay_out(mk_stream_params *p, uint16_t dtype, uint32_t local_bytes, uint32_t *out_each)
+static uint32_t lay_out(mk_stream_params *p, uint16_t dtype, bool gated, const mica__device_info *info,
+                        uint32_t *out_each)
 {
     const bool dense = mica__cuda_is_half(dtype);
     const uint32_t units = p->k / unit_of(dtype);
     p->codes_bytes = round_up(dense ? 4 * p->k : p->k, 16);
-    p->info_bytes = dense ? 0 : round_up(p->k / (dtype == MICA_DTYPE_Q4_K ? 16 : 32) * 8, 16);
+    p->info_bytes = dense ? 0 : round_up(p->k / 32 * 8, 16);
     p->info_at = p->rows * p->codes_bytes;
     p->ring_at = round_up(p->info_at + p->rows * p->info_bytes, 128);
     *out_each = LEAST_EACH;
-    while (!choose_team(p, units, *out_each))
+    while (!choose_team(p, units, *out_each, gated))
         if ((*out_each *= 2) > MOST_EACH)
             return 0;
-    const uint32_t least = p->ring_at + ENOUGH_STAGES * p->slot_bytes;
-    const uint32_t most = least <= ALONE ? ALONE : local_bytes - STATIC_LOCAL;
-    if (least > most)
-        return 0;
-    p->stages = (most - p->ring_at) / p->slot_bytes;
-    p->stages = p->stages < MOST_STAGES ? p->stages : MOST_STAGES;
+    p->stages = choose_stages(p, info);
     const uint32_t bytes = p->ring_at + p->stages * p->slot_bytes;
-    return bytes > ALONE ? bytes : ALONE;
+    return p->stages < LEAST_STAGES ? 0 : bytes > ALONE ? bytes : ALONE;
+}
+
+static bool is_gated(const mica__cuda_matmul *m, uint32_t first)
+{
+    return first == 0 && m->params->gate != MICA__GATE_NONE;
+}
+
+/* How many weights from `first` on a dispatch takes: alike, with results of one type; two with a gate. */
+static uint32_t count_alike(const mica__cuda_matmul *m, uint32_t first)
+{
+    const uint32_t most = mica__cuda_matmul_alike(m, first);
+    uint32_t count = 1;
+    if (is_gated(m, first))
+        return most;
+    while (count < most && m->y_type[first + count] == m->y_type[first])
+        count++;
+    return count;
 }
 
 /* Everything of the weights and of shared memory; the bytes of it, 0 where it does not fit. */
@@ -82,13 +114,12 @@ static uint32_t fill_weights(const mica__cuda_matmul *m, uint32_t first, uint32_
     mica__cuda_planes(weight, at, bytes);
     for (uint32_t f = 0; f < 4; f++)
         p->field_at[f] = (uint32_t)at[f];
-    p->gate = first == 0 ? m->params->gate : 0;
     for (uint32_t i = 0; i < MICA__MAX_WEIGHTS; i++) {
-        const bool there = i < (p->gate != 0 ? 1 : count);
+        const bool there = i < (is_gated(m, first) ? 1 : count);
         const uint32_t n = there ? (uint32_t)mica__cuda_matmul_weight(m, first + i)->shape[0] : 0;
         p->row_end[i] = (i > 0 ? p->row_end[i - 1] : 0) + n;
     }
-    return lay_out(p, weight->dtype, info->local_bytes, out_each);
+    return lay_out(p, weight->dtype, is_gated(m, first), info, out_each);
 }
 
 /* Whether rows follow each other without a gap, and begin where a bulk copy can. */
@@ -115,7 +146,7 @@ bool mica__cuda_stream_serves(const mica__record *record, const mica__device_inf
     for (uint32_t i = 0, count; i < m.weights; i += count) {
         const mica__operand *weight = mica__cuda_matmul_weight(&m, i);
         const bool dense = mica__cuda_is_half(weight->dtype);
-        count = mica__cuda_matmul_alike(&m, i);
+        count = count_alike(&m, i);
         if (!is_solid(weight) || (dense && m.rows > 1) ||
             (!dense && !mica__gpu_weight_takes_codes(weight, m.params->precision)) ||
             fill_weights(&m, i, count, info, &p, &each) == 0)
@@ -124,52 +155,65 @@ bool mica__cuda_stream_serves(const mica__record *record, const mica__device_inf
     return true;
 }
 
-/* The rest of the parameters: x and what happens to sums. */
-static void fill_rest(const mica__cuda_matmul *m, uint32_t first, uint32_t count, mk_stream_params *p)
+/* The rest of the parameters: x, results, and the rows of each of `groups`. */
+static void fill_rest(const mica__cuda_matmul *m, uint32_t first, uint32_t count, uint32_t groups,
+                      mk_stream_params *p)
 {
-    const mica__operand *operand = m->record->operand;
+    p->share = p->row_end[3] / groups;
+    p->longer = p->row_end[3] % groups;
     p->x_stride = m->x_stride;
     p->eps = m->params->eps;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++)
         p->y_stride[i] = m->y_stride[first + i];
-        p->y_type[i] = m->y_type[first + i];
-    }
-    if (first != 0)
-        return; /* softcap and residual are of y_0 */
     p->softcap = m->params->softcap;
-    p->residual = m->residual;
     p->residual_stride = m->residual_stride;
-    p->residual_type = m->residual ? mica__gpu_type(operand[MICA__MATMUL_RESIDUAL].dtype) : 0;
+}
+
+/* What the program of a dispatch is made for. Softcap and residual are of y_0. */
+static void set_constants(mica__plan *plan, const mica__cuda_matmul *m, uint32_t first, uint32_t count,
+                          uint32_t each)
+{
+    const mica__operand *operand = m->record->operand;
+    const bool gated = is_gated(m, first);
+    uint32_t rows = 1;
+    while (rows < m->rows)
+        rows *= 2;
+    mica__gpu_plan_constant(plan, "MK_WG", GROUP);
+    mica__gpu_plan_constant(plan, "W", mica__cuda_matmul_weight(m, first)->dtype);
+    mica__gpu_plan_constant(plan, "ROWS", rows);
+    mica__gpu_plan_constant(plan, "EACH", each);
+    mica__gpu_plan_constant(plan, "XT", mica__gpu_type(operand[MICA__MATMUL_X].dtype));
+    mica__gpu_plan_constant(plan, "NORM", m->norm);
+    mica__gpu_plan_constant(plan, "NT",
+                            m->norm == 2 ? mica__gpu_type(operand[MICA__MATMUL_NORM_WEIGHT].dtype) : 0);
+    mica__gpu_plan_constant(plan, "GATE", gated ? m->params->gate : 0);
+    mica__gpu_plan_constant(plan, "MANY", !gated && count > 1);
+    mica__gpu_plan_constant(plan, "YT", m->y_type[first]);
+    mica__gpu_plan_constant(plan, "CAPS", first == 0 && m->params->softcap > 0);
+    mica__gpu_plan_constant(
+        plan, "ADDS",
+        first == 0 && m->residual ? 1 + mica__gpu_type(operand[MICA__MATMUL_RESIDUAL].dtype) : 0);
 }
 
 static mica_status plan_alike(const mica__cuda_matmul *m, uint32_t first, uint32_t count,
                               const mica__device_info *info, mica__plan *plan)
 {
     mk_stream_params p;
-    uint32_t rows = 1, each = 0;
+    uint32_t each = 0;
     const uint32_t local_bytes = fill_weights(m, first, count, info, &p, &each);
-    while (rows < m->rows)
-        rows *= 2;
-    fill_rest(m, first, count, &p);
-    const uint32_t groups = (p.row_end[3] + LEAST_ROWS - 1) / LEAST_ROWS;
-    const mica_status status =
-        mica__gpu_plan_next(plan, "stream/matvec", groups < info->processors ? groups : info->processors);
+    const uint32_t most = (p.row_end[3] + LEAST_ROWS - 1) / LEAST_ROWS;
+    const uint32_t groups = most < info->processors ? most : info->processors;
+    const mica_status status = mica__gpu_plan_next(plan, "stream/matvec", groups);
     if (status != MICA_OK)
         return status;
-    mica__gpu_plan_constant(plan, "MK_WG", GROUP);
-    mica__gpu_plan_constant(plan, "W", mica__cuda_matmul_weight(m, first)->dtype);
-    mica__gpu_plan_constant(plan, "ROWS", rows);
-    mica__gpu_plan_constant(plan, "EACH", each);
-    mica__gpu_plan_constant(plan, "XT", mica__gpu_type(m->record->operand[MICA__MATMUL_X].dtype));
-    mica__gpu_plan_constant(plan, "NORM", m->norm);
-    mica__gpu_plan_constant(
-        plan, "NT", m->norm == 2 ? mica__gpu_type(m->record->operand[MICA__MATMUL_NORM_WEIGHT].dtype) : 0);
+    fill_rest(m, first, count, groups, &p);
+    set_constants(plan, m, first, count, each);
     plan->dispatch[plan->dispatch_count - 1].local_bytes = local_bytes;
     mica__gpu_plan_operand(plan, m->record, MICA__MATMUL_X, 0);
     mica__gpu_plan_operand(plan, m->record,
                            m->norm == 2 ? (uint32_t)MICA__MATMUL_NORM_WEIGHT : (uint32_t)MICA__MATMUL_X,
                            m->norm == 2 ? MICA_ACCESS_READ | MICA__BIND_AHEAD : MICA_ACCESS_READ);
-    mica__cuda_bind_or_x(plan, m, MICA__MATMUL_RESIDUAL, p.residual != 0);
+    mica__cuda_bind_or_x(plan, m, MICA__MATMUL_RESIDUAL, first == 0 && m->residual);
     mica__cuda_bind_weights(plan, m, first, count, MICA_ACCESS_READ | MICA__BIND_AHEAD);
     mica__cuda_bind_ys(plan, m, first, count);
     mica__gpu_plan_params(plan, &p, sizeof p);
@@ -183,7 +227,7 @@ mica_status mica__cuda_plan_stream(const mica__record *record, const mica__devic
     mica_status status = MICA_OK;
     mica__cuda_matmul_look(record, info, &m);
     for (uint32_t i = 0, count; i < m.weights && status == MICA_OK; i += count) {
-        count = mica__cuda_matmul_alike(&m, i);
+        count = count_alike(&m, i);
         status = plan_alike(&m, i, count, info, plan);
     }
     return status;

@@ -3,20 +3,22 @@
  * stream.cu - a few rows of x by weights in planes: the weights stream through shared memory by bulk copies.
  *
  * W is the weight's type, ROWS at least the rows of x, XT and NT the types of x and of the norm's weight, NORM 0 without a norm
- * and 2 where it has a weight, EACH the units (16 bytes of a row's first plane) that a lane takes of a row.
+ * and 2 where it has a weight, EACH the units (16 bytes of a row's first plane) that a lane takes of a row, GATE the act of
+ * act(o_0) * o_1, ADDS 0 without a residual and 1 + its type with one, CAPS whether there is a softcap, YT the type of all
+ * results, MANY whether there may be more than one weight. Code that runs once or now and then waits to be fetched, so that its
+ * length is what it costs: hence constants for all of these.
  *
  * A group has an even share of the rows of up to four weights, which lie one behind the other in a ring of p.stages slots.
- * A slot holds whole rows, two for each team of p.team warps: row i and, half a slot on, row i + teams, or with a gate the
- * same row of the other weight. One warp serves: it fills the ring before it waits for the kernels before it, since no kernel
- * near it writes weights, fills slots again that were read, and makes results of the sums. The others make x ready in shared
- * memory (norm, 8-bit blocks of 32 or f32), keep the part that they meet, and go from slot to slot. The sum of a row: each lane
- * its units in order, then the lanes of a warp by halves, then the warps of the team by halves. Equals matvec.kc.
+ * A slot holds whole rows, two for each team of warps: row i and, half a slot on, row i + teams, or with a gate the same row of
+ * the other weight. One warp serves: it fills the first slot before it waits for the kernels before it, since no kernel near it
+ * writes weights, then the others, fills slots again that were read, and makes results of the sums. The others make x ready in
+ * shared memory (norm, 8-bit blocks of 32 or f32), keep the part that they meet, and go from slot to slot. The sum of a row:
+ * each lane its pieces in order, then the lanes of a warp by halves, then the warps of the team by halves. Equals matvec.kc.
  */
 #define WARPS (MK_WG / 32 - 1) /* that work; the last one serves */
 #define WORKERS (32 * WARPS)
 #define MOST_STAGES 8
 #define DENSE (W == MK_W_F16 || W == MK_W_BF16)
-#define HALVES (W == MK_W_Q4_K) /* sums of x are wanted for each 16 elements */
 #define BATCH (NORM != 0 ? 2u : 4u) /* eights of x that a worker has under way, and with a norm as many of its weights */
 #define RESIDENT (ROWS == 1 ? 2 : 1) /* by their registers: the next group begins beside one that ends */
 
@@ -30,6 +32,18 @@ MK_FN const mk_u8 *pick(mk_u32 i, const mk_u8 *a, const mk_u8 *b, const mk_u8 *c
 MK_FN void workers_barrier()
 {
     asm volatile("bar.sync 1, %0;" ::"n"(WORKERS) : "memory");
+}
+
+/* Workers, once their first loads of x are under way, and the warp that serves, which fills most of the ring only then: loads
+ * wait behind all that was asked for before them. */
+MK_FN void loads_arrive()
+{
+    asm volatile("bar.arrive 2, %0;" ::"n"(MK_WG) : "memory");
+}
+
+MK_FN void loads_wait()
+{
+    asm volatile("bar.sync 2, %0;" ::"n"(MK_WG) : "memory");
 }
 
 /* ---- x in shared memory ---- */
@@ -49,8 +63,8 @@ MK_FN mk_u32 code_place(mk_u32 i, mk_u32 k)
 #endif
 }
 
-/* What goes with a block of 32 of x: its scale and the sum of its codes, a whole number; with HALVES, for each 16 elements the
- * scale and scale * sum. Codes of weights that stay in the upper half of a byte are 16 times too large: see NIBBLE. */
+/* What goes with a block of 32 of x: its scale and, where weights have an offset, what that is multiplied by: q4_0 the sum of
+ * its codes, q4_k scale * sum. Codes of weights that stay in the upper half of a byte are 16 times too large: see NIBBLE. */
 typedef struct __attribute__((aligned(8))) x_info {
     mk_f32 scale, sum;
 } x_info;
@@ -61,70 +75,75 @@ typedef struct eight {
     mk_f32 v[8];
 } eight;
 
-/* Four numbers as signed bytes. */
-MK_FN mk_u32 four_codes(const mk_f32 *v, mk_f32 inverse)
+/* The greater of two magnitudes; no number where one of them is none. */
+MK_FN mk_f32 greater(mk_f32 a, mk_f32 b)
 {
-    mk_i32 q[4];
-    mk_u32 packed;
-#pragma unroll
-    for (mk_u32 i = 0; i < 4; i++)
-        asm("cvt.rni.s32.f32 %0, %1;" : "=r"(q[i]) : "f"(v[i] * inverse));
-    asm("{ .reg .b32 upper; cvt.pack.sat.s8.s32.b32 upper, %4, %3, 0; cvt.pack.sat.s8.s32.b32 %0, %2, %1, upper; }"
-        : "=r"(packed)
-        : "r"(q[0]), "r"(q[1]), "r"(q[2]), "r"(q[3]));
-    return packed;
+    mk_f32 r;
+    asm("{ .reg .f32 a, b; abs.f32 a, %1; abs.f32 b, %2; max.NaN.f32 %0, a, b; }" : "=f"(r) : "f"(a), "f"(b));
+    return r;
 }
 
-/* Eight number i as codes; the four lanes of a block agree on its scale. As activation.kc has it. */
-MK_FN void store_codes(mk_u32 *codes, x_info *info, mk_u32 i, mk_u32 k, const eight *x)
+/* Four numbers of up to 127 as signed bytes: added to 1.5 * 2^23 they are rounded to whole ones, in the lowest bits. */
+MK_FN mk_u32 four_codes(const mk_f32 *v, mk_f32 inverse)
 {
-    mk_u32 bits = 0; /* of the greatest: numbers, then infinity, then what is no number */
+    mk_u32 q[4];
 #pragma unroll
-    for (mk_u32 e = 0; e < 8; e++) {
-        const mk_u32 b = mk_bits_of_f32(x->v[e]) & 0x7fffffffu;
-        bits = b > bits ? b : bits;
-    }
+    for (mk_u32 i = 0; i < 4; i++)
+        q[i] = mk_bits_of_f32(v[i] * inverse + 12582912.0f);
+    asm("prmt.b32 %0, %0, %1, 0x0040;" : "+r"(q[0]) : "r"(q[1]));
+    asm("prmt.b32 %0, %0, %1, 0x0040;" : "+r"(q[2]) : "r"(q[3]));
+    asm("prmt.b32 %0, %0, %1, 0x5410;" : "+r"(q[0]) : "r"(q[2]));
+    return q[0];
+}
+
+/* 127 / most and most / 127, each rounded once, by the reciprocal and what it leaves: a division takes three times as many
+ * instructions. As activation.kc has it: zeros for the smallest, no number for a scale where `most` is none or infinite. */
+MK_FN void block_scale(mk_f32 most, mk_f32 *inverse, mk_f32 *scale)
+{
+    const mk_f32 shrink = most > 8e37f ? 2.3283064365386963e-10f : 1.0f; /* 2^-32: whose reciprocal is no normal number */
+    const mk_f32 b = most * shrink, part = 0.00787401574803149606f;
+    mk_f32 r, q, d;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(b));
+    r = mk_fma(mk_fma(-b, r, 1.0f), r, r);
+    q = 127.0f * r;
+    q = mk_fma(mk_fma(-b, q, 127.0f), r, q);
+    d = most * part;
+    d = mk_fma(mk_fma(-127.0f, d, most), part, d);
+    const mk_u32 finite = most < MK_INF, enough = most >= 3.8e-37f;
+    *inverse = finite & enough ? q * shrink : 0.0f;
+    d = finite ? d : MK_NAN;
+    *scale = most < 3.8e-37f ? 0.0f : d;
+}
+
+/* An eight of row as codes, at `codes` and, by the first of the four lanes of a block, `info`. Whole warps go together. */
+MK_FN void store_codes(mk_u64 *codes, x_info *info, mk_u32 lid, mk_u32 there, const eight *x)
+{
+    mk_f32 most = x->v[0], inverse;
+    x_info part;
 #pragma unroll
-    for (mk_u32 step = 1; step <= 2; step *= 2) {
-        const mk_u32 b = mk_bits_of_f32(mk_shuffle_xor(mk_f32_of_bits(bits), step));
-        bits = b > bits ? b : bits;
-    }
-    const mk_u32 finite = bits < 0x7f800000u;
-    const mk_f32 most = finite != 0 ? mk_f32_of_bits(bits) : 0.0f;
-    mk_f32 inverse = 127.0f / most, scale = finite != 0 ? most / 127.0f : MK_NAN;
-    if (most < 3.8e-37f && !(inverse < MK_INF)) {
-        inverse = 0.0f;
-        scale *= 0.0f;
-    }
-    eight v = *x;
-#pragma unroll
-    for (mk_u32 e = 0; e < 8; e++)
-        v.v[e] = finite != 0 ? v.v[e] : 0.0f;
-    const mk_u32 low = four_codes(v.v, inverse), high = four_codes(v.v + 4, inverse);
+    for (mk_u32 e = 1; e < 8; e++)
+        most = greater(most, x->v[e]);
+    most = greater(most, mk_shuffle_xor(most, 1));
+    most = greater(most, mk_shuffle_xor(most, 2));
+    block_scale(most, &inverse, &part.scale);
+    const mk_u32 low = four_codes(x->v, inverse), high = four_codes(x->v + 4, inverse);
+    part.sum = 0.0f;
+#if W == MK_W_Q4_0 || W == MK_W_Q4_K
     mk_f32 sum = (mk_f32)mk_dot4(low, 0x01010101u, mk_dot4(high, 0x01010101u, 0));
     sum += mk_shuffle_xor(sum, 1);
-    x_info part;
-    part.scale = scale;
-#if HALVES
-    part.sum = scale * sum;
-    if ((i & 4u) != 0)
-        part.scale *= NIBBLE;
-#elif W == MK_W_Q4_0
-    part.sum = 128.0f * (sum + mk_shuffle_xor(sum, 2)); /* codes of weights are too large by 8, and by 16 times */
+    sum += mk_shuffle_xor(sum, 2);
+#if W == MK_W_Q4_0 /* codes of weights are too large by 8, and by 16 times */
+    part.sum = 128.0f * sum;
     part.scale *= NIBBLE;
 #else
-    part.sum = 0.0f;
+    part.sum = part.scale * sum;
+    part.scale *= (lid & 4u) != 0 ? NIBBLE : 1.0f;
 #endif
-    if (8 * i >= k)
-        return;
-    *(mk_u64 *)(codes + code_place(2 * i, k)) = (mk_u64)high << 32 | low;
-#if HALVES
-    if ((i & 1u) == 0)
-        info[i >> 1] = part;
-#else
-    if ((i & 3u) == 0)
-        info[i >> 2] = part;
 #endif
+    if (there != 0)
+        *codes = (mk_u64)high << 32 | low;
+    if ((there & ((lid & 3u) == 0)) != 0)
+        *info = part;
 }
 
 /* x as f32: the first fours of all eights, then the second. */
@@ -155,19 +174,20 @@ MK_FN void load_batch(const mk_u8 *x, const mk_u32 type, mk_u32 k, mk_u32 base, 
     }
 }
 
-/* Into shared memory. Whole warps go together. */
+/* Into shared memory. All workers go together. */
 MK_FN void store_batch(const mk_stream_params *p, mk_u32 base, const eight *x, mk_u32 *codes, x_info *info, mk_u32 lid)
 {
 #pragma unroll
     for (mk_u32 j = 0; j < BATCH; j++) {
-        const mk_u32 i = base + j * WORKERS + lid;
-        if ((i & ~31u) * 8 >= p->k)
-            continue;
+        const mk_u32 first = base + j * WORKERS, i = first + lid;
+        if (8 * first >= p->k)
+            break;
 #if DENSE
         if (8 * i < p->k)
             store_floats(codes, i, p->k, &x[j]);
 #else
-        store_codes(codes, info, i, p->k, &x[j]);
+        store_codes((mk_u64 *)(codes + code_place(2 * lid, p->k) + first * (W == MK_W_Q8_0 ? 2 : 1)), info + i / 4, lid,
+                    8 * i < p->k, &x[j]);
 #endif
     }
     (void)info;
@@ -209,9 +229,9 @@ MK_FN void apply_norm(eight *x, const eight *weight, mk_f32 scale)
 }
 #endif
 
-/* All workers. `first`: the norm's weights of the first batch. */
+/* All workers: row number `row` of x. `first`: the norm's weights of the first batch. */
 MK_FN void prepare_row(const mk_u8 *x, const mk_u8 *norm_weight, const eight *first, const mk_stream_params *p, mk_u32 *codes,
-                       x_info *info, mk_f32 *scratch, mk_u32 lid)
+                       x_info *info, mk_f32 *scratch, mk_u32 row, mk_u32 lid)
 {
     const mk_u32 step = BATCH * WORKERS;
     eight v[BATCH];
@@ -222,6 +242,8 @@ MK_FN void prepare_row(const mk_u8 *x, const mk_u8 *norm_weight, const eight *fi
         sum = add_squares(v, sum);
     }
     load_batch(x, XT, p->k, 0, lid, v);
+    if (row == 0)
+        loads_arrive();
     const mk_f32 scale = inverse_rms(add_squares(v, sum), p, scratch, lid);
     apply_norm(v, first, scale);
     store_batch(p, 0, v, codes, info, lid);
@@ -236,6 +258,8 @@ MK_FN void prepare_row(const mk_u8 *x, const mk_u8 *norm_weight, const eight *fi
     (void)norm_weight, (void)first, (void)scratch;
     for (mk_u32 base = 0; 8 * base < p->k; base += step) {
         load_batch(x, XT, p->k, base, lid, v);
+        if (row == 0 && base == 0)
+            loads_arrive();
         store_batch(p, base, v, codes, info, lid);
     }
 #endif
@@ -256,9 +280,9 @@ MK_FN mk_i32 dot4_unsigned(mk_u32 a, mk_u32 b, mk_i32 c)
     return r;
 }
 
-MK_FN mk_i32 dot16(mk_u32x4 a, mk_u32x4 b)
+MK_FN mk_i32 dot16(mk_u32x4 a, mk_u32x4 b, mk_i32 c)
 {
-    return mk_dot4(a.w, b.w, mk_dot4(a.z, b.z, mk_dot4(a.y, b.y, mk_dot4(a.x, b.x, 0))));
+    return mk_dot4(a.w, b.w, mk_dot4(a.z, b.z, mk_dot4(a.y, b.y, mk_dot4(a.x, b.x, c))));
 }
 
 /* Those bits of each byte of a alone. */
@@ -285,94 +309,97 @@ MK_FN mk_i32 dot16_six(mk_u32x4 a, mk_u32 nibble, mk_u32x4 high, mk_u32 shift, m
 {
     a.x = six_bits(a.x >> nibble, high.x, shift), a.y = six_bits(a.y >> nibble, high.y, shift);
     a.z = six_bits(a.z >> nibble, high.z, shift), a.w = six_bits(a.w >> nibble, high.w, shift);
-    return dot16(a, b);
+    return dot16(a, b, 0);
 }
 #endif
 
-/* Elements of a unit, and what of x it meets. Blocks of a unit: `low` with i, `high` with i1 or i. */
+/* A lane takes units in pieces: those that share what scales them. Elements of a unit, units of a piece, and what of x a piece
+ * meets: the lower halves of the weights' bytes `low`, in block i, the upper ones `high`, in block i1 or i as well. */
 #if DENSE
 #define UNIT 8u
-typedef struct x_unit {
+#define PIECE 1u
+typedef struct x_piece {
     mk_f32 v[8];
-} x_unit;
+} x_piece;
 #else
-#if W == MK_W_Q8_0
-#define UNIT 16u
-#else
-#define UNIT 32u
-#endif
-typedef struct x_unit {
-    mk_u32x4 low, high;
+#define UNIT (W == MK_W_Q8_0 ? 16u : 32u)
+#define PIECE (W == MK_W_Q8_0 || W == MK_W_Q4_K ? 2u : 1u)
+typedef struct x_piece {
+    mk_u32x4 low[PIECE], high[PIECE];
     x_info i, i1;
-} x_unit;
+} x_piece;
 #endif
 
-MK_FN x_unit x_load(const mk_u8 *codes, const x_info *info, mk_u32 k, mk_u32 unit)
+/* Unit `part` of piece c: of two, every other four lanes take the second first, so that eight lanes read all banks. */
+MK_FN mk_u32 unit_of(mk_u32 c, mk_u32 part)
 {
-    x_unit x;
+    return PIECE == 1 ? c : 2 * c + (part ^ (c >> 2 & 1u));
+}
+
+MK_FN x_piece x_load(const mk_u8 *codes, const x_info *info, mk_u32 k, mk_u32 c)
+{
+    x_piece x;
 #if DENSE
-    const mk_u32x4 a = shared4(codes, 16 * unit), b = shared4(codes, 2 * k + 16 * unit);
+    const mk_u32x4 a = shared4(codes, 16 * c), b = shared4(codes, 2 * k + 16 * c);
     (void)info;
     x.v[0] = mk_f32_of_bits(a.x), x.v[1] = mk_f32_of_bits(a.y), x.v[2] = mk_f32_of_bits(a.z), x.v[3] = mk_f32_of_bits(a.w);
     x.v[4] = mk_f32_of_bits(b.x), x.v[5] = mk_f32_of_bits(b.y), x.v[6] = mk_f32_of_bits(b.z), x.v[7] = mk_f32_of_bits(b.w);
 #else
-    x.low = shared4(codes, 16 * unit);
-#if W == MK_W_Q8_0
-    (void)k;
-    x.i = info[unit >> 1];
-#else
-    x.high = shared4(codes, k / 2 + 16 * unit);
-#endif
-#if W == MK_W_Q4_0
-    x.i = info[unit];
-#elif W == MK_W_Q4_K /* halves of blocks 2 g and 2 g + 1 */
-    const mk_u32 half = (unit >> 1) * 4 + (unit & 1u);
-    x.i = info[half];
-    x.i1 = info[half + 2];
+#pragma unroll
+    for (mk_u32 part = 0; part < PIECE; part++) {
+        x.low[part] = shared4(codes, 16 * unit_of(c, part));
+        if (W != MK_W_Q8_0)
+            x.high[part] = shared4(codes, k / 2 + 16 * unit_of(c, part));
+    }
+#if W == MK_W_Q4_K
+    x.i = info[2 * c];
+    x.i1 = info[2 * c + 1];
 #elif W == MK_W_Q6_K
-    const mk_u32 block = (unit >> 2) * 4 + (unit >> 1 & 1u);
+    const mk_u32 block = (c >> 2) * 4 + (c >> 1 & 1u);
     x.i = info[block];
     x.i1 = info[block + 2];
+#else
+    x.i = info[c];
 #endif
 #endif
     return x;
 }
 
-/* What is read of unit u of a row in a slot: its bytes, and what scales them. */
-typedef struct w_unit {
-    mk_u32x4 q;
+/* What is read of piece c of a row in a slot: its bytes, and what scales them. */
+typedef struct w_piece {
+    mk_u32x4 q[PIECE];
     mk_u32x4 more; /* q4_k: the block's scales; q6_k: the upper bits */
     mk_u32 d;      /* f16 */
     mk_u32 scales; /* q6_k: of both, signed bytes */
-} w_unit;
+} w_piece;
 
-MK_FN w_unit w_load(const mk_u8 *row, const mk_stream_params *p, mk_u32 u)
+MK_FN w_piece w_load(const mk_u8 *row, const mk_stream_params *p, mk_u32 c)
 {
-    w_unit w;
-    w.q = shared4(row, 16 * u);
-#if W == MK_W_Q8_0
-    w.d = *(const mk_u16 *)(row + p->field_at[1] + 2 * (u >> 1));
-#elif W == MK_W_Q4_0
-    w.d = *(const mk_u16 *)(row + p->field_at[1] + 2 * u);
+    w_piece w;
+#pragma unroll
+    for (mk_u32 part = 0; part < PIECE; part++)
+        w.q[part] = shared4(row, 16 * unit_of(c, part));
+#if W == MK_W_Q8_0 || W == MK_W_Q4_0
+    w.d = *(const mk_u16 *)(row + p->field_at[1] + 2 * c);
 #elif W == MK_W_Q4_K
-    w.more = shared4(row + p->field_at[1], 16 * (u >> 3));
+    w.more = shared4(row + p->field_at[1], 16 * (c >> 2));
 #elif W == MK_W_Q6_K
-    const mk_u8 *scales = row + p->field_at[2] + 2 * (u & ~3u) + (u & 3u);
-    w.more = shared4(row + p->field_at[1], 64 * (u >> 3) + 32 * (u >> 2 & 1u) + 16 * (u & 1u));
+    const mk_u8 *scales = row + p->field_at[2] + 2 * (c & ~3u) + (c & 3u);
+    w.more = shared4(row + p->field_at[1], 64 * (c >> 3) + 32 * (c >> 2 & 1u) + 16 * (c & 1u));
     w.scales = scales[0] | (mk_u32)scales[4] << 8;
-    w.d = *(const mk_u16 *)(row + p->field_at[3] + 2 * (u >> 3));
+    w.d = *(const mk_u16 *)(row + p->field_at[3] + 2 * (c >> 3));
 #else
     (void)p;
 #endif
     return w;
 }
 
-/* acc + the products of unit u. */
-MK_FN mk_f32 unit_dot(const w_unit *w, const x_unit *x, mk_u32 u, mk_f32 acc)
+/* acc + the products of piece c. */
+MK_FN mk_f32 piece_dot(const w_piece *w, const x_piece *x, mk_u32 c, mk_f32 acc)
 {
+    (void)c;
 #if DENSE
-    const mk_u32 word[4] = {w->q.x, w->q.y, w->q.z, w->q.w};
-    (void)u;
+    const mk_u32 word[4] = {w->q[0].x, w->q[0].y, w->q[0].z, w->q[0].w};
 #pragma unroll
     for (mk_u32 j = 0; j < 4; j++) {
 #if W == MK_W_F16
@@ -385,27 +412,26 @@ MK_FN mk_f32 unit_dot(const w_unit *w, const x_unit *x, mk_u32 u, mk_f32 acc)
     }
     return acc;
 #elif W == MK_W_Q8_0
-    (void)u;
-    return mk_fma(mk_f32_of_f16((mk_u16)w->d) * x->i.scale, (mk_f32)dot16(w->q, x->low), acc);
+    const mk_i32 dot = dot16(w->q[1], x->low[1], dot16(w->q[0], x->low[0], 0));
+    return mk_fma(mk_f32_of_f16((mk_u16)w->d) * x->i.scale, (mk_f32)dot, acc);
 #elif W == MK_W_Q4_0
-    const mk_i32 dot = dot16_masked(w->q, HIGH, x->high, 16 * dot16_masked(w->q, LOW, x->low, 0));
-    (void)u;
+    const mk_i32 dot = dot16_masked(w->q[0], HIGH, x->high[0], 16 * dot16_masked(w->q[0], LOW, x->low[0], 0));
     return mk_fma(mk_f32_of_f16((mk_u16)w->d) * x->i.scale, (mk_f32)dot - x->i.sum, acc);
 #elif W == MK_W_Q4_K
-    const mk_u32 late = u >> 2 & 1u, shift = (u >> 1 & 1u) * 16;
-    const mk_u32 s = late != 0 ? (w->more.w & LOW) | (w->more.y >> 2 & 0x30303030u) : w->more.y & 0x3f3f3f3fu;
-    const mk_u32 m = late != 0 ? (w->more.w >> 4 & LOW) | (w->more.z >> 2 & 0x30303030u) : w->more.z & 0x3f3f3f3fu;
-    const mk_u32 s2 = s >> shift, m2 = m >> shift;
-    const mk_i32 low = dot16_masked(w->q, LOW, x->low, 0) * (mk_i32)(s2 & 255u);
-    const mk_i32 high = dot16_masked(w->q, HIGH, x->high, 0) * (mk_i32)(s2 >> 8 & 255u);
-    const mk_f32 more = mk_fma((mk_f32)low, x->i.scale, (mk_f32)high * x->i1.scale);
-    const mk_f32 less = mk_fma((mk_f32)(m2 & 255u), x->i.sum, (mk_f32)(m2 >> 8 & 255u) * x->i1.sum);
+    const mk_u32 late = c & 2u, shift = (c & 1u) * 16;
+    const mk_u32 s = (late != 0 ? (w->more.w & LOW) | (w->more.y >> 2 & 0x30303030u) : w->more.y & 0x3f3f3f3fu) >> shift;
+    const mk_u32 m = (late != 0 ? (w->more.w >> 4 & LOW) | (w->more.z >> 2 & 0x30303030u) : w->more.z & 0x3f3f3f3fu) >> shift;
+    const mk_i32 low = dot16_masked(w->q[1], LOW, x->low[1], dot16_masked(w->q[0], LOW, x->low[0], 0));
+    const mk_i32 high = dot16_masked(w->q[1], HIGH, x->high[1], dot16_masked(w->q[0], HIGH, x->high[0], 0));
+    const mk_i32 low_s = low * (mk_i32)(s & 255u), high_s = high * (mk_i32)(s >> 8 & 255u);
+    const mk_f32 more = mk_fma((mk_f32)low_s, x->i.scale, (mk_f32)high_s * x->i1.scale);
+    const mk_f32 less = mk_fma((mk_f32)(m & 255u), x->i.sum, (mk_f32)(m >> 8 & 255u) * x->i1.sum);
     acc = mk_fma(mk_f32_of_f16((mk_u16)w->more.x), more, acc);
     return mk_fma(-mk_f32_of_f16((mk_u16)(w->more.x >> 16)), less, acc);
 #else
-    const mk_u32 part = u & 2u;
-    const mk_i32 low = dot16_six(w->q, 0, w->more, part, x->low) * (mk_i32)(mk_i8)w->scales;
-    const mk_i32 high = dot16_six(w->q, 4, w->more, 4 + part, x->high) * (mk_i32)(mk_i8)(w->scales >> 8);
+    const mk_u32 part = c & 2u;
+    const mk_i32 low = dot16_six(w->q[0], 0, w->more, part, x->low[0]) * (mk_i32)(mk_i8)w->scales;
+    const mk_i32 high = dot16_six(w->q[0], 4, w->more, 4 + part, x->high[0]) * (mk_i32)(mk_i8)(w->scales >> 8);
     return mk_fma(mk_f32_of_f16((mk_u16)w->d), mk_fma((mk_f32)low, x->i.scale, (mk_f32)high * x->i1.scale), acc);
 #endif
 }
@@ -431,27 +457,15 @@ typedef struct cursor {
     mk_u32 weight, row, left, rest;
 } cursor;
 
-/* To the next weight of which the group has rows, if any. */
-MK_FN void cursor_skip(cursor *c, const mk_stream_params *p)
-{
-    while (c->left == 0 && c->rest > 0) {
-        const mk_u32 rows = p->row_end[c->weight + 1] - p->row_end[c->weight];
-        c->weight++;
-        c->row = 0;
-        c->left = rows < c->rest ? rows : c->rest;
-        c->rest -= c->left;
-    }
-}
-
 MK_FN cursor cursor_at(const mk_stream_params *p, mk_u32 begin, mk_u32 end)
 {
     cursor c;
     mk_u32 first = 0;
     c.weight = 0;
-    while (begin >= p->row_end[c.weight])
+    while (MANY && begin >= p->row_end[c.weight])
         first = p->row_end[c.weight++];
     c.row = begin - first;
-    c.left = (end < p->row_end[c.weight] ? end : p->row_end[c.weight]) - begin;
+    c.left = (MANY && end > p->row_end[c.weight] ? p->row_end[c.weight] : end) - begin;
     c.rest = end - begin - c.left;
     return c;
 }
@@ -459,97 +473,127 @@ MK_FN cursor cursor_at(const mk_stream_params *p, mk_u32 begin, mk_u32 end)
 /* Rows that the next slot takes. */
 MK_FN mk_u32 cursor_rows(const cursor *c, const mk_stream_params *p)
 {
-    return c->left < p->slot_rows ? c->left : p->slot_rows;
+    const mk_u32 most = 1u << p->slot_shift;
+    return c->left < most ? c->left : most;
 }
 
+/* Past those, and on to the next weight of which the group has rows, if any. */
 MK_FN void cursor_next(cursor *c, const mk_stream_params *p)
 {
     const mk_u32 rows = cursor_rows(c, p);
     c->row += rows;
     c->left -= rows;
-    if (c->left == 0)
-        cursor_skip(c, p);
+    while (MANY && c->left == 0 && c->rest > 0) {
+        const mk_u32 there = p->row_end[c->weight + 1] - p->row_end[c->weight];
+        c->weight++;
+        c->row = 0;
+        c->left = there < c->rest ? there : c->rest;
+        c->rest -= c->left;
+    }
 }
 
 /* Slots that rows [begin, end) take. */
 MK_FN mk_u32 slots_of(const mk_stream_params *p, mk_u32 begin, mk_u32 end)
 {
+    const mk_u32 more = (1u << p->slot_shift) - 1;
     mk_u32 slots = 0, first = 0;
+    if (!MANY)
+        return (end - begin + more) >> p->slot_shift;
     for (mk_u32 i = 0; i < 4; i++) {
         const mk_u32 from = begin > first ? begin : first, to = end < p->row_end[i] ? end : p->row_end[i];
         if (from < to)
-            slots += (to - from + p->slot_rows - 1) / p->slot_rows;
+            slots += (to - from + more) >> p->slot_shift;
         first = p->row_end[i];
     }
     return slots;
 }
 
-/* One lane: the rows at c into the slot of r. */
-MK_FN void ring_fill(const ring *r, const mk_stream_params *p, const cursor *c, const mk_u8 *w, const mk_u8 *w1)
+/* What comes into a slot: rows of a weight, and with a gate the same of the other. */
+typedef struct feed {
+    const mk_u8 *from, *other;
+    mk_u32 bytes; /* of each; 0: nothing is left */
+} feed;
+
+MK_FN feed feed_at(const mk_stream_params *p, const cursor *c, const mk_u8 *w0, const mk_u8 *w1, const mk_u8 *w2,
+                   const mk_u8 *w3)
 {
     const mk_u64 begin = (mk_u64)c->row * p->row_bytes;
-    const mk_u32 bytes = cursor_rows(c, p) * p->row_bytes, bar = r->full + 8 * r->stage;
-    const mk_u32 slot = shared_at(stream_memory) + p->ring_at + r->stage * p->slot_bytes;
-    barrier_expect(bar, p->gate != 0 ? 2 * bytes : bytes);
-    bulk_load_once(slot, w + begin, bytes, bar);
-    if (p->gate != 0)
-        bulk_load_once(slot + p->slot_bytes / 2, w1 + begin, bytes, bar);
+    feed f;
+    f.from = (MANY ? pick(c->weight, w0, w1, w2, w3) : w0) + begin;
+    f.other = w1 + begin;
+    f.bytes = cursor_rows(c, p) * p->row_bytes;
+    return f;
+}
+
+/* One lane. */
+MK_FN void ring_fill(const ring *r, const mk_stream_params *p, const feed *f)
+{
+    const mk_u32 bar = r->full + 8 * r->stage, slot = shared_at(stream_memory) + p->ring_at + r->stage * p->slot_bytes;
+    barrier_expect(bar, GATE != 0 ? 2 * f->bytes : f->bytes);
+    bulk_load_once(slot, f->from, f->bytes, bar);
+    if (GATE != 0)
+        bulk_load_once(slot + p->slot_bytes / 2, f->other, f->bytes, bar);
 }
 
 /* ---- the warp that serves ---- */
 
-/* A row's sum becomes a result. `y` and `residual` are of row 0 of the weight. */
-MK_FN void finish(const mk_stream_params *p, mk_u32 weight, mk_u32 row, mk_u32 there, mk_f32 v, mk_f32 residual, mk_u8 *y)
+/* The first slots up to number `end`, while there are rows. */
+MK_FN void prefill(ring *to, const mk_stream_params *p, cursor *filled, mk_u32 end, const mk_u8 *w0, const mk_u8 *w1,
+                   const mk_u8 *w2, const mk_u8 *w3, mk_u32 lane)
 {
-    const mk_f32 other = mk_shuffle_xor(v, 16);
-    const mk_u32 type = p->y_type[weight];
-    if (p->gate != 0)
-        v = (p->gate == MK_GATE_SILU ? mk_silu(v) : mk_gelu(v)) * other;
-    if (weight == 0) {
-        if (p->softcap > 0.0f)
-            v = mk_softcap(v, p->softcap);
-        if (p->residual != 0)
-            v += residual;
+    for (; to->stage < end && filled->left > 0; to->stage++, cursor_next(filled, p)) {
+        const feed f = feed_at(p, filled, w0, w1, w2, w3);
+        if (lane == 0)
+            ring_fill(to, p, &f);
     }
-    if (there != 0)
-        mk_store(y, (mk_u64)row * mk_type_bytes(type), type, v);
 }
 
-/* All lanes of one warp. */
+
+/* A row's sum becomes a result. */
+MK_FN mk_f32 finish(const mk_stream_params *p, mk_u32 weight, mk_f32 v, mk_f32 residual)
+{
+    const mk_f32 other = GATE != 0 ? mk_shuffle_xor(v, 16) : 0.0f;
+    if (GATE != 0)
+        v = (GATE == MK_GATE_SILU ? mk_silu(v) : mk_gelu(v)) * other;
+    if (CAPS && weight == 0)
+        v = mk_softcap(v, p->softcap);
+    return ADDS != 0 ? v + residual : v;
+}
+
+/* All lanes of one warp. What comes next is known before a slot is empty, so that it is filled again at once. */
 MK_FN void serve(ring r, const mk_stream_params *p, cursor done, cursor filled, const mk_u8 *residual, const mk_u8 *w0,
                  const mk_u8 *w1, const mk_u8 *w2, const mk_u8 *w3, mk_u8 *y0, mk_u8 *y1, mk_u8 *y2, mk_u8 *y3,
                  const mk_f32 (*sums)[ROWS][32], mk_u32 lane)
 {
-    const mk_u32 place = lane / p->team, first = lane % p->team == 0; /* row of the slot; the others of its team help */
+    const mk_u32 place = lane >> p->team_shift, first = place << p->team_shift == lane; /* row of the slot; the others help */
+    feed next = feed_at(p, &filled, w0, w1, w2, w3);
     while (done.left > 0) {
         const mk_u32 row = done.row + place, there = first != 0 && place < cursor_rows(&done, p), weight = done.weight;
-        const mk_u32 adds = there != 0 && weight == 0 && p->residual != 0;
+        mk_u8 *y = MANY ? (mk_u8 *)pick(weight, y0, y1, y2, y3) : y0;
         mk_f32 add[ROWS], v[ROWS];
 #pragma unroll
         for (mk_u32 m = 0; m < ROWS; m++)
-            add[m] = adds != 0 && m < p->rows ? mk_load(residual, m * p->residual_stride + (mk_u64)row * mk_type_bytes(p->residual_type),
-                                                        p->residual_type)
-                                              : 0.0f;
-        cursor_next(&done, p);
-        const mk_u8 *w = pick(filled.weight, w0, w1, w2, w3);
+            add[m] = ADDS != 0 && there != 0 && weight == 0 && m < p->rows
+                         ? mk_load(residual, m * p->residual_stride + (mk_u64)row * mk_type_bytes(ADDS - 1), ADDS - 1)
+                         : 0.0f;
         barrier_wait(r.empty + 8 * r.stage, r.parity);
 #pragma unroll
         for (mk_u32 m = 0; m < ROWS; m++)
             v[m] = sums[r.stage][m][lane];
         __syncwarp();
-        if (filled.left > 0) {
-            if (lane == 0)
-                ring_fill(&r, p, &filled, w, w1);
-            cursor_next(&filled, p);
-        }
+        if (next.bytes != 0 && lane == 0)
+            ring_fill(&r, p, &next);
 #pragma unroll
         for (mk_u32 m = 0; m < ROWS; m++) {
-            for (mk_u32 step = p->team / 2; step > 0; step >>= 1)
+            for (mk_u32 step = 1u << p->team_shift >> 1; step > 0; step >>= 1)
                 v[m] += mk_shuffle_xor(v[m], step);
-            if (m < p->rows)
-                finish(p, weight, row, there, v[m], add[m],
-                       (mk_u8 *)pick(weight, y0, y1, y2, y3) + (ROWS == 1 ? 0 : m * p->y_stride[weight]));
+            v[m] = finish(p, weight, v[m], add[m]);
+            if (there != 0 && m < p->rows)
+                mk_store(y, (ROWS == 1 ? 0 : m * p->y_stride[weight]) + (mk_u64)row * mk_type_bytes(YT), YT, v[m]);
         }
+        cursor_next(&done, p);
+        cursor_next(&filled, p);
+        next = feed_at(p, &filled, w0, w1, w2, w3);
         ring_next(&r, p);
     }
 }
@@ -567,16 +611,17 @@ MK_FN mk_f32 warp_sums(mk_f32 a, mk_f32 b, mk_u32 lane)
     return v;
 }
 
-/* All lanes of a warp, which takes units `first`, first + 32 p.team, .. of its two rows of each of `slots` slots. */
+/* All lanes of a warp, which takes pieces `first`, first + apart, .. of its two rows of each of `slots` slots. */
 MK_FN void work(ring r, const mk_stream_params *p, mk_u32 slots, mk_f32 (*sums)[ROWS][32], mk_u32 warp, mk_u32 lane)
 {
-    const mk_u32 first = warp % p->team * 32 + lane, apart = 32 * p->team, units = p->k / UNIT;
-    const mk_u8 *rows = stream_memory + p->ring_at + warp / p->team * p->row_bytes;
+    const mk_u32 team = warp >> p->team_shift, apart = 32u << p->team_shift; /* as many lanes as a team has */
+    const mk_u32 first = 32 * warp + lane - team * apart, pieces = p->k / (UNIT * PIECE);
+    const mk_u8 *rows = stream_memory + p->ring_at + team * p->row_bytes;
 #if ROWS == 1
-    x_unit held[EACH];
+    x_piece held[EACH / PIECE];
 #pragma unroll
-    for (mk_u32 j = 0; j < EACH; j++)
-        if (first + j * apart < units)
+    for (mk_u32 j = 0; j < EACH / PIECE; j++)
+        if (first + j * apart < pieces)
             held[j] = x_load(stream_memory, (const x_info *)(stream_memory + p->info_at), p->k, first + j * apart);
 #endif
     for (; slots > 0; slots--, ring_next(&r, p)) {
@@ -587,21 +632,21 @@ MK_FN void work(ring r, const mk_stream_params *p, mk_u32 slots, mk_f32 (*sums)[
             a[m] = b[m] = 0.0f;
         barrier_wait(r.full + 8 * r.stage, r.parity);
 #pragma unroll
-        for (mk_u32 j = 0; j < EACH; j++) {
-            const mk_u32 u = first + j * apart;
-            if (u >= units)
+        for (mk_u32 j = 0; j < EACH / PIECE; j++) {
+            const mk_u32 c = first + j * apart;
+            if (c >= pieces)
                 break;
-            const w_unit wa = w_load(row, p, u), wb = w_load(other, p, u);
+            const w_piece wa = w_load(row, p, c), wb = w_load(other, p, c);
 #pragma unroll
             for (mk_u32 m = 0; m < ROWS; m++) {
 #if ROWS == 1
-                const x_unit &x = held[j];
+                const x_piece &x = held[j];
 #else
-                const x_unit x = x_load(stream_memory + m * p->codes_bytes,
-                                        (const x_info *)(stream_memory + p->info_at + m * p->info_bytes), p->k, u);
+                const x_piece x = x_load(stream_memory + m * p->codes_bytes,
+                                         (const x_info *)(stream_memory + p->info_at + m * p->info_bytes), p->k, c);
 #endif
-                a[m] = unit_dot(&wa, &x, u, a[m]);
-                b[m] = unit_dot(&wb, &x, u, b[m]);
+                a[m] = piece_dot(&wa, &x, c, a[m]);
+                b[m] = piece_dot(&wb, &x, c, b[m]);
             }
         }
 #pragma unroll
@@ -626,8 +671,8 @@ extern "C" __global__ void __launch_bounds__(MK_WG, RESIDENT) matvec(const mk_u8
     __shared__ mk_f32 sums[MOST_STAGES][ROWS][32]; /* of a slot: by row, then by warp of the team */
     __shared__ mk_f32 scratch[ROWS * WARPS];
     const mk_u32 lid = threadIdx.x, warp = lid / 32, lane = lid % 32;
-    const mk_u32 all = p.row_end[3], begin = (mk_u32)((mk_u64)all * blockIdx.x / gridDim.x);
-    const mk_u32 end = (mk_u32)((mk_u64)all * (blockIdx.x + 1) / gridDim.x);
+    const mk_u32 more = blockIdx.x < p.longer, begin = blockIdx.x * p.share + (more != 0 ? blockIdx.x : p.longer);
+    const mk_u32 end = begin + p.share + more;
     ring r;
     r.full = shared_at(bars);
     r.empty = shared_at(bars + MOST_STAGES);
@@ -643,12 +688,13 @@ extern "C" __global__ void __launch_bounds__(MK_WG, RESIDENT) matvec(const mk_u8
             barrier_init_fence();
         }
         __syncwarp();
-        for (ring to = r; to.parity == 0 && filled.left > 0; ring_next(&to, &p), cursor_next(&filled, &p))
-            if (lane == 0)
-                ring_fill(&to, &p, &filled, pick(filled.weight, w0, w1, w2, w3), w1);
+        ring to = r;
+        prefill(&to, &p, &filled, 1, w0, w1, w2, w3, lane);
         launch_dependents();
         __syncthreads();
         wait_for_inputs();
+        loads_wait();
+        prefill(&to, &p, &filled, p.stages, w0, w1, w2, w3, lane);
         serve(r, &p, start, filled, residual, w0, w1, w2, w3, y0, y1, y2, y3, sums, lane);
         return;
     }
@@ -661,7 +707,7 @@ extern "C" __global__ void __launch_bounds__(MK_WG, RESIDENT) matvec(const mk_u8
     wait_for_inputs();
     for (mk_u32 m = 0; m < p.rows; m++)
         prepare_row(x + m * p.x_stride, norm_weight, norm, &p, (mk_u32 *)(stream_memory + m * p.codes_bytes),
-                    (x_info *)(stream_memory + p.info_at + m * p.info_bytes), scratch + m * WARPS, lid);
+                    (x_info *)(stream_memory + p.info_at + m * p.info_bytes), scratch + m * WARPS, m, lid);
     workers_barrier();
     work(r, &p, slots_of(&p, begin, end), sums, warp, lane);
 }

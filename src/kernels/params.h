@@ -360,6 +360,13 @@ typedef struct mk_tiles_params {
     mk_f32 eps;
 } mk_tiles_params;
 
+/* native/unpack: one weight; `side` 0, or with a gate 1 and 2. */
+typedef struct mk_unpack_params {
+    mk_u64 stride, scale_stride, bias_stride; /* of a row */
+    mk_weight weight;
+    mk_u32 outputs, k_tiles, side, first_tile;
+} mk_unpack_params;
+
 typedef struct mk_gemm_params {
     mk_u64 y_stride[4], residual_stride;
     mk_u32 rows, k_tiles, row_tiles, column_tiles;

@@ -1,6 +1,7 @@
 /*
- * cuda_plan_gemm.c - matmuls with many rows of x by native/tiles.cu and native/gemm.cu: both operands rounded to 16 bits and
- * put into tiles in the scratch, then multiplied by the matrix units.
+ * cuda_plan_gemm.c - matmuls with many rows of x by native/tiles.cu, native/unpack.cu and native/gemm.cu: both operands rounded
+ * to 16 bits and put into tiles in the scratch, then multiplied by the matrix units. tiles.cu packs the types and layouts that
+ * the other native kernels read, unpack.cu all other quantised weights.
  *
  * Activations become f16 with a power of two for each row, or bf16 beside bf16 weights: finer than the 8-bit blocks that
  * quantised weights have by default.
@@ -17,7 +18,8 @@
 #define X_TILE_ROWS 128u
 #define W_TILE_ROWS 256u
 #define TILE_COLUMNS 64u
-#define PACK_ROWS 16u /* of a group of pack_weights, and blocks of 32 columns */
+#define RUN 32u       /* columns of a thread of both that pack */
+#define PACK_ROWS 16u /* of a group of them, and runs of columns */
 #define MOST_SCRATCH ((uint64_t)2 << 30)
 
 /* Where things lie in the scratch. */
@@ -62,12 +64,28 @@ static void lay_out(job *j)
     j->end = j->w_tiles + tiles * j->k_tiles * W_TILE_ROWS * TILE_COLUMNS * 2;
 }
 
+static bool is_packed(const job *j, uint32_t i)
+{
+    return mica__cuda_weight_reads(mica__cuda_matmul_weight(&j->m, i), 2, j->m.k);
+}
+
+/* Quantised weights of any type, in whole runs of 32 columns. */
+static bool is_unpacked(const job *j, uint32_t i)
+{
+    const mica__operand *weight = mica__cuda_matmul_weight(&j->m, i);
+    return !mica__gpu_is_float(weight->dtype) && mica__gpu_weight_check(j->m.record, weight) == MICA_OK &&
+           weight->shape[0] > 0 && j->m.k > 0 && j->m.k % RUN == 0;
+}
+
 static bool look(const mica__record *record, const mica__device_info *info, job *j)
 {
     memset(j, 0, sizeof *j);
     if (info->compute != COMPUTE || info->local_bytes < LOCAL_BYTES + 1024 ||
         !mica__cuda_matmul_look(record, info, &j->m) || j->m.rows <= MICA__CUDA_FEW_ROWS)
         return false;
+    for (uint32_t i = 0; i < j->m.weights; i++)
+        if (!is_packed(j, i) && !is_unpacked(j, i))
+            return false;
     if (!choose_half(j) || !mica__cuda_half_is_enough(j->half, j->m.params->precision))
         return false;
     lay_out(j);
@@ -145,6 +163,39 @@ static mica_status plan_weights(const job *j, uint32_t first, uint32_t count, mi
     return MICA_OK;
 }
 
+static uint64_t stride_of(const mica__operand *table)
+{
+    return table->memory != NULL ? table->stride[0] : 0;
+}
+
+static mica_status plan_unpack(const job *j, uint32_t i, mica__plan *plan)
+{
+    const mica__operand *weight = mica__cuda_matmul_weight(&j->m, i);
+    mk_unpack_params p;
+    memset(&p, 0, sizeof p);
+    p.stride = weight->stride[0];
+    p.scale_stride = stride_of(weight + MICA__WEIGHT_SCALES);
+    p.bias_stride = stride_of(weight + MICA__WEIGHT_BIASES);
+    p.weight = mica__gpu_weight_describe(weight);
+    p.outputs = (uint32_t)weight->shape[0];
+    p.k_tiles = j->k_tiles;
+    p.side = j->m.params->gate != MICA__GATE_NONE ? 1 + i : 0;
+    p.first_tile = j->first_tile[i];
+    mica_status status = mica__gpu_plan_next(plan, "unpack/unpack", tiles_of(p.outputs, PACK_ROWS));
+    if (status == MICA_OK)
+        status = mica__gpu_plan_groups(plan, tiles_of(2 * (uint64_t)j->k_tiles, PACK_ROWS), 1);
+    if (status != MICA_OK)
+        return status;
+    mica__gpu_plan_constant(plan, "HALF", j->half);
+    mica__gpu_weight_constants(plan, weight, false);
+    if (weight->layout == MICA_LAYOUT_PLANES)
+        mica__gpu_plan_constant(plan, "PLANES", 1);
+    mica__gpu_weight_bind(plan, j->m.record, mica__cuda_matmul_slot(i));
+    mica__gpu_plan_scratch(plan, j->w_tiles, w_bytes(j), MICA_ACCESS_WRITE);
+    mica__gpu_plan_params(plan, &p, sizeof p);
+    return MICA_OK;
+}
+
 /* Parts of a tile of weights that are tiles of their own: two where that lets more multiprocessors work. Half a tile takes more
  * than half the time, so a quarter fewer rounds are asked for. Sums are the same to the bit. */
 static uint32_t choose_parts(const job *j, const mica__device_info *info)
@@ -201,8 +252,8 @@ mica_status mica__cuda_plan_gemm(const mica__record *record, const mica__device_
     look(record, info, &j);
     mica_status status = plan_x(&j, plan);
     for (uint32_t i = 0, count; i < j.m.weights && status == MICA_OK; i += count) {
-        count = mica__cuda_matmul_alike(&j.m, i);
-        status = plan_weights(&j, i, count, plan);
+        count = is_packed(&j, i) ? mica__cuda_matmul_alike(&j.m, i) : 1;
+        status = is_packed(&j, i) ? plan_weights(&j, i, count, plan) : plan_unpack(&j, i, plan);
     }
     return status == MICA_OK ? plan_product(&j, info, plan) : status;
 }

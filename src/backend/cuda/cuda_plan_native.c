@@ -96,10 +96,18 @@ bool mica__cuda_matmul_look(const mica__record *record, const mica__device_info 
         (out->residual && !mica__gpu_is_float(residual->dtype)))
         return false;
     for (uint32_t i = 0; i < out->weights; i++)
-        if (!mica__cuda_weight_reads(mica__cuda_matmul_weight(out, i), 2, out->k) ||
+        if (mica__cuda_matmul_weight(out, i)->ndim != 2 ||
             (y_of(out, i)->memory != NULL && !mica__gpu_is_float(y_of(out, i)->dtype)))
             return false;
     return look_at_rows(out);
+}
+
+bool mica__cuda_matmul_reads(const mica__cuda_matmul *m)
+{
+    for (uint32_t i = 0; i < m->weights; i++)
+        if (!mica__cuda_weight_reads(mica__cuda_matmul_weight(m, i), 2, m->k))
+            return false;
+    return true;
 }
 
 uint32_t mica__cuda_matmul_alike(const mica__cuda_matmul *m, uint32_t first)

@@ -7,7 +7,7 @@
 #define MICA__CUDA_FEW_ROWS \
     8u /* of x: up to this many the weights are the traffic, beyond it the arithmetic */
 
-/* A matmul with plain weights [N, K] and rows of x one stride apart. Rows are byte strides. */
+/* A matmul with weights [N, K] and rows of x one stride apart. Rows are byte strides. */
 typedef struct mica__cuda_matmul {
     const mica__record *record;
     const mica__matmul_record *params;
@@ -19,10 +19,12 @@ typedef struct mica__cuda_matmul {
     uint32_t norm; /* as the kernels have it: 0, 1, or 2 with a weight */
 } mica__cuda_matmul;
 
-/* False where the native kernels do not serve the record: hidden, an old device, batched weights, types or layouts that they
- * do not read, rows that are not evenly apart. */
+/* False where the native kernels do not serve the record whatever its weights are made of: hidden, an old device, batched
+ * weights, activations that are no floats, rows that are not evenly apart. */
 bool mica__cuda_matmul_look(const mica__record *record, const mica__device_info *info,
                             mica__cuda_matmul *out);
+/* Whether native kernels read all of its weights as they are. */
+bool mica__cuda_matmul_reads(const mica__cuda_matmul *m);
 uint32_t mica__cuda_matmul_slot(uint32_t weight);
 const mica__operand *mica__cuda_matmul_weight(const mica__cuda_matmul *m, uint32_t weight);
 /* How many weights from `first` on are of one type, layout and row stride. */

@@ -137,7 +137,7 @@ bool mica__cuda_stream_serves(const mica__record *record, const mica__device_inf
     mk_stream_params p;
     uint32_t each = 0;
     if (info->local_bytes < LEAST_LOCAL || !mica__cuda_matmul_look(record, info, &m) ||
-        m.rows > MICA__CUDA_FEW_ROWS || m.x_stride % ALIGN != 0 ||
+        !mica__cuda_matmul_reads(&m) || m.rows > MICA__CUDA_FEW_ROWS || m.x_stride % ALIGN != 0 ||
         record->operand[MICA__MATMUL_X].offset % ALIGN != 0 ||
         (m.norm == 2 && record->operand[MICA__MATMUL_NORM_WEIGHT].offset % ALIGN != 0))
         return false;

@@ -3,25 +3,6 @@
  * them, so that what is read can be under way while something else is decoded. W is the type of the weights, HALF MK_F16 or
  * MK_BF16; weights of 16 bits are of type HALF.
  */
-MK_FN mk_u32 half_pair(mk_f32 low, mk_f32 high)
-{
-    mk_u32 r;
-#if HALF == MK_BF16
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-#else
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-#endif
-    return r;
-}
-
-MK_FN mk_u32x4 piece_of(const mk_f32 *v)
-{
-    mk_u32x4 w;
-    w.x = half_pair(v[0], v[1]), w.y = half_pair(v[2], v[3]);
-    w.z = half_pair(v[4], v[5]), w.w = half_pair(v[6], v[7]);
-    return w;
-}
-
 #ifdef W
 
 #if W == MK_W_Q4_0

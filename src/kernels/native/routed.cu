@@ -1,5 +1,6 @@
 //use hopper
 //use wgmma
+//use pieces
 //use decode
 //arch a
 /*

@@ -1,21 +1,14 @@
 //use hopper
+//use pieces
 //use decode
 /*
- * tiles.cu - operands of gemm.cu: 16-bit numbers in tiles of 64 columns, in the order in which the matrix unit reads them.
+ * tiles.cu - operands of gemm.cu: x, and weights of the types that decode.cu knows, in tiles (pieces.cu). unpack.cu has the
+ * others.
  *
- * A row of a tile is 128 bytes; its 16-byte piece c lies at c ^ (row & 7). x: tiles of 128 rows, weights: of 256 rows; the
- * tiles of one block of rows stand one after the other. Columns past k are zero; rows past the end are not written. HALF is
- * MK_F16 or MK_BF16; W, where there is one, the type of the weights. In f16 each row of x is multiplied by a power of two that
- * brings its greatest number just below 2^14, so that nothing overflows and what gets lost is 2^-28 of that; gemm.cu takes it
- * out again.
+ * Columns past k are zero; rows past the end are not written. HALF is MK_F16 or MK_BF16; W, where there is one, the type of the
+ * weights. In f16 each row of x is multiplied by a power of two that brings its greatest number just below 2^14, so that nothing
+ * overflows and what gets lost is 2^-28 of that; gemm.cu takes it out again.
  */
-/* Eight numbers as piece `piece` (of eight columns) of row `row`; `tiles` is the row block's first tile of `tile_rows`. */
-MK_FN void store_piece(mk_u8 *tiles, mk_u32 tile_rows, mk_u32 row, mk_u32 piece, mk_u32x4 w)
-{
-    const mk_u64 tile = (mk_u64)(piece >> 3) * tile_rows * 128;
-    *(mk_u32x4 *)(tiles + tile + row * 128 + (((piece & 7u) ^ (row & 7u)) << 4)) = w;
-}
-
 #ifndef W /* ---- x: one group a row ---- */
 
 MK_FN void load8(const mk_u8 *x, mk_u32 type, mk_u32 i, mk_u32 k, mk_f32 *v)
@@ -91,24 +84,11 @@ extern "C" __global__ void __launch_bounds__(MK_WG) pack_weights(const mk_u8 *__
     const mk_u32 inside = row < p.outputs[weight] && b < 2 * p.k_tiles; /* both threads of a pair, or none */
     const mk_u8 *w = (weight == 0 ? w0 : weight == 1 ? w1 : weight == 2 ? w2 : w3) + row * p.stride;
     const raw32 raw = fetch32(w, p.field_at, inside != 0 ? p.k : 0, b);
-    const mk_u32 side = weight + p.second;
-    const mk_u32 tile = p.gate != 0 ? row / 128 : p.first_tile[weight] + row / 256;
-    const mk_u32 at = p.gate != 0 ? ((row % 128 / 8) * 2 + side) * 8 + row % 8 : row % 256;
-    tiles += (mk_u64)tile * p.k_tiles * 32768;
-    /* The eight pieces of a row of a tile belong to two neighbours. They exchange half of them, so that what they store at a time
-     * are 32 bytes side by side: the even one has pieces 0 2 4 6, the odd one 1 3 5 7. */
-    const mk_u32 odd = lid & 1u;
+    const weight_place to = place_of(row, p.gate != 0 ? 1 + weight + p.second : 0, p.first_tile[weight]);
+    mk_u32x4 piece[4];
 #pragma unroll
-    for (mk_u32 c = 0; c < 4; c += 2) {
-        const mk_u32x4 even_piece = piece_of_raw(&raw, b, c), odd_piece = piece_of_raw(&raw, b, c + 1);
-        const mk_u32x4 kept = odd != 0 ? odd_piece : even_piece, given = odd != 0 ? even_piece : odd_piece;
-        mk_u32x4 got;
-        got.x = __shfl_xor_sync(0xffffffffu, given.x, 1), got.y = __shfl_xor_sync(0xffffffffu, given.y, 1);
-        got.z = __shfl_xor_sync(0xffffffffu, given.z, 1), got.w = __shfl_xor_sync(0xffffffffu, given.w, 1);
-        if (inside == 0)
-            continue;
-        store_piece(tiles, 256, at, 4 * (b & ~1u) + c + odd, odd != 0 ? got : kept);
-        store_piece(tiles, 256, at, 4 * (b & ~1u) + c + 4 + odd, odd != 0 ? kept : got);
-    }
+    for (mk_u32 c = 0; c < 4; c++)
+        piece[c] = piece_of_raw(&raw, b, c);
+    store_block(tiles + (mk_u64)to.tile * p.k_tiles * 32768, to.row, b, inside, piece);
 }
 #endif

@@ -31,5 +31,8 @@ void bench_device_line(const mica_device_properties *p);
 void bench_device_facts(tool_json *json, const mica_device_properties *p);
 /* The best of the replays that fit a short time, in nanoseconds by the device's clock, and how many there were. */
 mica_status bench_best_replay(mica_recording *recording, double *out_ns, uint32_t *out_replays);
+/* Replays once more and says what ran: the names of its first kernels, each once, in their order, with commas between. */
+#define BENCH_KERNELS_BYTES 256
+mica_status bench_kernels_of(mica_device *device, mica_recording *recording, char out[BENCH_KERNELS_BYTES]);
 
 #endif

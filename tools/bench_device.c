@@ -1,12 +1,16 @@
-/* bench_device.c - what the measurements of a device share: opening it, its words, the best of some replays. */
+/* bench_device.c - what the measurements of a device share: opening it, its words, the best of some replays and
+ * what ran in them. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "bench.h"
 #include "output.h"
+#include "weights.h"
 
 #define MEASURE_NS 150000000u
 #define MAX_ROUNDS 1000u
+#define FIRST_ENTRIES 64u /* of a profile: more than an op is planned into */
 
 int bench_on_device(const tool_call *call, uint32_t threads, bench_measure measure)
 {
@@ -62,6 +66,37 @@ mica_status bench_best_replay(mica_recording *recording, double *out_ns, uint32_
             break;
         status = time_replay(recording, &ns);
         *out_ns = ns < *out_ns ? ns : *out_ns;
+    }
+    return status;
+}
+
+/* Whether one of the `count` entries before it has its name. */
+static int is_named(const mica_profile_entry *entries, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        if (strcmp(entries[i].kernel, entries[count].kernel) == 0)
+            return 1;
+    return 0;
+}
+
+mica_status bench_kernels_of(mica_device *device, mica_recording *recording, char out[BENCH_KERNELS_BYTES])
+{
+    mica_profile_entry entries[FIRST_ENTRIES];
+    uint64_t count = 0;
+    TOOL_TRY(mica_profile_begin(device));
+    mica_status status = mica_recording_replay_and_wait(recording);
+    const mica_status ended = mica_profile_end(device);
+    if (status == MICA_OK)
+        status = ended;
+    if (status == MICA_OK)
+        status = mica_profile_entries(device, entries, FIRST_ENTRIES, &count);
+    size_t used = 0;
+    out[0] = '\0';
+    for (uint64_t i = 0; i < count && i < FIRST_ENTRIES; i++) {
+        if (is_named(entries, i) || used + strlen(entries[i].kernel) + 3 > BENCH_KERNELS_BYTES)
+            continue;
+        used += (size_t)snprintf(out + used, BENCH_KERNELS_BYTES - used, "%s%s", used > 0 ? ", " : "",
+                                 entries[i].kernel);
     }
     return status;
 }

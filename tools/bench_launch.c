@@ -16,10 +16,8 @@
 #define ITEMS 256u
 
 static const tool_column columns[] = {
-    {"kernel", "kernel", TOOL_TEXT, 10},
-    {"type", "type", TOOL_TEXT, 8},
-    {"shape", "shape", TOOL_TEXT, 20},
-    {"us", "us a kernel", 2, 12},
+    {"op", "op", TOOL_TEXT, 10}, {"type", "type", TOOL_TEXT, 8},       {"shape", "shape", TOOL_TEXT, 20},
+    {"us", "us", 2, 12},         {"kernels", "kernels", TOOL_TEXT, 7},
 };
 #define COLUMNS (sizeof columns / sizeof *columns)
 
@@ -61,8 +59,14 @@ static mica_status encode(mica_encoder *encoder, const launch_node *node)
                             : mica_encoder_dispatch(encoder, &step);
 }
 
-/* Nanoseconds of a node, and how often each of them ran. */
-static mica_status measure(mica_device *device, const launch_node *node, double *out_ns, uint32_t *out_runs)
+/* What is known of a row once it has run. */
+typedef struct measured {
+    double ns;     /* of a node */
+    uint32_t runs; /* of each node */
+    char kernels[BENCH_KERNELS_BYTES];
+} measured;
+
+static mica_status measure(mica_device *device, const launch_node *node, measured *out)
 {
     mica_session *session = NULL;
     mica_recording *recording = NULL;
@@ -74,9 +78,12 @@ static mica_status measure(mica_device *device, const launch_node *node, double 
         status = mica_session_record(session, 0, NULL, &recording);
     mica_session_release(session);
     if (status == MICA_OK)
-        status = bench_best_replay(recording, out_ns, out_runs);
+        status = bench_best_replay(recording, &out->ns, &out->runs);
+    if (status == MICA_OK)
+        status = bench_kernels_of(device, recording, out->kernels);
     mica_recording_release(recording);
-    *out_ns /= NODES;
+    out->ns /= NODES;
+    out->runs++; /* the one that gave the names */
     return status;
 }
 
@@ -91,44 +98,42 @@ static int have_counted(mica_buffer *words, uint32_t groups, uint32_t runs)
     return right;
 }
 
-static int measure_steps(mica_device *device, uint32_t groups, double *out_ns)
+static int measure_steps(mica_device *device, uint32_t groups, measured *out)
 {
     const mica_kernel_desc desc = {.name = "tool_step", .host = step_on_host, .source = step_text};
     const uint64_t words = groups;
     launch_node node = {.groups = groups};
-    uint32_t runs = 0;
     mica_status status = mica_kernel_register(device, &desc);
     if (status == MICA_OK)
         status = mica_kernel_get(device, desc.name, NULL, 0, &node.step);
     if (status == MICA_OK)
         status = tool_constant_create(device, MICA_DTYPE_U32, 1, &words, 0, &node.set.buffer[0]);
     if (status == MICA_OK)
-        status = measure(device, &node, out_ns, &runs);
+        status = measure(device, &node, out);
     int result = status == MICA_OK ? 0 : tool_fail_status();
-    if (result == 0 && !have_counted(node.set.buffer[0], groups, runs))
+    if (result == 0 && !have_counted(node.set.buffer[0], groups, out->runs))
         result = tool_fail("bench: a kernel of %u groups ran before what it waits for was written", groups);
     mica_buffer_release(node.set.buffer[0]);
     mica_kernel_release(node.step);
     return result;
 }
 
-static int measure_op(mica_device *device, const bench_case *op, double *out_ns)
+static int measure_op(mica_device *device, const bench_case *op, measured *out)
 {
     launch_node node = {.op = op};
-    uint32_t runs = 0;
     mica_status status = op->family->create(device, op, &node.set);
     if (status == MICA_OK)
-        status = measure(device, &node, out_ns, &runs);
+        status = measure(device, &node, out);
     int result = status == MICA_OK ? 0 : tool_fail_status();
     for (int i = 0; i < BENCH_BUFFERS; i++)
         mica_buffer_release(node.set.buffer[i]);
     return result;
 }
 
-static void print_row(tool_json *json, const char *kernel, const char *type, const char *shape, double ns)
+static void print_row(tool_json *json, const char *op, const char *type, const char *shape, const measured *m)
 {
     const tool_cell cells[COLUMNS] = {
-        {.text = kernel}, {.text = type}, {.text = shape}, {.number = ns / 1000}};
+        {.text = op}, {.text = type}, {.text = shape}, {.number = m->ns / 1000}, {.text = m->kernels}};
     if (json != NULL)
         tool_table_object(json, columns, COLUMNS, cells);
     else
@@ -140,20 +145,20 @@ static int run_rows(mica_device *device, const mica_device_properties *p, tool_j
     const uint32_t groups[] = {1, p->threads > 0 ? p->threads : p->processors};
     size_t count = 0;
     const bench_case *ops = bench_small_cases(&count);
-    double ns = 0;
+    measured m = {.ns = 0};
     char shape[48];
     int result = 0;
     for (size_t i = 0; i < 2 && result == 0; i++) {
-        result = measure_steps(device, groups[i], &ns);
+        result = measure_steps(device, groups[i], &m);
         snprintf(shape, sizeof shape, "%u group%s", groups[i], groups[i] == 1 ? "" : "s");
         if (result == 0)
-            print_row(json, "step", "u32", shape, ns);
+            print_row(json, "step", "u32", shape, &m);
     }
     for (size_t i = 0; i < count && result == 0; i++) {
-        result = measure_op(device, &ops[i], &ns);
+        result = measure_op(device, &ops[i], &m);
         bench_case_shape(&ops[i], shape, sizeof shape);
         if (result == 0)
-            print_row(json, mica_op_name(ops[i].op), mica_dtype_name(ops[i].type), shape, ns);
+            print_row(json, mica_op_name(ops[i].op), mica_dtype_name(ops[i].type), shape, &m);
     }
     return result;
 }

@@ -17,7 +17,7 @@ static const tool_column columns[] = {
     {"op", "op", TOOL_TEXT, 14},       {"type", "type", TOOL_TEXT, 8},
     {"shape", "shape", TOOL_TEXT, 20}, {"us", "us", 1, 10},
     {"gb_per_s", "GB/s", 1, 8},        {"gflop_per_s", "GFLOP/s", 1, 9},
-    {"share", "% of ceiling", 0, 12},
+    {"share", "% of ceiling", 0, 12},  {"kernels", "kernels", TOOL_TEXT, 7},
 };
 #define COLUMNS (sizeof columns / sizeof *columns)
 
@@ -46,42 +46,58 @@ static mica_status record_round(mica_device *device, const bench_case *c, const 
     return status;
 }
 
-/* The best of the rounds that fit the time, in nanoseconds for one record; bytes of one set in `out_bytes`. */
-static mica_status measure(mica_device *device, const bench_case *c, double rotate, double *out_ns,
-                           double *out_bytes)
+/* How much the sets may have together: no more than half of what is free. */
+static mica_status rotated_bytes(mica_device *device, int gpu, double *out)
+{
+    mica_device_memory memory;
+    TOOL_TRY(mica_device_get_memory(device, &memory));
+    *out = fmin(gpu ? ROTATE_BYTES_GPU : ROTATE_BYTES, (double)memory.free_bytes / 2);
+    return MICA_OK;
+}
+
+/* What is known of a row once it has run. */
+typedef struct measured {
+    double ns;    /* of one record, in the best of the rounds that fit the time */
+    double bytes; /* of one set */
+    char kernels[BENCH_KERNELS_BYTES];
+} measured;
+
+static mica_status measure(mica_device *device, const bench_case *c, double rotate, measured *out)
 {
     bench_set sets[MAX_SETS] = {{{NULL}}};
     uint32_t count = 1;
     mica_status status = c->family->create(device, c, &sets[0]);
-    *out_bytes = status == MICA_OK ? c->family->bytes(c, &sets[0]) : 1;
-    double wanted = c->family->rotate ? ceil(rotate / *out_bytes) : 1;
+    out->bytes = status == MICA_OK ? c->family->bytes(c, &sets[0]) : 1;
+    double wanted = c->family->rotate ? ceil(rotate / out->bytes) : 1;
     while (count < wanted && count < MAX_SETS && status == MICA_OK)
         status = c->family->create(device, c, &sets[count++]);
     mica_recording *recording = NULL;
     uint32_t rounds = 0;
-    *out_ns = INFINITY;
+    out->ns = INFINITY;
     if (status == MICA_OK)
         status = record_round(device, c, sets, count, &recording);
     if (status == MICA_OK)
-        status = bench_best_replay(recording, out_ns, &rounds);
-    *out_ns /= count;
+        status = bench_best_replay(recording, &out->ns, &rounds);
+    if (status == MICA_OK)
+        status = bench_kernels_of(device, recording, out->kernels);
+    out->ns /= count;
     mica_recording_release(recording);
     release_sets(sets, count);
     return status;
 }
 
 /* The ceiling that is nearer: the larger of the two shares. */
-static void fill_cells(const bench_case *c, double ns, double bytes, const tool_ceilings *most,
-                       tool_cell *cells)
+static void fill_cells(const bench_case *c, const measured *m, const tool_ceilings *most, tool_cell *cells)
 {
-    double gbs = bytes / ns, gflops = c->family->flops(c) / ns;
+    double gbs = m->bytes / m->ns, gflops = c->family->flops(c) / m->ns;
     double share = fmax(gbs / most->read_gbs, gflops / most->gflops);
     cells[0].text = mica_op_name(c->op);
     cells[1].text = mica_dtype_name(c->type);
-    cells[3].number = ns / 1000;
+    cells[3].number = m->ns / 1000;
     cells[4].number = gbs;
     cells[5].number = gflops > 0 ? gflops : NAN;
     cells[6].number = share * 100;
+    cells[7].text = m->kernels;
 }
 
 /* Whether the caller wants the row: NULL wants all. */
@@ -95,19 +111,22 @@ static int run_cases(mica_device *device, int gpu, const tool_call *call, const 
                      tool_json *json)
 {
     const char *op = tool_word(call, "op"), *type = tool_word(call, "type");
+    double rotate = 0;
     size_t count = 0;
     const bench_case *cases = bench_cases(&count);
+    if (rotated_bytes(device, gpu, &rotate) != MICA_OK)
+        return tool_fail_status();
     for (size_t i = 0; i < count; i++) {
         char shape[48];
-        double ns = 0, bytes = 0;
+        measured m;
         tool_cell cells[COLUMNS];
         if (!is_wanted(&cases[i], op, type) || cases[i].large > gpu)
             continue;
-        if (measure(device, &cases[i], gpu ? ROTATE_BYTES_GPU : ROTATE_BYTES, &ns, &bytes) != MICA_OK)
+        if (measure(device, &cases[i], rotate, &m) != MICA_OK)
             return tool_fail_status();
         bench_case_shape(&cases[i], shape, sizeof shape);
         cells[2].text = shape;
-        fill_cells(&cases[i], ns, bytes, most, cells);
+        fill_cells(&cases[i], &m, most, cells);
         if (json != NULL)
             tool_table_object(json, columns, COLUMNS, cells);
         else

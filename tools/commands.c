@@ -238,7 +238,8 @@ static const tool_command commands[] = {
             "the device can read and compute at most, then each op: time, bytes and "
             "operations a second, and the share of the nearer of the two ceilings. Operands are larger "
             "than the caches where a model's would be. Quantised matmuls may pass the ceiling of f32, "
-            "since they multiply numbers of 8 bits. 'bench launch' replays recordings of small kernels "
+            "since they multiply numbers of 8 bits. Each row names the kernels that ran. 'bench launch' "
+            "replays recordings of small kernels "
             "that each wait for the one before: the time of one is what a device needs to get from one "
             "kernel to the next, on the cpu its barrier.",
         .argument = {{"WHAT", TOOL_WORD, "ops|launch", 1}},

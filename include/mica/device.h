@@ -446,7 +446,8 @@ typedef struct mica_profile_bucket {
     uint64_t count, total_ns, min_ns, max_ns;
 } mica_profile_bucket;
 
-/* From now on each dispatch of the device is timed (dispatches then run one at a time). */
+/* From now on each dispatch of the device is timed (dispatches then run one at a time). What was gathered is forgotten, also
+ * by a second begin without an end. */
 MICA_API mica_status mica_profile_begin(mica_device *device);
 /* Stops timing and keeps what was gathered. STATE if it had not begun; OUT_OF_MEMORY. */
 MICA_API mica_status mica_profile_end(mica_device *device);

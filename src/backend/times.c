@@ -33,7 +33,7 @@ mica_status mica__times_read(mica__times *times, bool enable, mica_profile_entry
                              uint64_t *out_count)
 {
     *out_count = 0;
-    const mica_status status = enable && !atomic_load(&times->enabled) ? enable_times(times) : MICA_OK;
+    const mica_status status = enable ? enable_times(times) : MICA_OK;
     if (status != MICA_OK)
         return status;
     atomic_store(&times->enabled, enable);

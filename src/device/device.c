@@ -122,11 +122,15 @@ static mica_status open_parts(mica_device *device, uint32_t index, const mica_de
     return status;
 }
 
-/* MICA_TRACE: the timeline goes to its file when the device closes. */
+/* MICA_TRACE: the timeline goes to its file when the device closes. A program that takes profiles itself has ended this one:
+ * then the file has what it took last. */
 static void write_trace(mica_device *device)
 {
     const char *path = mica__env_get()->trace_path;
-    if (path[0] == '\0' || mica_profile_end(device) != MICA_OK)
+    if (path[0] == '\0')
+        return;
+    const mica_status ended = mica_profile_end(device);
+    if (ended != MICA_OK && ended != MICA_ERR_STATE)
         return;
     if (mica_profile_write_trace(device, path) != MICA_OK)
         mica__log(MICA_LOG_ERROR, "MICA_TRACE: %s", mica_status_message());

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 BUILD = sys.argv.pop(1) if len(sys.argv) > 1 else "build"
@@ -238,6 +239,22 @@ class Bench(Base):
         for row in facts["ops"]:
             self.assertGreater(row["us"], 0)
             self.assertGreater(row["gb_per_s"], 0)
+            self.assertEqual(row["kernels"], "argmax")
+
+    def test_kernels_of_an_op(self):
+        """A product of many rows turns them into codes first."""
+        facts = json.loads(self.works("bench", "ops", "--op", "matmul", "--type", "q4_0", "--threads", "2", "--json"))
+        self.assertEqual({row["shape"]: row["kernels"] for row in facts["ops"]},
+                         {"1 x 8192 x 2048": "matmul_quant", "128 x 2048 x 2048": "matmul_activation, matmul_quant"})
+
+    def test_names_leave_a_trace(self):
+        """The names come from profiles, which end the one that MICA_TRACE began."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trace.json")
+            self.works("bench", "ops", "--op", "argmax", "--threads", "2", env=dict(os.environ, MICA_TRACE=path))
+            with open(path, encoding="utf-8") as file:
+                events = json.load(file)["traceEvents"]
+        self.assertEqual({event["name"] for event in events}, {"argmax"})
 
     def test_ops_of_models(self):
         for op, type_ in (("layer_norm", "f32"), ("gelu_mul", "f32"), ("route", "f32"), ("expert_sum", "f32"),
@@ -248,17 +265,18 @@ class Bench(Base):
     def test_table(self):
         out = self.works("bench", "ops", "--op=embedding", "--threads=1")
         self.assertRegex(out, r"ceilings: [\d.]+ GB/s read, [\d.]+ GFLOP/s f32")
-        self.assertRegex(out, r"(?m)^embedding +q4_0 +128 x 32000 x 2048 ")
+        self.assertRegex(out, r"(?m)^embedding +q4_0 +128 x 32000 x 2048 .* embedding$")
 
     def test_launch(self):
         facts = json.loads(self.works("bench", "launch", "--threads", "2", "--json"))
         self.assertEqual((facts["device"], facts["threads"]), ("cpu", 2))
-        self.assertEqual([(row["kernel"], row["shape"]) for row in facts["launches"]],
-                         [("step", "1 group"), ("step", "2 groups"), ("rms_norm", "1 x 4096"), ("matmul", "1 x 1024 x 1024")])
+        self.assertEqual([(row["op"], row["shape"], row["kernels"]) for row in facts["launches"]],
+                         [("step", "1 group", "tool_step"), ("step", "2 groups", "tool_step"),
+                          ("rms_norm", "1 x 4096", "rms_norm"), ("matmul", "1 x 1024 x 1024", "matmul_quant")])
         self.assertGreater(min(row["us"] for row in facts["launches"]), 0)
         out = self.works("bench", "launch", "--threads=1")
         self.assertRegex(out, r"recordings of %d kernels" % facts["nodes"])
-        self.assertRegex(out, r"(?m)^step +u32 +1 group +[\d.]+$")
+        self.assertRegex(out, r"(?m)^step +u32 +1 group +[\d.]+  tool_step$")
 
 
 if __name__ == "__main__":

@@ -85,6 +85,11 @@ class Device(Files):
         facts = json.loads(self.works("bench", "launch", "--json", "--device", DEVICE))
         self.assertEqual((facts["device"], len(facts["launches"])), (DEVICE, 4))
         self.assertGreater(min(row["us"] for row in facts["launches"]), 0)
+        kernels = [row["kernels"] for row in facts["launches"]]
+        self.assertEqual(kernels[:3], ["tool_step", "tool_step", "rows/rms_norm"])
+        # CUDA may have a kernel of its own for the product.
+        portable = r"activation/prepare, matvec/one(_of)?"
+        self.assertRegex(kernels[3], portable if DEVICE.startswith("opencl") else portable + "|stream/matvec")
 
     def test_number_out_of_range(self):
         name = DEVICE.split(":")[0] + ":99"

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""Which kernels `mica bench ops` names for CUDA: over the stand-in of NVIDIA's libraries, which says that it is a Hopper and
+computes nothing, so that names are all there is to see.
+
+    test_tool_cuda.py BUILD
+
+Skipped where the build has no stand-in (no tests of tests/cuda)."""
+import json
+import os
+import tempfile
+import unittest
+
+from test_tool import BUILD, Base
+
+STAND_IN = os.path.abspath(os.path.join(BUILD, "fake_cuda_new"))
+FEW, MANY, DENSE = "1 x 4096 x 14336", "2048 x 4096 x 14336", "4096 x 4096 x 4096"
+SMALL = ["1 x 8192 x 2048", "128 x 2048 x 2048"]
+TILES = "tiles/pack_x, tiles/pack_weights, gemm"
+
+
+@unittest.skipUnless(os.path.exists(os.path.join(STAND_IN, "libcuda.so.1")), "there is no stand-in")
+class Kernels(Base):
+    def kernels(self, type_, debug):
+        """{shape: kernels} of the matmuls with weights of this type."""
+        with tempfile.TemporaryDirectory() as cache:
+            more = dict(os.environ, LD_LIBRARY_PATH=STAND_IN, MICA_CACHE_DIR=cache, MICA_DEBUG=debug)
+            facts = json.loads(self.works("bench", "ops", "--op", "matmul", "--type", type_, "--device", "cuda:0", "--json",
+                                          env=more))
+        self.assertEqual(facts["name"], "stand-in 0")
+        return {row["shape"]: row["kernels"] for row in facts["ops"]}
+
+    def test_quantised(self):
+        kernels = self.kernels("q4_0", "")
+        self.assertEqual((kernels[FEW], kernels[MANY]), ("stream/matvec", TILES))
+
+    def test_native(self):
+        self.assertEqual(self.kernels("bf16", ""), dict(zip(SMALL + [DENSE], ["stream/matvec", TILES, "cublaslt"])))
+
+    def test_portable(self):
+        self.assertEqual(self.kernels("bf16", "nonative,nocublas"),
+                         dict(zip(SMALL + [DENSE], ["matvec/one"] + ["activation/prepare, matmul/tile"] * 2)))
+
+
+if __name__ == "__main__":
+    unittest.main()

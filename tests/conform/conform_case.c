@@ -74,7 +74,9 @@ conform_operand *conform_add(conform_case *c, test_random *random, const char *n
 
     operand->present = true;
     test_tensor_init(&operand->tensor, random, name, dtype, ndim, shape,
-                     c->typical ? TEST_CONTIGUOUS : layout);
+                     c->typical   ? TEST_CONTIGUOUS
+                     : c->aligned ? TEST_ALIGNED
+                                  : layout);
     return operand;
 }
 

@@ -8,6 +8,7 @@
 #include "oracle/oracle_codes.h"
 #include "oracle/oracle_number.h"
 #include "oracle/oracle_ops.h"
+#include "support/sanitizer.h"
 
 enum { X, WEIGHT, SCALES, BIASES, Y };
 enum { EX_X, EX_WEIGHT, EX_SCALES, EX_BIASES, EX_IDS, EX_Y };
@@ -82,6 +83,66 @@ void conform_make_matmul(conform_case *c, test_random *random)
                        ndim == 3 ? (uint64_t[]){batch, m, n} : (uint64_t[]){m, n, 0}, TEST_ROWS, false, 0);
     c->flops = 2.0 * (double)(batch * m * n * k);
     c->bytes = conform_bytes(c, WEIGHT) + conform_bytes(c, SCALES) + conform_bytes(c, BIASES);
+}
+
+/* y [m, n] = x [m, k], both of `type`, with a plain weight in the device's own order. */
+static void add_product(conform_case *c, test_random *random, mica_dtype type, uint64_t m, uint64_t n,
+                        uint64_t k)
+{
+    if (c->typical) {
+        m = 128;
+        n = k = 2048;
+    }
+    conform_add(c, random, "x", type, 2, (uint64_t[]){m, k}, TEST_ROWS);
+    test_tensor_normal(conform_tensor(c, X), random, 1);
+    conform_add_weight(c, random, "weight", 2, (uint64_t[]){n, k});
+    c->packed = true;
+    conform_add_output(c, random, "y", type, 2, (uint64_t[]){m, n}, TEST_ROWS, false, 0);
+    c->flops = 2.0 * (double)(m * n * k);
+    c->bytes = conform_bytes(c, WEIGHT);
+}
+
+/* Some more than `count` tiles of a side, the last not full. */
+static uint64_t draw_side(test_random *random, uint64_t count, uint64_t tile)
+{
+    return tile * (count + test_random_below(random, 8)) + 1 + test_random_below(random, tile);
+}
+
+/*
+ * For matrix units: products in tiles of 128 rows by 256 columns of y, which a GPU with few tiles cuts in halves. Two of sixteen
+ * cases in a row have 67 to 74 tiles, all in one row or all in one column, which 132 multiprocessors take whole; the others
+ * have up to four. The inner size is small, since the sums are the same in every tile. Sanitizers see nothing new in the large
+ * ones.
+ */
+void conform_make_matmul_tiles(conform_case *c, test_random *random)
+{
+    const uint64_t turn = TEST_ANY_SANITIZER ? 0 : c->number % 16,
+                   block = oracle_block_values(c->row->weight);
+    const bool four = test_random_one_in(random, 3);
+    uint64_t m = 9 + test_random_below(random, four ? 150 : 20);
+    uint64_t n = 1 + test_random_below(random, four ? 300 : 40),
+             k = block * (1 + test_random_below(random, 3));
+
+    if (turn == 8) {
+        m = 9 + test_random_below(random, 2);
+        n = draw_side(random, 66, 256);
+        k = block;
+    } else if (turn == 9) {
+        m = draw_side(random, 66, 128);
+        n = 1 + test_random_below(random, 12);
+    }
+    add_product(c, random, draw_type(c, random), m, n, k);
+}
+
+/* For libraries of dense products: all of one type, from multiples of 16 bytes on, none of the sides small. */
+void conform_make_matmul_library(conform_case *c, test_random *random)
+{
+    const uint64_t m = 64 + test_random_below(random, 10);
+    const uint64_t n = 128 + 8 * test_random_below(random, 4), k = 128 + 8 * test_random_below(random, 4);
+
+    c->aligned = true;
+    draw_precision(c, random);
+    add_product(c, random, c->row->weight, m, n, k);
 }
 
 mica_status conform_encode_matmul(const conform_case *c, mica_encoder *encoder)

@@ -10,6 +10,7 @@
 #define CONFORM_THREADS 3
 #define CONFORM_ISAS 3
 #define CONFORM_SEED 20260807u
+#define CONFORM_GPU_CASES 4 /* of each row on a GPU */
 
 typedef struct conform_suite {
     const char *id;

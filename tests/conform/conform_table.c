@@ -6,10 +6,11 @@
  */
 #include "conform/conform_rows.h"
 
-#define ROW(text, id, op, weight, factor, reason)                                        \
-    {                                                                                    \
-        text, MICA_OP_##id, MICA_DTYPE_##weight, conform_make_##op, conform_encode_##op, \
-            conform_oracle_##op, factor, reason                                          \
+#define ROW(text, id, op, weight, factor, reason) MADE(text, id, op, op, weight, factor, reason)
+#define MADE(text, id, make, op, weight, factor, reason)                                   \
+    {                                                                                      \
+        text, MICA_OP_##id, MICA_DTYPE_##weight, conform_make_##make, conform_encode_##op, \
+            conform_oracle_##op, factor, reason                                            \
     }
 
 #define EXACT_STORE "one f32 rounding, then one store: known to the bit"
@@ -74,6 +75,8 @@ const conform_row conform_table[] = {
     ROW("attention f16", ATTENTION, attention, F16, 2, "as attention: a decoded value is exact"),
     ROW("attention q8_0", ATTENTION, attention, Q8_0, 2, "as attention: a decoded value is exact"),
     WEIGHT_ROWS("matmul", MATMUL, matmul, 2, DOT),
+    MADE("matmul tiles q4_0", MATMUL, matmul_tiles, matmul, Q4_0, 2, DOT),
+    MADE("matmul library f32", MATMUL, matmul_library, matmul, F32, 2, DOT),
     WEIGHT_ROWS("experts", MATMUL_EXPERTS, matmul_experts, 2, DOT),
     ROW("route", ROUTE, route, NONE, 4,
         "softmax over the experts, a sum of the chosen, a quotient, a product"),

@@ -4,7 +4,7 @@
 int main(int argc, char **argv)
 {
     const conform_program program = {
-        .name = "conform_cuda", .id = "cuda", .cases = 4, .edges = CONFORM_ATTENTION_EDGES};
+        .name = "conform_cuda", .id = "cuda", .cases = CONFORM_GPU_CASES, .edges = CONFORM_ATTENTION_EDGES};
 
     conform_half_activations = true;
     return conform_main(&program, argc, argv);

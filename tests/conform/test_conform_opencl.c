@@ -7,7 +7,7 @@ int main(int argc, char **argv)
 {
     const conform_program program = {.name = "conform_opencl",
                                      .id = "opencl",
-                                     .cases = TEST_ANY_SANITIZER ? 1 : 4,
+                                     .cases = TEST_ANY_SANITIZER ? 1 : CONFORM_GPU_CASES,
                                      .edges = TEST_ANY_SANITIZER ? 4 : CONFORM_ATTENTION_EDGES};
 
     return conform_main(&program, argc, argv);

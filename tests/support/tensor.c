@@ -32,7 +32,7 @@ static void memory_order(const test_tensor *tensor, test_random *random, test_la
 
     for (uint32_t i = 0; i < tensor->ndim; i++)
         order[i] = tensor->ndim - 1 - i;
-    if (layout == TEST_CONTIGUOUS || test_random_one_in(random, 3))
+    if (layout <= TEST_ALIGNED || test_random_one_in(random, 3))
         return;
     for (uint32_t i = tensor->ndim; i > fixed + 1; i--) {
         uint32_t other = fixed + (uint32_t)test_random_below(random, i - fixed);
@@ -55,7 +55,7 @@ static uint64_t lay_out(test_tensor *tensor, test_random *random, test_layout la
         uint32_t dim = order[i];
         uint64_t size = dim == tensor->ndim - 1 ? tensor->shape[dim] / block : tensor->shape[dim];
         bool row = i == 0 && (layout == TEST_ROWS || layout == TEST_ROWS_REPEAT);
-        bool keep = layout == TEST_CONTIGUOUS || row;
+        bool keep = layout <= TEST_ALIGNED || row;
         bool repeats = layout == TEST_REPEAT || (layout == TEST_ROWS_REPEAT && !row);
 
         if (repeats && test_random_one_in(random, 3)) {
@@ -74,7 +74,8 @@ static uint64_t lay_out(test_tensor *tensor, test_random *random, test_layout la
 void test_tensor_init(test_tensor *tensor, test_random *random, const char *name, mica_dtype dtype,
                       uint32_t ndim, const uint64_t *shape, test_layout layout)
 {
-    uint64_t unit = oracle_block_bytes(dtype), step = oracle_is_block(dtype) ? 4 : unit;
+    uint64_t unit = oracle_block_bytes(dtype);
+    uint64_t step = layout == TEST_ALIGNED ? 16 : oracle_is_block(dtype) ? 4 : unit;
     uint64_t length;
 
     memset(tensor, 0, sizeof *tensor);

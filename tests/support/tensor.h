@@ -16,6 +16,7 @@
 
 typedef enum test_layout {
     TEST_CONTIGUOUS,
+    TEST_ALIGNED,    /* as TEST_CONTIGUOUS, from a multiple of 16 bytes on */
     TEST_ROWS,       /* the last dimension contiguous, the others in any order with gaps */
     TEST_ANY,        /* all dimensions in any order, with gaps */
     TEST_REPEAT,     /* as TEST_ANY, and some dimensions repeat with stride 0: only to be read */

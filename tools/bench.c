@@ -44,6 +44,8 @@ int tool_bench(const tool_call *call)
             "bench: WHAT is missing: ops, launch, or a model with --model; 'mica help bench' says more");
     if (call->argument[0] == NULL)
         return bench_models(call, &plan);
+    if (tool_flag(call, "profile"))
+        return tool_misuse("bench: --profile is for models; ops and launches name their kernels always");
     if (plan.threads.count > 1)
         return tool_misuse("bench: --threads is a list; of ops and launches one number is measured");
     if (strcmp(call->argument[0], "ops") == 0)

@@ -28,7 +28,8 @@ typedef struct bench_run {
     double first_seconds; /* the run before those that count: kernels are compiled or come from the disk */
     tool_json json;
     int as_json, as_markdown;
-    int has_head; /* 1: the head of the table, or the bracket of the list, is printed */
+    int has_head;          /* 1: the head of the table, or the bracket of the list, is printed */
+    bench_profile profile; /* of one more prompt or step, where asked for */
 } bench_run;
 
 static const tool_column columns[] = {
@@ -87,19 +88,45 @@ static mica_status run_timed(bench_run *run, uint32_t sequence, const bench_test
     return status;
 }
 
-/* One run on top of the `base` sequence, which holds the depth; gone afterwards. */
+/* A sequence on top of the `base` sequence, which holds the depth. */
+static mica_status begin_sequence(bench_run *run, uint32_t base, const bench_test *test, uint32_t *out)
+{
+    return test->depth > 0 ? mica_sequence_fork(run->context, base, test->depth, out)
+                           : mica_sequence_create(run->context, out);
+}
+
+/* One run on a sequence of its own, gone afterwards. */
 static mica_status run_once(bench_run *run, uint32_t base, const bench_test *test, uint32_t text,
                             double *out_rate)
 {
     uint32_t sequence = 0;
-    mica_status status = test->depth > 0 ? mica_sequence_fork(run->context, base, test->depth, &sequence)
-                                         : mica_sequence_create(run->context, &sequence);
+    mica_status status = begin_sequence(run, base, test, &sequence);
     if (status != MICA_OK)
         return status;
     uint64_t start = tool_clock_ns();
     status = run_timed(run, sequence, test, text);
     uint64_t ns = tool_clock_ns() - start;
     *out_rate = (double)(test->prompt > 0 ? test->prompt : text) * 1e9 / (double)(ns > 0 ? ns : 1);
+    mica_status removed = mica_sequence_remove(run->context, sequence);
+    return status != MICA_OK ? status : removed;
+}
+
+/* The prompt once more, or one more step behind one that is not seen (it copies what the sequence shared), with the time of
+ * each kernel. */
+static mica_status profile_once(bench_run *run, uint32_t base, const bench_test *test)
+{
+    uint32_t sequence = 0;
+    mica_status status = begin_sequence(run, base, test, &sequence);
+    if (status != MICA_OK)
+        return status;
+    if (test->prompt == 0)
+        status = run_timed(run, sequence, test, 1);
+    if (status == MICA_OK)
+        status = mica_profile_begin(run->model.device);
+    if (status == MICA_OK)
+        status = run_timed(run, sequence, test, 1);
+    if (status == MICA_OK)
+        status = bench_profile_end(run->model.device, &run->profile);
     mica_status removed = mica_sequence_remove(run->context, sequence);
     return status != MICA_OK ? status : removed;
 }
@@ -118,6 +145,8 @@ static mica_status measure(bench_run *run, const bench_test *test)
     run->first_seconds = (double)(tool_clock_ns() - start) * 1e-9;
     for (uint32_t i = 0; i < run->repetitions && status == MICA_OK; i++)
         status = run_once(run, base, test, test->text, &run->rate[i]);
+    if (status == MICA_OK && run->profile.wanted)
+        status = profile_once(run, base, test);
     return status;
 }
 
@@ -151,23 +180,9 @@ static void print_object(bench_run *run, const bench_test *test, double mean, do
     for (uint32_t i = 0; i < run->repetitions; i++)
         tool_json_real(json, NULL, run->rate[i]);
     tool_json_close(json, ']');
+    if (run->profile.wanted)
+        bench_profile_list(&run->profile, json);
     tool_json_close(json, '}');
-}
-
-static void print_row(const bench_run *run, const tool_cell *cells)
-{
-    if (!run->as_markdown) {
-        tool_table_row(columns, COLUMNS, cells);
-        return;
-    }
-    for (size_t i = 0; i < COLUMNS; i++) {
-        if (columns[i].digits == TOOL_TEXT)
-            printf("| %s ", cells[i].text);
-        else
-            printf("| %.*f ", columns[i].digits, cells[i].number);
-    }
-    puts("|");
-    fflush(stdout);
 }
 
 /* Only when there is a row to stand under it. */
@@ -180,16 +195,25 @@ static void print_head(bench_run *run)
         tool_json_open(&run->json, NULL, '[');
         return;
     }
-    if (!run->as_markdown) {
+    if (run->as_markdown)
+        tool_markdown_head(columns, COLUMNS);
+    else
         tool_table_head(columns, COLUMNS);
-        return;
-    }
-    for (size_t i = 0; i < COLUMNS; i++)
-        printf("| %s ", columns[i].title);
-    puts("|");
-    for (size_t i = 0; i < COLUMNS; i++)
-        fputs(i < 1 ? "| --- " : "| ---: ", stdout);
-    puts("|");
+}
+
+/* Behind the row of a test: what its kernels take. A step of a dense model reads every weight once. */
+static void print_profile(bench_run *run, const bench_test *test, const char *what, double mean)
+{
+    const mica_model_info *info = &run->model.info;
+    if (test->prompt > 0)
+        printf("\nthe prompt of %s: %.1f us", what, test->prompt / mean * 1e6);
+    else
+        printf("\na step of %s: %.1f us", what, 1e6 / mean);
+    if (test->prompt == 0 && info->experts == 0)
+        printf(", weights read at %.1f GB/s", (double)info->weight_bytes * mean * 1e-9);
+    puts("");
+    bench_profile_print(&run->profile, run->as_markdown);
+    run->has_head = 0; /* the next row is far from the last head */
 }
 
 static void print_test(bench_run *run, const bench_test *test)
@@ -214,7 +238,12 @@ static void print_test(bench_run *run, const bench_test *test)
                                 {.number = run->device.threads},
                                 {.text = what},
                                 {.text = rate}};
-    print_row(run, cells);
+    if (run->as_markdown)
+        tool_markdown_row(columns, COLUMNS, cells);
+    else
+        tool_table_row(columns, COLUMNS, cells);
+    if (run->profile.wanted)
+        print_profile(run, test, what, mean);
 }
 
 /* ---- all of them ---- */
@@ -321,6 +350,7 @@ int bench_models(const tool_call *call, const bench_plan *plan)
         .repetitions = (uint32_t)tool_number(call, "repetitions"),
         .as_json = tool_flag(call, "json"),
         .as_markdown = tool_flag(call, "md"),
+        .profile.wanted = tool_flag(call, "profile"),
     };
     const char *names = tool_word(call, "model");
     char *paths = malloc(strlen(names) + 1);

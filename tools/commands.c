@@ -100,6 +100,8 @@ static const tool_option bench_options[] = {
     TOOL_DEVICE_OPTION,
     TOOL_JSON_OPTION,
     {"md", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "print a table in Markdown"},
+    {"profile", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0,
+     "of models: the time of each kernel in one more prompt or step, which run one at a time then"},
 };
 static const tool_group bench_group = {"options", bench_options, COUNT(bench_options)};
 

@@ -235,6 +235,28 @@ void tool_table_row(const tool_column *columns, size_t count, const tool_cell *c
     fflush(stdout);
 }
 
+void tool_markdown_head(const tool_column *columns, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        printf("| %s ", columns[i].title);
+    puts("|");
+    for (size_t i = 0; i < count; i++)
+        fputs(i < 1 ? "| --- " : "| ---: ", stdout);
+    puts("|");
+}
+
+void tool_markdown_row(const tool_column *columns, size_t count, const tool_cell *cells)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (columns[i].digits == TOOL_TEXT)
+            printf("| %s ", cells[i].text);
+        else
+            printf("| %.*f ", columns[i].digits, cells[i].number);
+    }
+    puts("|");
+    fflush(stdout);
+}
+
 void tool_table_object(tool_json *json, const tool_column *columns, size_t count, const tool_cell *cells)
 {
     tool_json_open(json, NULL, '{');

@@ -59,6 +59,9 @@ typedef struct tool_cell {
 /* One table for people or, as a list of objects under `key`, for programs. Rows are printed as they come. */
 void tool_table_head(const tool_column *columns, size_t count);
 void tool_table_row(const tool_column *columns, size_t count, const tool_cell *cells);
+/* The same in Markdown, text of the first column to the left. */
+void tool_markdown_head(const tool_column *columns, size_t count);
+void tool_markdown_row(const tool_column *columns, size_t count, const tool_cell *cells);
 void tool_table_object(tool_json *json, const tool_column *columns, size_t count, const tool_cell *cells);
 
 /* "1.2 GiB" into `out`. */

@@ -182,9 +182,9 @@ typedef struct mk_stream_params {
     mk_u64 x_stride, residual_stride, y_stride[4]; /* between rows of x */
     mk_u32 field_at[4];                            /* planes of a row */
     mk_u32 rows, k, row_bytes;
-    mk_u32 row_end[4];            /* rows of this weight and those before it; with a gate of one */
-    mk_u32 share, longer;         /* rows of a group; the first groups have one more */
-    mk_u32 team_shift;            /* log2 of the warps to two rows */
+    mk_u32 row_end[4];             /* rows of this weight and those before it; with a gate of one */
+    mk_u32 share, longer;          /* rows of a group; the first groups have one more */
+    mk_u32 team_shift;             /* log2 of the warps to two rows */
     mk_u32 slot_shift, slot_bytes; /* log2 of the rows of a weight in a slot */
     mk_u32 stages;
     mk_u32 codes_bytes, info_bytes, info_at, ring_at; /* of a row of x; shared memory: codes, info, ring */

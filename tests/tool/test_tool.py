@@ -78,6 +78,7 @@ class Help(Base):
         self.refused(2, "fly", "bench", "ops", "--op", "fly")
         self.refused(2, "--op", "bench", "launch", "--op", "add")
         self.refused(2, "--threads", "bench", "launch", "--threads", "1,2")
+        self.refused(2, "--profile", "bench", "ops", "--profile")
         self.refused(2, "SHELL", "completion", "tcsh")
         self.refused(2, "--json", "info", "--", "--json")
         self.refused(2, "FILE", "inspect")
@@ -266,6 +267,26 @@ class Bench(Base):
         out = self.works("bench", "ops", "--op=embedding", "--threads=1")
         self.assertRegex(out, r"ceilings: [\d.]+ GB/s read, [\d.]+ GFLOP/s f32")
         self.assertRegex(out, r"(?m)^embedding +q4_0 +128 x 32000 x 2048 .* embedding$")
+
+    def test_profile_of_a_model(self):
+        """Which kernels a prompt and a step ran, most time first; of a step behind a depth none that copies what is shared."""
+        words = ("bench", "-m", os.path.join("models", "demo.gguf"), "-p", "16", "-n", "2", "-d", "0,8", "-r", "1", "-t", "1",
+                 "--profile")
+        for row in json.loads(self.works(*words, "--json")):
+            kernels = row["kernels"]
+            self.assertEqual(kernels, sorted(kernels, key=lambda kernel: -kernel["us"]))
+            self.assertAlmostEqual(sum(kernel["share"] for kernel in kernels), 100, delta=0.01)
+            names = {kernel["kernel"]: (kernel["op"], kernel["count"]) for kernel in kernels}
+            self.assertEqual(names["matmul_quant"], ("matmul", 17))
+            self.assertEqual(names["attention"], ("attention", 4))
+            self.assertEqual(names["sample"], ("sample", 1))
+            self.assertEqual("matmul_activation" in names, row["n_prompt"] > 0)
+            self.assertEqual("copy_bytes" in names, row["n_prompt"] > 0 and row["n_depth"] > 0)
+        out = self.works(*words)
+        self.assertRegex(out, r"(?m)^the prompt of pp16: [\d.]+ us\n\d+ kernels one at a time: [\d.]+ us\n\nkernel ")
+        self.assertRegex(out, r"(?m)^a step of tg2 @ d8: [\d.]+ us, weights read at [\d.]+ GB/s$")
+        self.assertRegex(out, r"(?m)^matmul_quant +matmul +17 +[\d.]+ +[\d.]+ +[\d.]+$")
+        self.assertRegex(self.works(*words, "--md"), r"(?m)^\| matmul_quant \| matmul \| 17 \|")
 
     def test_launch(self):
         facts = json.loads(self.works("bench", "launch", "--threads", "2", "--json"))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which kernels `mica bench ops` names for CUDA: over the stand-in of NVIDIA's libraries, which says that it is a Hopper and
+"""Which kernels `mica bench` names for CUDA: over the stand-in of NVIDIA's libraries, which says that it is a Hopper and
 computes nothing, so that names are all there is to see.
 
     test_tool_cuda.py BUILD
@@ -20,12 +20,14 @@ TILES = "tiles/pack_x, tiles/pack_weights, gemm"
 
 @unittest.skipUnless(os.path.exists(os.path.join(STAND_IN, "libcuda.so.1")), "there is no stand-in")
 class Kernels(Base):
-    def kernels(self, type_, debug):
-        """{shape: kernels} of the matmuls with weights of this type."""
+    def bench(self, debug, *words):
         with tempfile.TemporaryDirectory() as cache:
             more = dict(os.environ, LD_LIBRARY_PATH=STAND_IN, MICA_CACHE_DIR=cache, MICA_DEBUG=debug)
-            facts = json.loads(self.works("bench", "ops", "--op", "matmul", "--type", type_, "--device", "cuda:0", "--json",
-                                          env=more))
+            return json.loads(self.works("bench", *words, "--device", "cuda:0", "--json", env=more))
+
+    def kernels(self, type_, debug):
+        """{shape: kernels} of the matmuls with weights of this type."""
+        facts = self.bench(debug, "ops", "--op", "matmul", "--type", type_)
         self.assertEqual(facts["name"], "stand-in 0")
         return {row["shape"]: row["kernels"] for row in facts["ops"]}
 
@@ -39,6 +41,16 @@ class Kernels(Base):
     def test_portable(self):
         self.assertEqual(self.kernels("bf16", "nonative,nocublas"),
                          dict(zip(SMALL + [DENSE], ["matvec/one"] + ["activation/prepare, matmul/tile"] * 2)))
+
+    def test_profile(self):
+        """The kernels of a prompt and of a step, with ours for this device and without."""
+        words = ("-m", os.path.join("models", "demo.gguf"), "-p", "16", "-n", "2", "-r", "1", "--profile")
+        prompt, step = ({kernel["kernel"] for kernel in row["kernels"]} for row in self.bench("", *words))
+        self.assertTrue({"gemm", "tiles/pack_weights", "prefill", "stream/matvec"} <= prompt, prompt)
+        self.assertEqual(step, {"stream/matvec", "attend", "embedding/gather", "sample"})
+        prompt, step = ({kernel["kernel"] for kernel in row["kernels"]} for row in self.bench("nonative", *words))
+        self.assertTrue({"matmul/tile", "attention/part", "matvec/one"} <= prompt, prompt)
+        self.assertTrue({"matvec/one", "attention/part"} <= step, step)
 
 
 if __name__ == "__main__":

@@ -76,10 +76,15 @@ class Device(Files):
         self.assertAlmostEqual(here["perplexity"], there["perplexity"], delta=here["perplexity"] * 1e-2)
 
     def test_bench(self):
-        rows = json.loads(self.works("bench", "-m", INSIDE, "-p", "8", "-n", "4", "-r", "1", "--json", "--device", DEVICE))
+        rows = json.loads(self.works("bench", "-m", INSIDE, "-p", "8", "-n", "4", "-r", "1", "--profile", "--json", "--device",
+                                     DEVICE))
         self.assertEqual([(row["device"], row["n_prompt"], row["n_gen"]) for row in rows],
                          [(DEVICE, 8, 0), (DEVICE, 0, 4)])
         self.assertGreater(min(row["avg_ts"] for row in rows), 0)
+        for row in rows:
+            names = {kernel["kernel"] for kernel in row["kernels"]}
+            self.assertTrue(names & {"matvec/one", "matvec/one_of", "stream/matvec"}, names)
+            self.assertTrue({"sample", "embedding/gather"} <= names, names)
 
     def test_launch(self):
         facts = json.loads(self.works("bench", "launch", "--json", "--device", DEVICE))

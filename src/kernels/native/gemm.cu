@@ -18,12 +18,6 @@
 #define STAGE_BYTES (A_BYTES + B_BYTES)
 #define GROUP_TILES 16u /* row tiles that go together, so that what runs at one time shares operands in the cache */
 
-#if GATE == 1
-#define ACTIVATE(v) mk_silu(v)
-#else
-#define ACTIVATE(v) mk_gelu(v)
-#endif
-
 extern __shared__ __attribute__((aligned(128))) mk_u8 gemm_memory[];
 
 MK_FN void tile_of(const mk_gemm_params *p, mk_u32 t, mk_u32 *row_tile, mk_u32 *column_tile)
@@ -32,19 +26,6 @@ MK_FN void tile_of(const mk_gemm_params *p, mk_u32 t, mk_u32 *row_tile, mk_u32 *
     const mk_u32 left = p->row_tiles - group * GROUP_TILES, height = left < GROUP_TILES ? left : GROUP_TILES;
     *row_tile = group * GROUP_TILES + rest % height;
     *column_tile = rest / height;
-}
-
-/* Two neighbours of a row; the second only if `both`. */
-MK_FN void store_two(mk_u8 *y, mk_u64 at, mk_u32 type, mk_f32 a, mk_f32 b, mk_u32 both)
-{
-    const mk_u32 bytes = mk_type_bytes(type);
-    if (both != 0 && type == MK_F32 && ((mk_u64)(y + at) & 7u) == 0) {
-        asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(y + at), "f"(a), "f"(b) : "memory");
-        return;
-    }
-    mk_store(y, at, type, a);
-    if (both != 0)
-        mk_store(y, at + bytes, type, b);
 }
 
 #if GATE != 0
@@ -200,13 +181,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) gemm(const mk_u8 *__restric
                 const mk_u32 at = base + stage * STAGE_BYTES;
                 const mk_u64 a = tile_descriptor(at + (group - 1) * 8192), b = tile_descriptor(at + A_BYTES);
                 barrier_wait(full + 8 * stage, parity);
-                wgmma_begin();
-                wgmma(d, a, b, k != 0);
-                wgmma(d, a + 2, b + 2, 1);
-                wgmma(d, a + 4, b + 4, 1);
-                wgmma(d, a + 6, b + 6, 1);
-                wgmma_commit();
-                wgmma_wait(1); /* the stage before this one has been read */
+                wgmma_tile(d, a, b, k != 0); /* the stage before this one has been read */
                 if (before < STAGES && lane == 0)
                     barrier_arrive(empty + 8 * before);
                 before = stage;

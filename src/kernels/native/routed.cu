@@ -20,12 +20,6 @@
 #define BRINGERS 256u
 #define PIECES 4u /* of x, 16 bytes each, of a stage, for a thread */
 
-#if GATE == 1
-#define ACTIVATE(v) mk_silu(v)
-#else
-#define ACTIVATE(v) mk_gelu(v)
-#endif
-
 extern __shared__ __attribute__((aligned(128))) mk_u8 routed_memory[];
 
 typedef struct routed_tile {
@@ -151,18 +145,6 @@ MK_FN void bring(const mk_routed_params *p, const mk_u8 *x, const mk_u8 *w0, con
 
 /* ---- those who multiply ---- */
 
-/* Two neighbours of a row; the second only if `both`. */
-MK_FN void store_two(mk_u8 *y, mk_u64 at, mk_u32 type, mk_f32 a, mk_f32 b, mk_u32 both)
-{
-    if (both != 0 && type == MK_F32 && ((mk_u64)(y + at) & 7u) == 0) {
-        asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(y + at), "f"(a), "f"(b) : "memory");
-        return;
-    }
-    mk_store(y, at, type, a);
-    if (both != 0)
-        mk_store(y, at + mk_type_bytes(type), type, b);
-}
-
 /* One thread's part of a tile: `row` and row + 8 of it, columns 8 j + `column` and the next. */
 MK_FN void store_tile(const mk_routed_params *p, const mk_f32 *d, routed_tile tile, mk_u32 row, mk_u32 column, const mk_u8 *scales,
                       const mk_u8 *map, mk_u8 *y)
@@ -204,15 +186,8 @@ MK_FN void multiply(const mk_routed_params *p, const mk_u8 *scales, const mk_u8 
             const mk_u32 at = base + stage * STAGE_BYTES;
             const mk_u64 a = tile_descriptor(at + half * 8192), b = tile_descriptor(at + A_BYTES);
             barrier_wait(full + 8 * stage, parity);
-            if (is_idle == 0) {
-                wgmma_begin();
-                wgmma(d, a, b, k != 0);
-                wgmma(d, a + 2, b + 2, 1);
-                wgmma(d, a + 4, b + 4, 1);
-                wgmma(d, a + 6, b + 6, 1);
-                wgmma_commit();
-                wgmma_wait(1); /* the stage before this one has been read */
-            }
+            if (is_idle == 0)
+                wgmma_tile(d, a, b, k != 0);
             if (before < STAGES && lane == 0)
                 barrier_arrive(empty + 8 * before);
             before = stage;

@@ -1,5 +1,5 @@
-/* wgmma.cu - the matrix unit of sm_90a: a group of four warps multiplies 64 rows of A by COLUMNS rows of B, 256 or 128, 16
- * elements deep. */
+/* wgmma.cu - the matrix unit of sm_90a: a group of four warps multiplies 64 rows of A by COLUMNS rows of B, 256 or 128; and what
+ * becomes of a thread's sums. */
 
 #ifndef COLUMNS
 #define COLUMNS 256
@@ -30,83 +30,65 @@ MK_FN void wgmma_commit()
 
 #define wgmma_wait(n) asm volatile("wgmma.wait_group.sync.aligned " #n ";" ::: "memory")
 
-/* d (+)= A . B^T; d[4 j + 2 h + e] of lane l of warp w: row 16 w + l / 4 + 8 h, column 8 j + 2 (l % 4) + e. */
+/* The sums of a thread as an instruction names them, and what they are to the compiler: 64, and 64 more. The operands behind
+ * them are both descriptors and whether to add. */
+#define TEN_NAMES(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
+#define FOUR_SUMS(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define SIXTEEN_SUMS(i) FOUR_SUMS(i), FOUR_SUMS(i + 4), FOUR_SUMS(i + 8), FOUR_SUMS(i + 12)
+#define SUMS_64(i) SIXTEEN_SUMS(i), SIXTEEN_SUMS(i + 16), SIXTEEN_SUMS(i + 32), SIXTEEN_SUMS(i + 48)
+#define NAMES_64 TEN_NAMES() TEN_NAMES(1) TEN_NAMES(2) TEN_NAMES(3) TEN_NAMES(4) TEN_NAMES(5) "%60, %61, %62, %63"
 #if COLUMNS == 128
-MK_FN void wgmma(mk_f32 *d, mk_u64 a, mk_u64 b, mk_u32 add)
-{
-    asm volatile(
-        "{ .reg .pred p; setp.ne.u32 p, %66, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32." WGMMA_TYPES " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-        "}, %64, %65, p, 1, 1, 0, 0; }"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-          "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-          "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-          "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
-          "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]),
-          "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-          "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-        : "l"(a), "l"(b), "r"(add));
-}
+#define WGMMA_SHAPE "m64n128k16"
+#define OPERANDS "{" NAMES_64 "}, %64, %65"
+#define ADD_NAME "%66"
+#define SUMS SUMS_64(0)
 #else
+#define WGMMA_SHAPE "m64n256k16"
+#define OPERANDS                                                                                                            \
+    "{" NAMES_64 ", %64, %65, %66, %67, %68, %69, " TEN_NAMES(7) TEN_NAMES(8) TEN_NAMES(9) TEN_NAMES(10) TEN_NAMES(11)      \
+    "%120, %121, %122, %123, %124, %125, %126, %127}, %128, %129"
+#define ADD_NAME "%130"
+#define SUMS SUMS_64(0), SUMS_64(64)
+#endif
+
+/* d (+)= A . B^T, 16 elements deep; d[4 j + 2 h + e] of lane l of warp w: row 16 w + l / 4 + 8 h, column 8 j + 2 (l % 4) + e. */
 MK_FN void wgmma(mk_f32 *d, mk_u64 a, mk_u64 b, mk_u32 add)
 {
-    asm volatile(
-        "{ .reg .pred p; setp.ne.u32 p, %130, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32." WGMMA_TYPES " {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-        "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-        "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
-        "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-        "}, %128, %129, p, 1, 1, 0, 0; }"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]),
-          "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-          "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-          "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]),
-          "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
-          "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]),
-          "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]),
-          "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
-          "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]),
-          "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
-          "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
-          "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]),
-          "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]),
-          "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]),
-          "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
-          "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]),
-          "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]),
-          "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
-          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]),
-          "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]),
-          "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]),
-          "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]),
-          "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]),
-          "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
-          "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]),
-          "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
-        : "l"(a), "l"(b), "r"(add));
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, " ADD_NAME ", 0;\n"
+                 "wgmma.mma_async.sync.aligned." WGMMA_SHAPE ".f32." WGMMA_TYPES " " OPERANDS ", p, 1, 1, 0, 0; }"
+                 : SUMS
+                 : "l"(a), "l"(b), "r"(add));
 }
+
+/* The same 64 elements deep, the width of a tile; products before this one are then done with. No function: where the compiler
+ * makes the descriptors, between a wait and the first product, is better left to it than fixed by a call. */
+#define wgmma_tile(d, a, b, add)       \
+    do {                               \
+        wgmma_begin();                 \
+        wgmma(d, a, b, add);           \
+        wgmma(d, (a) + 2, (b) + 2, 1); \
+        wgmma(d, (a) + 4, (b) + 4, 1); \
+        wgmma(d, (a) + 6, (b) + 6, 1); \
+        wgmma_commit();                \
+        wgmma_wait(1);                 \
+    } while (0)
+
+/* ---- sums on their way out ---- */
+
+#if GATE == 1
+#define ACTIVATE(v) mk_silu(v)
+#else
+#define ACTIVATE(v) mk_gelu(v)
 #endif
+
+/* Two neighbours of a row; the second only if `both`. */
+MK_FN void store_two(mk_u8 *y, mk_u64 at, mk_u32 type, mk_f32 a, mk_f32 b, mk_u32 both)
+{
+    if (both != 0 && type == MK_F32 && ((mk_u64)(y + at) & 7u) == 0) {
+        asm volatile("st.global.v2.f32 [%0], {%1, %2};" ::"l"(y + at), "f"(a), "f"(b) : "memory");
+        return;
+    }
+    mk_store(y, at, type, a);
+    if (both != 0)
+        mk_store(y, at + mk_type_bytes(type), type, b);
+}

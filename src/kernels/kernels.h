@@ -27,7 +27,8 @@ const char *mica__kernel_text(const char *name, size_t length);
 /* What stands before every kernel file: prelude.kc and params.h. Two texts; never NULL. */
 const char *mica__kernel_prelude(void);
 const char *mica__kernel_params(void);
-/* Code made at build time for a kernel file and its constants ("norm|A=1"): PTX; NULL if there is none. Ends with NUL. */
+/* Code made at build time for a kernel file and its constants ("norm|A=1"): PTX of *out_bytes
+ * bytes without a NUL; NULL if there is none. */
 const char *mica__kernel_portable(const char *key, uint64_t *out_bytes);
 
 #endif

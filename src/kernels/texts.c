@@ -1,6 +1,7 @@
 /* texts.c - the kernel files as strings, put here by the assembler so that they need no quoting. */
 #include "kernels/kernels.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #ifdef __APPLE__
@@ -56,19 +57,19 @@ const char *mica__kernel_params(void)
     return mica__text_params;
 }
 
-/* Modules stand one after the other, each behind a line "//@ key". */
+/* Modules stand one after the other, each behind a line "//@ bytes key": megabytes that are stepped over. */
 const char *mica__kernel_portable(const char *key, uint64_t *out_bytes)
 {
     const size_t length = strlen(key);
-    *out_bytes = 0;
-    for (const char *at = strstr(mica__text_portable, "//@ "); at != NULL; at = strstr(at, "\n//@ ")) {
-        at += at[0] == '\n' ? 5 : 4;
-        if (strncmp(at, key, length) != 0 || at[length] != '\n')
-            continue;
-        at += length + 1;
-        const char *end = strstr(at, "\n//@ ");
-        *out_bytes = end != NULL ? (uint64_t)(end - at) + 1 : strlen(at);
-        return at;
+    const char *at = mica__text_portable;
+    while (strncmp(at, "//@ ", 4) == 0) {
+        char *name = NULL;
+        *out_bytes = strtoull(at + 4, &name, 10);
+        at = strchr(++name, '\n') + 1;
+        if (strncmp(name, key, length) == 0 && name[length] == '\n')
+            return at;
+        at += *out_bytes;
     }
+    *out_bytes = 0;
     return NULL;
 }

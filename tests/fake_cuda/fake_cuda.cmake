@@ -1,10 +1,12 @@
 # The stand-in for NVIDIA's libraries, in a folder of its own per variant, under the names that mica looks for. Tests of
 # tests/cuda link with one of them, so that they find it there and nowhere else: test_cuda_old* and test_cuda_hollow* with
 # the driver of that name, the others with the new one.
-file(GLOB fake_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/fake_cuda/*.c)
+file(GLOB fake_new_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/fake_cuda/*.c)
+file(GLOB fake_hollow_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/fake_cuda/hollow/*.c)
+set(fake_old_sources ${fake_new_sources})
 foreach(variant new old hollow)
     set(folder ${CMAKE_BINARY_DIR}/fake_cuda_${variant})
-    add_library(fake_cuda_${variant} SHARED EXCLUDE_FROM_ALL)
+    add_library(fake_cuda_${variant} SHARED EXCLUDE_FROM_ALL ${fake_${variant}_sources})
     set_target_properties(fake_cuda_${variant} PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1 C_VISIBILITY_PRESET default
                                                           LIBRARY_OUTPUT_DIRECTORY ${folder})
     target_link_libraries(fake_cuda_${variant} PRIVATE Threads::Threads)
@@ -13,9 +15,6 @@ foreach(variant new old hollow)
                            COMMAND ${CMAKE_COMMAND} -E create_symlink libcuda.so.1 ${folder}/${name})
     endforeach()
 endforeach()
-target_sources(fake_cuda_new PRIVATE ${fake_sources})
-target_sources(fake_cuda_old PRIVATE ${fake_sources})
-target_sources(fake_cuda_hollow PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/tests/fake_cuda/hollow/hollow_driver.c)
 target_compile_definitions(fake_cuda_old PRIVATE FAKE_OLD=1)
 function(fake_cuda_serves name)
     set(variant new)

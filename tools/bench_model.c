@@ -167,6 +167,8 @@ static void print_object(bench_run *run, const bench_test *test, double mean, do
     tool_json_uint(json, "model_size", info->weight_bytes);
     tool_json_uint(json, "model_n_params", info->parameters);
     tool_json_uint(json, "n_batch", run->batch);
+    tool_json_text(json, "type_k", tool_word(run->call, "cache-type-k"));
+    tool_json_text(json, "type_v", tool_word(run->call, "cache-type-v"));
     tool_json_uint(json, "n_threads", run->device.threads);
     tool_json_uint(json, "n_prompt", test->prompt);
     tool_json_uint(json, "n_gen", test->text);
@@ -257,6 +259,8 @@ static mica_status open_context(bench_run *run, const bench_test *test)
         .capacity = test->depth + (most > 2 ? most : 2) + 256,
         .sequences = 2,
         .batch = tool_batch(run->call),
+        .cache_k = tool_cache_type(run->call, "cache-type-k"),
+        .cache_v = tool_cache_type(run->call, "cache-type-v"),
     };
     mica_context_info info = {0};
     mica_status status = mica_context_create(run->model.model, &options, &run->context);

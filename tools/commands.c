@@ -95,6 +95,7 @@ static const tool_option bench_options[] = {
     {"n-depth", "-d", TOOL_WORD, "N", NULL, "0", 0, 0, "tokens in the context before; a list with commas"},
     {"repetitions", "-r", TOOL_NUMBER, "N", NULL, "5", 1, 10000, "times that each test is run"},
     TOOL_BATCH_OPTIONS,
+    TOOL_CACHE_OPTIONS,
     {"threads", "-t", TOOL_WORD, "N", NULL, "0", 0, 0,
      "threads of the cpu device, a list with commas for models; 0 is one a core"},
     TOOL_DEVICE_OPTION,

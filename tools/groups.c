@@ -2,7 +2,6 @@
 #include "groups.h"
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
-#define CACHE_TYPES "f32|f16|bf16|q8_0"
 
 static const tool_option json_options[] = {TOOL_JSON_OPTION};
 const tool_group tool_json_group = {"options", json_options, COUNT(json_options)};
@@ -23,10 +22,7 @@ static const tool_option context_options[] = {
     {"ctx-size", "-c", TOOL_NUMBER, "N", NULL, "0", 0, 1u << 30,
      "tokens of context; 0 is 4096, or what the model was trained for if less"},
     TOOL_BATCH_OPTIONS,
-    {"cache-type-k", "-ctk", TOOL_ANY_CASE, "TYPE", CACHE_TYPES, "f16", 0, 0,
-     "type of the keys in the cache"},
-    {"cache-type-v", "-ctv", TOOL_ANY_CASE, "TYPE", CACHE_TYPES, "f16", 0, 0,
-     "type of the values in the cache"},
+    TOOL_CACHE_OPTIONS,
     {"context-shift", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0,
      "forget the older half of the text when the context is full, instead of stopping"},
     {"keep", NULL, TOOL_NUMBER, "N", NULL, "0", -1, 1u << 30,

@@ -103,17 +103,22 @@ uint32_t tool_batch(const tool_call *call)
     return part != 0 && (batch == 0 || part < batch) ? part : batch;
 }
 
+mica_dtype tool_cache_type(const tool_call *call, const char *option)
+{
+    const char *name = tool_word(call, option);
+    return tool_type_find(call, option, name, strlen(name));
+}
+
 int tool_context_create(const tool_call *call, const tool_model *model, uint32_t prompt_tokens,
                         mica_context **out_context)
 {
-    const char *k = tool_word(call, "cache-type-k"), *v = tool_word(call, "cache-type-v");
     int64_t keep = tool_number(call, "keep");
     mica_context_options options = {
         .size = sizeof options,
         .capacity = (uint32_t)tool_number(call, "ctx-size"),
         .batch = tool_batch(call),
-        .cache_k = tool_type_find(call, "--cache-type-k", k, strlen(k)),
-        .cache_v = tool_type_find(call, "--cache-type-v", v, strlen(v)),
+        .cache_k = tool_cache_type(call, "cache-type-k"),
+        .cache_v = tool_cache_type(call, "cache-type-v"),
         .shift = (uint32_t)tool_flag(call, "context-shift"),
         .keep = keep < 0 ? prompt_tokens : (uint32_t)keep,
     };

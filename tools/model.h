@@ -34,6 +34,8 @@ void tool_model_close(tool_model *model);
 int tool_model_need_tokenizer(const tool_model *model);
 /* Tokens of a pass as TOOL_BATCH_OPTIONS say; 0: what suits the device. */
 uint32_t tool_batch(const tool_call *call);
+/* The type that "cache-type-k" or "cache-type-v" names. */
+mica_dtype tool_cache_type(const tool_call *call, const char *option);
 /* A context as the options of tool_context_group say; `prompt_tokens` is what --keep -1 keeps. */
 int tool_context_create(const tool_call *call, const tool_model *model, uint32_t prompt_tokens,
                         mica_context **out_context);

@@ -27,22 +27,21 @@ static mica_dtype draw_type(const conform_case *c, test_random *random)
     return c->typical ? MICA_DTYPE_F32 : conform_float(random);
 }
 
-/* The row about f16 caches is about prompts, with heads in whole pieces of 16 as models have them: what matrix units take. */
+/* Rows about prompts have heads in whole pieces of 16 as models have them: what matrix units take. */
 static bool is_prompt(const conform_case *c)
 {
-    return c->row->weight == MICA_DTYPE_F16;
+    return c->row->make == conform_make_prompt;
 }
 
 /* A head size up to `most` that the row's type of cache can have. */
 static uint64_t draw_dim(const conform_case *c, test_random *random, uint64_t most)
 {
-    uint64_t block = is_prompt(c) ? 16 : oracle_block_values(c->row->weight);
+    uint64_t block = oracle_block_values(c->row->weight);
 
     if (c->row->weight == MICA_DTYPE_NONE)
         return test_random_size(random, test_random_one_in(random, 6) ? 256 : most);
-    return block * (1 + test_random_below(random, !test_random_one_in(random, 6) ? 4
-                                                  : is_prompt(c)                 ? 16
-                                                                                 : 8));
+    block = block < 16 ? 16 : block;
+    return block * (1 + test_random_below(random, test_random_one_in(random, 6) ? 256 / block : 4));
 }
 
 /* Room for `positions` positions in each sequence. */
@@ -83,6 +82,39 @@ static void add_cache(conform_case *c, test_random *random, const char *name, co
         test_tensor_blocks(conform_tensor(c, c->operand_count - 1), random);
     else
         test_tensor_normal(conform_tensor(c, c->operand_count - 1), random, 1);
+}
+
+/* A number of a cache times `factor`; of blocks, all numbers of its block. */
+static void scale_number(test_tensor *cache, uint64_t i, double factor)
+{
+    uint8_t *block = cache->image + test_tensor_place(cache, i);
+    uint16_t scale;
+
+    if (cache->dtype != MICA_DTYPE_Q8_0) {
+        test_tensor_set(cache, i, test_tensor_get(cache, i) * factor);
+        return;
+    }
+    memcpy(&scale, block, sizeof scale);
+    scale = oracle_to_f16(oracle_from_f16(scale) * factor);
+    memcpy(block, &scale, sizeof scale);
+}
+
+/* Values of very different sizes, and maybe one that is no number: whoever does not see it must not notice. Keys that a mask
+ * hides are seen, with no weight: their values are numbers. */
+static void spread_values(conform_case *c, test_random *random)
+{
+    test_tensor *cache = conform_tensor(c, V);
+    uint64_t step = oracle_block_values(cache->dtype), row = cache->shape[cache->ndim - 1];
+    int power = 0;
+
+    for (uint64_t i = 0; i < cache->count; i += step) {
+        if (i % row == 0)
+            power = (int)test_random_below(random, 25) - 12;
+        scale_number(cache, i, ldexp(1, power));
+    }
+    if (!c->operand[MASK].present && test_random_one_in(random, 2))
+        scale_number(cache, test_random_below(random, cache->count / step) * step,
+                     test_random_one_in(random, 2) ? (double)NAN : (double)INFINITY);
 }
 
 /* Every entry a page of its own, in shuffled order. */
@@ -336,7 +368,7 @@ static void lose_pages(conform_case *c, const cache_plan *plan, uint64_t tokens)
     }
 }
 
-/* One case in six has many tokens at once, and all of the row about prompts. */
+/* One case in six has many tokens at once, and all of the rows about prompts. */
 void conform_make_attention(conform_case *c, test_random *random)
 {
     uint64_t tokens = is_prompt(c) ? 16 + test_random_size(random, 130)
@@ -374,15 +406,20 @@ void conform_make_attention(conform_case *c, test_random *random)
     add_pages(c, random, &plan);
     lose_pages(c, &plan, tokens);
     add_mask(c, random, heads, tokens,
-             c->typical || !test_random_one_in(random, is_prompt(c) ? 9 : 3)
-                 ? 0
-                 : 1 + test_random_below(random, longest + 3));
+             c->typical || !test_random_one_in(random, 3) ? 0 : 1 + test_random_below(random, longest + 3));
     conform_add_output(c, random, "y", draw_type(c, random), 3, (uint64_t[]){tokens, heads, v_dim}, TEST_ROWS,
                        false, 0);
+    if (is_prompt(c) && !c->typical && test_random_one_in(random, 3))
+        spread_values(c, random);
     if (!c->typical && test_random_one_in(random, 5))
         break_attention(c, random, &plan, tokens);
     c->flops = 2.0 * (double)(tokens * heads * longest * (dim + v_dim));
     c->bytes = conform_bytes(c, K) + conform_bytes(c, V);
+}
+
+void conform_make_prompt(conform_case *c, test_random *random)
+{
+    conform_make_attention(c, random);
 }
 
 /* Three tokens, the newest of `length` keys. The kernels cut keys into chunks of 128. */

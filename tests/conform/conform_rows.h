@@ -44,5 +44,6 @@ CONFORM_OP(sample_history)
 /* More cases of matmul, encoded and judged alike. */
 void conform_make_matmul_tiles(conform_case *c, test_random *random);
 void conform_make_matmul_library(conform_case *c, test_random *random);
+void conform_make_prompt(conform_case *c, test_random *random);
 
 #endif

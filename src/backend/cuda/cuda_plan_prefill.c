@@ -1,7 +1,4 @@
-/*
- * cuda_plan_prefill.c - attention of many tokens over f16 caches by native/prefill.cu. Other caches, masks, odd or long heads
- * and few tokens are for other rows.
- */
+/* cuda_plan_prefill.c - attention of many tokens by native/prefill.cu. Odd or long heads and few tokens are for other rows. */
 #include "backend/cuda/cuda_plan.h"
 
 #include "backend/gpu/gpu_plan_attention.h"
@@ -12,17 +9,26 @@
 #define MOST_DIM 256u     /* whose sums registers hold */
 #define SHARED_DIM 128u   /* beyond, queries are in shared memory, and tiles have fewer keys */
 #define GROUP 128u
-#define ROWS (GROUP / 2) /* of a tile: tokens by heads */
+#define WIDE_TOKENS 64u /* from here on a group may have twice as many work-items */
 #define KEYS 64u
 #define STATIC_BYTES 8192u /* more than the kernel's own arrays take */
 #define PIECE 16u          /* bytes copied at once; elements deep that a product is */
+#define BLOCK_VALUES 32u   /* of q8_0 */
+#define BLOCK_BYTES 34u
 
-static bool is_aligned(const mica__operand *cache)
+/* What the rows of a cache are a multiple of wherever they begin: pieces, or for blocks what the length of a row allows. */
+static uint64_t alignment(uint32_t type, uint64_t dim)
+{
+    const uint64_t bytes = dim / BLOCK_VALUES * BLOCK_BYTES;
+    return type == MK_Q8_0 ? bytes & (~bytes + 1) : PIECE;
+}
+
+static bool is_aligned(const mica__operand *cache, uint64_t align)
 {
     for (uint32_t i = 0; i + 1 < cache->ndim; i++)
-        if (cache->stride[i] % PIECE != 0)
+        if (cache->stride[i] % align != 0)
             return false;
-    return cache->dtype == MICA_DTYPE_F16 && cache->offset % PIECE == 0;
+    return cache->offset % align == 0;
 }
 
 static bool fits(uint64_t dim)
@@ -30,50 +36,93 @@ static bool fits(uint64_t dim)
     return dim % PIECE == 0 && dim <= MOST_DIM;
 }
 
-/* Two tiles of keys and values, and the queries in two parts where registers do not hold them. */
-static uint64_t local_bytes(uint64_t dim, uint64_t v_dim)
+static bool is_f32(uint32_t type)
 {
-    const uint64_t keys = dim > SHARED_DIM ? KEYS / 2 : KEYS;
-    return 2 * keys * (2 * (dim + v_dim) + 2 * PIECE) + (dim > SHARED_DIM ? 2 * dim * GROUP : 0);
+    return type == mica__gpu_type(MICA_DTYPE_F32);
+}
+
+/* Of a row in shared memory as the matrix units read it: f16, in two parts where one does not hold the numbers. */
+static uint64_t row_bytes(uint32_t type, uint64_t dim)
+{
+    return (is_f32(type) || type == MK_Q8_0 ? 4 : 2) * dim + PIECE;
+}
+
+/* Of a row as it comes: blocks that begin somewhere in a piece, in an odd number of pieces; others are turned where they lie. */
+static uint64_t raw_bytes(uint32_t type, uint64_t dim)
+{
+    const uint64_t bytes = dim / BLOCK_VALUES * BLOCK_BYTES + PIECE - alignment(type, dim);
+    return type == MK_Q8_0 ? ((bytes + PIECE - 1) / PIECE | 1) * PIECE : row_bytes(type, dim);
+}
+
+static bool has_f32(const mk_attention_params *p)
+{
+    return is_f32(p->k_type) || is_f32(p->v_type);
+}
+
+/* Work-items. Rows of f32 take so much room that a multiprocessor has one group: a larger one, unless its queries are there too. */
+static uint32_t group_of(const mk_attention_params *p)
+{
+    return has_f32(p) && p->dim <= SHARED_DIM && p->tokens >= WIDE_TOKENS ? 2 * GROUP : GROUP;
+}
+
+/* Of a tile. */
+static uint32_t keys_of(const mk_attention_params *p)
+{
+    return p->dim > SHARED_DIM || (has_f32(p) && group_of(p) == GROUP) ? KEYS / 2 : KEYS;
+}
+
+/* Two tiles of keys and values, those made of blocks, and the queries in two parts where registers do not hold them. */
+static uint64_t local_bytes(const mk_attention_params *p)
+{
+    uint64_t bytes = 2 * (raw_bytes(p->k_type, p->dim) + raw_bytes(p->v_type, p->v_dim));
+    bytes += p->k_type == MK_Q8_0 ? row_bytes(p->k_type, p->dim) : 0;
+    bytes += p->v_type == MK_Q8_0 ? row_bytes(p->v_type, p->v_dim) : 0;
+    return keys_of(p) * bytes + (p->dim > SHARED_DIM ? 2ull * p->dim * group_of(p) : 0);
 }
 
 bool mica__cuda_prefill_serves(const mica__record *record, const mica__device_info *info)
 {
-    const mica__operand *q = &record->operand[MICA__ATTENTION_Q], *y = &record->operand[MICA__ATTENTION_Y];
-    return info->compute >= LEAST_COMPUTE && !mica__env_debug(MICA__DEBUG_NONATIVE) &&
-           record->operand_count == MICA__ATTENTION_SLOTS &&
-           record->operand[MICA__ATTENTION_MASK].memory == NULL && q->shape[0] >= LEAST_TOKENS &&
-           q->shape[0] <= UINT32_MAX / 2 && mica__gpu_is_float(q->dtype) && mica__gpu_is_float(y->dtype) &&
-           fits(q->shape[2]) && fits(y->shape[2]) &&
-           (y->shape[2] <= SHARED_DIM || q->shape[2] > SHARED_DIM) &&
-           local_bytes(q->shape[2], y->shape[2]) + STATIC_BYTES <= info->local_bytes &&
-           is_aligned(&record->operand[MICA__ATTENTION_K]) && is_aligned(&record->operand[MICA__ATTENTION_V]);
+    const mica__operand *k = &record->operand[MICA__ATTENTION_K], *v = &record->operand[MICA__ATTENTION_V];
+    mk_attention_params p;
+    if (info->compute < LEAST_COMPUTE || mica__env_debug(MICA__DEBUG_NONATIVE) ||
+        record->operand_count != MICA__ATTENTION_SLOTS || mica__gpu_attention_check(record) != MICA_OK)
+        return false;
+    mica__gpu_attention_describe(record, &p);
+    return p.tokens >= LEAST_TOKENS && fits(p.dim) && fits(p.v_dim) &&
+           (p.v_dim <= SHARED_DIM || p.dim > SHARED_DIM) &&
+           local_bytes(&p) + STATIC_BYTES <= info->local_bytes && is_aligned(k, alignment(p.k_type, p.dim)) &&
+           is_aligned(v, alignment(p.v_type, p.v_dim));
 }
 
 mica_status mica__cuda_plan_prefill(const mica__record *record, const mica__device_info *info,
                                     mica__plan *plan)
 {
     static const uint32_t slots[] = {
-        MICA__ATTENTION_Q,       MICA__ATTENTION_K,         MICA__ATTENTION_V,    MICA__ATTENTION_POSITIONS,
-        MICA__ATTENTION_LENGTHS, MICA__ATTENTION_SEQUENCES, MICA__ATTENTION_PAGES};
+        MICA__ATTENTION_Q,       MICA__ATTENTION_K,         MICA__ATTENTION_V,     MICA__ATTENTION_POSITIONS,
+        MICA__ATTENTION_LENGTHS, MICA__ATTENTION_SEQUENCES, MICA__ATTENTION_PAGES, MICA__ATTENTION_MASK};
     mk_attention_params params;
     (void)info;
     mica__gpu_attention_describe(record, &params);
-    const uint32_t ratio = params.heads / params.kv_heads;
-    params.part_heads = ratio < ROWS ? ratio : ROWS;
+    const uint32_t ratio = params.heads / params.kv_heads, group = group_of(&params);
+    const uint32_t rows = group / 2; /* of a tile: tokens by heads */
+    params.part_heads = ratio < rows ? ratio : rows;
     params.head_parts = (ratio + params.part_heads - 1) / params.part_heads;
-    params.tile_tokens = ROWS / params.part_heads;
+    params.tile_tokens = rows / params.part_heads;
     params.splits = 1;
     const uint64_t tiles = (params.tokens + params.tile_tokens - 1) / params.tile_tokens;
     const mica_status status =
         mica__gpu_plan_next(plan, "prefill/prefill", tiles * params.kv_heads * params.head_parts);
     if (status != MICA_OK)
         return status;
-    mica__gpu_plan_constant(plan, "MK_WG", GROUP);
+    mica__gpu_plan_constant(plan, "MK_WG", group);
     mica__gpu_plan_constant(plan, "DIM", params.dim);
     mica__gpu_plan_constant(plan, "VDIM", params.v_dim);
+    mica__gpu_plan_constant(plan, "KT", params.k_type);
+    mica__gpu_plan_constant(plan, "VT", params.v_type);
+    mica__gpu_plan_constant(plan, "KEYS", keys_of(&params));
     mica__gpu_plan_constant(plan, "CAP", params.softcap > 0);
-    plan->dispatch[plan->dispatch_count - 1].local_bytes = (uint32_t)local_bytes(params.dim, params.v_dim);
+    mica__gpu_plan_constant(plan, "MASKED", (params.flags & MK_HAS_MASK) != 0);
+    plan->dispatch[plan->dispatch_count - 1].local_bytes = (uint32_t)local_bytes(&params);
     for (uint32_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
         mica__gpu_plan_operand(plan, record, slots[i], 0);
     mica__gpu_plan_operand(plan, record, MICA__ATTENTION_Y, 0);

@@ -1,40 +1,34 @@
 //use hopper
 //use seen
+//use halves
 /*
- * prefill.cu - attention of many tokens through the matrix units: keys and values of 16 bits as the cache has them, queries and
- * weights as the sum of two f16, so that every product is exact to 2^-22 and sums are f32. Equals attention.kc.
+ * prefill.cu - attention of many tokens through the matrix units: keys and values of 16 bits as halves.cu makes them of the
+ * caches' types KT and VT, queries and weights as the sum of two f16, so that every product is exact to 2^-22 and sums are f32.
+ * Equals attention.kc.
  *
  * A group takes the query heads of one kv head for a tile of tokens, 16 rows a warp. It walks over the keys in tiles of KEYS,
  * the next tile on its way by asynchronous copies while this one is multiplied. Weights are 2^14 times e^(score - greatest), so
- * that small ones keep their bits in f16. CAP: scores are capped. Tokens of several sequences in a tile are walked one sequence after the other.
+ * that small ones keep their bits in f16. Where a row of values has a power of two of its own, weights have it: "greatest" is
+ * then that of the scores with the power added, and totals go without it. CAP: scores are capped. MASKED: there is a mask.
+ * Tokens of several sequences in a tile are walked one sequence after the other.
  */
 #define ROWS (MK_WG / 2)
 #define SHARED_QUERY (DIM > 128u) /* registers do not hold the queries: each thread has its own in shared memory */
-#define KEYS (SHARED_QUERY ? 32u : 64u)
 #define QUERY_BYTES (SHARED_QUERY ? DIM / 16u * MK_WG * 16u : 0u) /* of one of the two parts */
-#define K_ROW (2u * DIM + 16u) /* bytes in shared memory: eight rows begin in different banks */
-#define V_ROW (2u * VDIM + 16u)
-#define STAGE_BYTES (KEYS * (K_ROW + V_ROW))
+#define K_ROW ROW_BYTES(KT, DIM)
+#define V_ROW ROW_BYTES(VT, VDIM)
+#define STAGE_VALUES (KEYS * RAW_BYTES(KT, DIM)) /* where they begin */
+#define STAGE_BYTES (STAGE_VALUES + KEYS * RAW_BYTES(VT, VDIM))
+#define TILES_AT (2u * STAGE_BYTES)
+#define VALUES_AT (TILES_AT + (KT == MK_Q8_0 ? KEYS * K_ROW : 0u))
+#define QUERIES_AT (VALUES_AT + (VT == MK_Q8_0 ? KEYS * V_ROW : 0u))
 #define SIDE (VDIM % 32u == 0u ? 32u : 16u) /* columns of the values whose sums run beside one another */
 #define LOG2_E 1.44269504f
 #define WEIGHT_POWER 14.0f
 
-extern __shared__ __attribute__((aligned(128))) mk_u8 prefill_memory[]; /* [2] keys, values; then queries */
-
-MK_FN mk_u32 pack_halves(mk_f32 low, mk_f32 high)
-{
-    mk_u32 r;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-    return r;
-}
-
-/* Two numbers as the sums of two f16 each. */
-MK_FN void split_two(mk_f32 a, mk_f32 b, mk_u32 *out_high, mk_u32 *out_low)
-{
-    const mk_u32 high = pack_halves(a, b);
-    *out_high = high;
-    *out_low = pack_halves(a - mk_f32_of_f16((mk_u16)high), b - mk_f32_of_f16((mk_u16)(high >> 16)));
-}
+extern __shared__ __attribute__((aligned(128))) mk_u8 prefill_memory[]; /* [2] keys, values as they come; decoded blocks; queries */
+__shared__ mk_f32 key_scale[KEYS];      /* of the tile in use: what undoes the power of a row of keys */
+__shared__ mk_f32 value_power[2 * KEYS]; /* power of a row of values, what undoes it */
 
 MK_FN void load_matrices(mk_u32 at, mk_u32 *r)
 {
@@ -66,11 +60,6 @@ MK_FN mk_f32 power_of_two(mk_f32 x)
     mk_f32 r;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
     return r;
-}
-
-MK_FN void copy_async(mk_u32 to, const mk_u8 *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
 #define copies_commit() asm volatile("cp.async.commit_group;" ::: "memory")
@@ -112,13 +101,8 @@ MK_FN void place_of(const mk_attention_params *p, const mk_u8 *pages, mk_u32 seq
 /* A tile of keys and values begins to come to shared memory at `to`. */
 MK_FN void fetch_tile(const mk_u8 *k, const mk_u8 *v, const mk_u64 *key_at, const mk_u64 *value_at, mk_u32 to, mk_u32 lid)
 {
-#pragma unroll
-    for (mk_u32 i = lid; i < KEYS * (DIM / 8); i += MK_WG)
-        copy_async(to + i / (DIM / 8) * K_ROW + i % (DIM / 8) * 16u, k + key_at[i / (DIM / 8)] + i % (DIM / 8) * 16u);
-#pragma unroll
-    for (mk_u32 i = lid; i < KEYS * (VDIM / 8); i += MK_WG)
-        copy_async(to + KEYS * K_ROW + i / (VDIM / 8) * V_ROW + i % (VDIM / 8) * 16u,
-                   v + value_at[i / (VDIM / 8)] + i % (VDIM / 8) * 16u);
+    fetch_rows(k, key_at, KT, DIM, to, lid);
+    fetch_rows(v, value_at, VT, VDIM, to + STAGE_VALUES, lid);
     copies_commit();
 }
 
@@ -128,8 +112,8 @@ MK_FN mk_u32 not_finite(mk_u32 pair)
     return ((pair & 0x7c007c00u) + 0x04000400u) & 0x80008000u;
 }
 
-/* Values that are no numbers would spoil rows that do not see them. This thread's part of a tile, which has arrived: they
- * become zero. Says whether there were any. */
+/* Values that are no numbers would spoil rows that do not see them. This thread's part of a tile of f16, which has arrived:
+ * they become zero. Says whether there were any. */
 MK_FN mk_u32 clear_values(mk_u8 *values, mk_u32 lid)
 {
     mk_u32 found = 0u;
@@ -146,10 +130,48 @@ MK_FN mk_u32 clear_values(mk_u8 *values, mk_u32 lid)
     return found;
 }
 
+/* All threads: the tile that came to a stage is ready for the matrix units after the next barrier. Says whether there were values
+ * that are no numbers; they are zero. */
+MK_FN mk_u32 prepare_tile(mk_u32 stage, const mk_u8 *k, const mk_u8 *v, const mk_u64 *key_at, const mk_u64 *value_at, mk_u32 lid)
+{
+    mk_u8 *keys = prefill_memory + stage * STAGE_BYTES, *values = keys + STAGE_VALUES;
+    mk_u32 found = 0u, ignored = 0u;
+#if KT != MK_F16 || VT != MK_F16
+    __syncthreads(); /* others' copies too */
+#endif
+#if KT != MK_F16
+    const mk_i32 key_power =
+        convert_rows(keys, KT == MK_Q8_0 ? prefill_memory + TILES_AT : keys, k, key_at, KT, DIM, 0u, lid, &ignored);
+    if (lid % TEAM == 0u)
+        key_scale[lid / TEAM] = mk_pow2i(key_power);
+#endif
+#if VT != MK_F16
+    const mk_i32 power =
+        convert_rows(values, VT == MK_Q8_0 ? prefill_memory + VALUES_AT : values, v, value_at, VT, VDIM, 1u, lid, &found);
+    if (lid % TEAM == 0u) {
+        value_power[lid / TEAM * 2] = (mk_f32)power;
+        value_power[lid / TEAM * 2 + 1] = mk_pow2i(-power);
+    }
+#else
+    found = clear_values(values, lid);
+#endif
+    return found;
+}
+
 /* The two rows of a thread: which tokens' heads they are and what they see. */
 typedef struct seen_rows {
     mk_u32 first[2], last[2];
+#if MASKED
+    const mk_u8 *mask[2]; /* of key 0 */
+#endif
 } seen_rows;
+
+#if MASKED
+MK_FN mk_f32 mask_of(const mk_attention_params *p, const seen_rows *seen, mk_u32 h, mk_u32 key)
+{
+    return mk_load(seen->mask[h], key * p->mask_key, p->mask_type);
+}
+#endif
 
 MK_FN mk_f32 query_value(const mk_attention_params *p, const mk_u8 *q, mk_u64 row, mk_u32 d)
 {
@@ -184,7 +206,7 @@ MK_FN mk_f32 load_query(const mk_attention_params *p, const mk_u8 *q, mk_u64 row
 MK_FN void query_part(const mk_u32 *registers, mk_u32 part, mk_u32 k, mk_u32 *out)
 {
 #if SHARED_QUERY
-    const mk_u32x4 w = *(const mk_u32x4 *)(prefill_memory + 2 * STAGE_BYTES + part * QUERY_BYTES + (k * MK_WG + threadIdx.x) * 16u);
+    const mk_u32x4 w = *(const mk_u32x4 *)(prefill_memory + QUERIES_AT + part * QUERY_BYTES + (k * MK_WG + threadIdx.x) * 16u);
     out[0] = w.x, out[1] = w.y, out[2] = w.z, out[3] = w.w;
 #else
     out[0] = registers[4 * k], out[1] = registers[4 * k + 1], out[2] = registers[4 * k + 2], out[3] = registers[4 * k + 3];
@@ -198,7 +220,7 @@ MK_FN void keep_queries(const mk_u32 *registers, mk_u32 part)
     for (mk_u32 k = 0; k < DIM / 16; k++) {
         mk_u32x4 w;
         w.x = registers[4 * k], w.y = registers[4 * k + 1], w.z = registers[4 * k + 2], w.w = registers[4 * k + 3];
-        *(mk_u32x4 *)(prefill_memory + 2 * STAGE_BYTES + part * QUERY_BYTES + (k * MK_WG + threadIdx.x) * 16u) = w;
+        *(mk_u32x4 *)(prefill_memory + QUERIES_AT + part * QUERY_BYTES + (k * MK_WG + threadIdx.x) * 16u) = w;
     }
 #endif
 }
@@ -207,7 +229,7 @@ MK_FN void keep_queries(const mk_u32 *registers, mk_u32 part)
  * stand apart, so that none waits for the one before it. */
 MK_FN void score_keys(mk_u32 keys, const mk_u32 *high, const mk_u32 *low, mk_u32 lane, mk_f32 *s)
 {
-    const mk_u32 at = keys + ((lane >> 4) * 8 + (lane & 7u)) * K_ROW + (lane >> 3 & 1u) * 16u;
+    const mk_u32 at = keys + ((lane >> 4) * 8 + (lane & 7u)) * K_ROW + (lane >> 3 & 1u) * 16u * PARTS(KT);
 #pragma unroll
     for (mk_u32 i = 0; i < KEYS / 2; i++)
         s[i] = 0.0f;
@@ -216,12 +238,20 @@ MK_FN void score_keys(mk_u32 keys, const mk_u32 *high, const mk_u32 *low, mk_u32
         mk_u32 b[KEYS / 4], a[4];
 #pragma unroll
         for (mk_u32 n = 0; n < KEYS / 16; n++)
-            load_matrices(at + n * 16 * K_ROW + k * 32, b + 4 * n);
+            load_matrices(at + n * 16 * K_ROW + k * 32 * PARTS(KT), b + 4 * n);
         query_part(low, 1, k, a);
 #pragma unroll
         for (mk_u32 n = 0; n < KEYS / 8; n++)
             multiply(s + 4 * n, a, b + 2 * n);
         query_part(high, 0, k, a);
+#pragma unroll
+        for (mk_u32 n = 0; n < KEYS / 8; n++)
+            multiply(s + 4 * n, a, b + 2 * n);
+        if (PARTS(KT) == 1u)
+            continue;
+#pragma unroll
+        for (mk_u32 n = 0; n < KEYS / 16; n++)
+            load_matrices(at + n * 16 * K_ROW + k * 64 + 16, b + 4 * n);
 #pragma unroll
         for (mk_u32 n = 0; n < KEYS / 8; n++)
             multiply(s + 4 * n, a, b + 2 * n);
@@ -232,7 +262,7 @@ MK_FN void score_keys(mk_u32 keys, const mk_u32 *high, const mk_u32 *low, mk_u32
  * not keys. */
 MK_FN void add_values(mk_u32 values, const mk_u32 *high, const mk_u32 *low, const mk_f32 *shrink, mk_u32 lane, mk_f32 *o)
 {
-    const mk_u32 at = values + (lane & 15u) * V_ROW + (lane >> 4) * 16u;
+    const mk_u32 at = values + (lane & 15u) * V_ROW + (lane >> 4) * 16u * PARTS(VT);
 #pragma unroll
     for (mk_u32 column = 0; column < VDIM; column += SIDE) {
         mk_f32 d[SIDE / 2];
@@ -244,10 +274,18 @@ MK_FN void add_values(mk_u32 values, const mk_u32 *high, const mk_u32 *low, cons
             mk_u32 b[SIDE / 4];
 #pragma unroll
             for (mk_u32 n = 0; n < SIDE / 16; n++)
-                load_transposed(at + k * 16 * V_ROW + (column + 16 * n) * 2, b + 4 * n);
+                load_transposed(at + k * 16 * V_ROW + (column + 16 * n) * 2 * PARTS(VT), b + 4 * n);
 #pragma unroll
             for (mk_u32 n = 0; n < SIDE / 8; n++)
                 multiply(d + 4 * n, low + 4 * k, b + 2 * n);
+#pragma unroll
+            for (mk_u32 n = 0; n < SIDE / 8; n++)
+                multiply(d + 4 * n, high + 4 * k, b + 2 * n);
+            if (PARTS(VT) == 1u)
+                continue;
+#pragma unroll
+            for (mk_u32 n = 0; n < SIDE / 16; n++)
+                load_transposed(at + k * 16 * V_ROW + (column + 16 * n) * 4 + 16, b + 4 * n);
 #pragma unroll
             for (mk_u32 n = 0; n < SIDE / 8; n++)
                 multiply(d + 4 * n, high + 4 * k, b + 2 * n);
@@ -258,29 +296,44 @@ MK_FN void add_values(mk_u32 values, const mk_u32 *high, const mk_u32 *low, cons
     }
 }
 
-/* Scores in powers of two, -inf where a row does not see the key. `all`: every row sees every key of the tile. */
-MK_FN void finish_scores(const mk_attention_params *p, const mk_f32 *factor, const seen_rows *seen, mk_u32 key0, mk_u32 all, mk_f32 *s)
+/* Scores in powers of two, -inf where a row does not see the key. The thread's first key is key0, `column` of the tile. `all`: every
+ * row sees every key of the tile. */
+MK_FN void finish_scores(const mk_attention_params *p, const mk_f32 *factor, const seen_rows *seen, mk_u32 key0, mk_u32 column,
+                         mk_u32 all, mk_f32 *s)
 {
 #pragma unroll
     for (mk_u32 i = 0; i < KEYS / 2; i++) {
         const mk_u32 h = i >> 1 & 1u;
         s[i] *= factor[h];
+#if KT != MK_F16
+        s[i] *= key_scale[column + i / 4 * 8 + (i & 1u)];
+#endif
 #if CAP != 0
         s[i] = p->softcap * LOG2_E * mk_tanh(s[i]);
 #endif
+#if VT != MK_F16 && !MASKED
+        s[i] += value_power[2 * (column + i / 4 * 8 + (i & 1u))];
+#endif
     }
-    if (all != 0u)
+    if (all != 0u && !MASKED)
         return;
 #pragma unroll
     for (mk_u32 i = 0; i < KEYS / 2; i++) {
         const mk_u32 h = i >> 1 & 1u, key = key0 + i / 4 * 8 + (i & 1u);
         if (key < seen->first[h] || key >= seen->last[h])
             s[i] = -MK_INF;
+#if MASKED
+        else
+            s[i] = mk_fma(mask_of(p, seen, h, key), LOG2_E, s[i]);
+#if VT != MK_F16
+        s[i] += value_power[2 * (column + i / 4 * 8 + (i & 1u))];
+#endif
+#endif
     }
 }
 
 /* One row's scores s[4 n], s[4 n + 1] become weights. `against`: what was taken off before they did; -inf: no key was seen. */
-MK_FN void weigh(mk_f32 *s, mk_f32 *greatest, mk_f32 *against, mk_f32 *total, mk_f32 *out_shrink)
+MK_FN void weigh(mk_u32 column, mk_f32 *s, mk_f32 *greatest, mk_f32 *against, mk_f32 *total, mk_f32 *out_shrink)
 {
     mk_f32 most = *greatest, added = 0.0f;
 #pragma unroll
@@ -295,22 +348,33 @@ MK_FN void weigh(mk_f32 *s, mk_f32 *greatest, mk_f32 *against, mk_f32 *total, mk
     for (mk_u32 n = 0; n < KEYS / 8; n++) {
         s[4 * n] = power_of_two(s[4 * n] - off);
         s[4 * n + 1] = power_of_two(s[4 * n + 1] - off);
+#if VT != MK_F16
+        added = mk_fma(s[4 * n], value_power[2 * (column + 8 * n) + 1], added);
+        added = mk_fma(s[4 * n + 1], value_power[2 * (column + 8 * n) + 3], added);
+#else
         added += s[4 * n] + s[4 * n + 1];
+#endif
     }
     *total = mk_fma(*total, *out_shrink, added);
 }
 
 /* Values that are no numbers, which were cleared, for the rows that see them: the weight is above zero, so that they count as
  * they are. */
-MK_FN void add_cleared(const mk_u8 *v, const mk_u64 *value_at, const seen_rows *seen, mk_u32 base, mk_u32 count, mk_u32 column, mk_f32 *o)
+MK_FN void add_cleared(const mk_attention_params *p, const mk_u8 *v, const mk_u64 *value_at, const seen_rows *seen, mk_u32 base,
+                       mk_u32 count, mk_u32 column, mk_f32 *o)
 {
     for (mk_u32 key = 0; key < count; key++)
 #pragma unroll
         for (mk_u32 i = 0; i < VDIM / 2; i++) {
             const mk_u32 h = i >> 1 & 1u;
-            const mk_f32 value = mk_f32_of_f16(mk_ld_u16(v, value_at[key] + 2ull * (i / 4 * 8 + column + (i & 1u))));
-            if (!(mk_abs(value) < MK_INF) && base + key >= seen->first[h] && base + key < seen->last[h])
-                o[i] += value;
+            const mk_f32 value = cache_value(v, value_at[key], i / 4 * 8 + column + (i & 1u), VT);
+            if (mk_abs(value) < MK_INF || base + key < seen->first[h] || base + key >= seen->last[h])
+                continue;
+#if MASKED
+            if (mask_of(p, seen, h, base + key) == -MK_INF)
+                continue;
+#endif
+            o[i] += value;
         }
 }
 
@@ -333,8 +397,8 @@ MK_FN void store_row(const mk_attention_params *p, mk_u8 *y, mk_u64 row, mk_u32 
 
 extern "C" __global__ void __launch_bounds__(MK_WG) prefill(
     const mk_u8 *__restrict__ q, const mk_u8 *__restrict__ k, const mk_u8 *__restrict__ v, const mk_u8 *__restrict__ positions,
-    const mk_u8 *__restrict__ lengths, const mk_u8 *__restrict__ sequences, const mk_u8 *__restrict__ pages, mk_u8 *y, mk_u8 *fault,
-    const __grid_constant__ mk_attention_params p)
+    const mk_u8 *__restrict__ lengths, const mk_u8 *__restrict__ sequences, const mk_u8 *__restrict__ pages,
+    const mk_u8 *__restrict__ mask, mk_u8 *y, mk_u8 *fault, const __grid_constant__ mk_attention_params p)
 {
     __shared__ mk_u32 row_sequence[ROWS], row_first[ROWS], row_last[ROWS], row_bad[ROWS];
     __shared__ mk_u64 key_at[3][KEYS], value_at[3][KEYS]; /* of the tile in use, the one on its way and the one after */
@@ -422,6 +486,9 @@ extern "C" __global__ void __launch_bounds__(MK_WG) prefill(
             warp_last = seen.last[h] > warp_last ? seen.last[h] : warp_last;
             latest_first = seen.first[h] > latest_first ? seen.first[h] : latest_first;
             earliest_last = seen.last[h] < earliest_last ? seen.last[h] : earliest_last;
+#if MASKED
+            seen.mask[h] = mask + (head0 + row[h] % heads) * p.mask_head + (token0 + row[h] / heads) * p.mask_token;
+#endif
         }
         warp_first = __reduce_min_sync(0xffffffffu, warp_first);
         warp_last = __reduce_max_sync(0xffffffffu, warp_last);
@@ -446,21 +513,22 @@ extern "C" __global__ void __launch_bounds__(MK_WG) prefill(
                 copies_wait(1);
             else
                 copies_wait(0);
-            const int cleared = __syncthreads_or((int)clear_values(prefill_memory + stage * STAGE_BYTES + KEYS * K_ROW, lid));
+            const int cleared =
+                __syncthreads_or((int)prepare_tile(stage, k, v, key_at[(t - 1u) % 3], value_at[(t - 1u) % 3], lid));
             if (base < warp_last && base + KEYS > warp_first) {
                 mk_f32 s[KEYS / 2], shrink[2];
                 mk_u32 high_weight[KEYS / 4], low_weight[KEYS / 4];
-                score_keys(at, high, low, lane, s);
-                finish_scores(&p, factor, &seen, base + column, base >= latest_first && base + KEYS <= earliest_last, s);
+                score_keys(KT == MK_Q8_0 ? memory + TILES_AT : at, high, low, lane, s);
+                finish_scores(&p, factor, &seen, base + column, column, base >= latest_first && base + KEYS <= earliest_last, s);
 #pragma unroll
                 for (mk_u32 h = 0; h < 2; h++)
-                    weigh(s + 2 * h, &greatest[h], &against[h], &total[h], &shrink[h]);
+                    weigh(column, s + 2 * h, &greatest[h], &against[h], &total[h], &shrink[h]);
 #pragma unroll
                 for (mk_u32 i = 0; i < KEYS / 4; i++) /* s[2 i], s[2 i + 1]: register i of the left operand */
                     split_two(s[2 * i], s[2 * i + 1], &high_weight[i], &low_weight[i]);
-                add_values(at + KEYS * K_ROW, high_weight, low_weight, shrink, lane, o);
+                add_values(VT == MK_Q8_0 ? memory + VALUES_AT : at + STAGE_VALUES, high_weight, low_weight, shrink, lane, o);
                 if (cleared != 0)
-                    add_cleared(v, value_at[(t - 1u) % 3], &seen, base, last - base < KEYS ? last - base : KEYS, column, o);
+                    add_cleared(&p, v, value_at[(t - 1u) % 3], &seen, base, last - base < KEYS ? last - base : KEYS, column, o);
             }
             if (t + 1u < tiles && lid < KEYS) {
                 key_at[(t + 1u) % 3][lid] = next_key;

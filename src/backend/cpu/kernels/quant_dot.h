@@ -1,8 +1,8 @@
 /*
- * quant_dot.h - quantised weights against 8-bit activations: a tile of VW rows by a few columns along K.
+ * quant_dot.h - quantised weights against 8-bit activations: a tile of eight or sixteen rows by a few columns along K.
  *
  * Weights come packed (quant/packed.h), one panel of eight rows per eight lanes; activations are rows of
- * mica__q8_block. Each output element has one f32 accumulator, its row's lane, and takes the runs of 32 values in
+ * mica__q8_block. A quant_f has a lane for each row of a tile: one vector, or two. Each output element has one f32 accumulator, its row's lane, and takes the runs of 32 values in
  * order along K. Per run, isum the exact integer dot product, xd and xs the activation's d and s:
  *   q4_0 q5_0 q8_0 iq4_nl  acc = fma(isum, d * xd, acc)                        isum over (code - zero) or levels
  *   q3_k q6_k              acc = fma(sa * isum_a + sb * isum_b, d * xd, acc)   halves of 16, an exact integer
@@ -41,10 +41,22 @@
 #include "backend/cpu/kernels/quant_dot_portable.h"
 #endif
 
-#define QUANT_INLINE static inline __attribute__((always_inline))
+#if QUANT_PANELS * MICA__PACKED_ROWS == VW /* else the header above has them */
+typedef vf quant_f;
+#define quant_f_zero vf_zero
+#define quant_f_set1 vf_set1
+#define quant_f_load vf_load
+#define quant_f_store vf_store
+#define quant_f_sub vf_sub
+#define quant_f_mul vf_mul
+#define quant_f_fma vf_fma
+#endif
 
-/* What a tile works on. acc [columns][VW], MICA__QUANT_ROWS floats from column to column, goes in unless fresh, and
- * comes out. */
+#define QUANT_INLINE static inline __attribute__((always_inline))
+#define QUANT_TILE_ROWS (QUANT_PANELS * MICA__PACKED_ROWS)
+
+/* What a tile works on. acc [columns][QUANT_TILE_ROWS], MICA__QUANT_ROWS floats from column to column, goes in unless
+ * fresh, and comes out. */
 typedef struct quant_tile {
     quant_panels panels;
     const mica__q8_block *x[QUANT_COLUMNS]; /* per column, the run that the panels begin with */
@@ -70,28 +82,28 @@ QUANT_INLINE void quant_prefetch(const quant_panels *p, uint64_t bytes, const in
             __builtin_prefetch((const void *)((uintptr_t)p->at[i] + 3072 + line));
 }
 
-QUANT_INLINE void quant_fold(vf *acc, const vf *sum, vf scale, const mica__q8_block *const *x, uint64_t run,
-                             const int columns)
+QUANT_INLINE void quant_fold(quant_f *acc, const quant_f *sum, quant_f scale, const mica__q8_block *const *x,
+                             uint64_t run, const int columns)
 {
     for (int c = 0; c < columns; c++)
-        acc[c] = vf_fma(sum[c], vf_mul(scale, vf_set1(x[c][run].d)), acc[c]);
+        acc[c] = quant_f_fma(sum[c], quant_f_mul(scale, quant_f_set1(x[c][run].d)), acc[c]);
 }
 
-QUANT_INLINE void quant_fold_bias(vf *acc, vf bias, const mica__q8_block *const *x, uint64_t run,
+QUANT_INLINE void quant_fold_bias(quant_f *acc, quant_f bias, const mica__q8_block *const *x, uint64_t run,
                                   const int columns)
 {
     for (int c = 0; c < columns; c++)
-        acc[c] = vf_fma(bias, vf_set1(x[c][run].s), acc[c]);
+        acc[c] = quant_f_fma(bias, quant_f_set1(x[c][run].s), acc[c]);
 }
 
 /* Blocks of 32 values with a scale, and with a bias where `biased`. */
-QUANT_INLINE void quant_runs_32(const quant_tile *t, vf *acc, const int columns, const int bits,
+QUANT_INLINE void quant_runs_32(const quant_tile *t, quant_f *acc, const int columns, const int bits,
                                 const int zero, const int biased)
 {
     const uint64_t scales = biased ? 32 : 16, block_bytes = scales + 32u * (uint64_t)bits;
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs; run++, quant_advance(&p, block_bytes)) {
-        vf sum[QUANT_COLUMNS];
+        quant_f sum[QUANT_COLUMNS];
         quant_prefetch(&p, block_bytes, columns);
         if (bits == 8)
             quant_dot8(&p, scales, t->x, run, columns, zero, sum);
@@ -107,12 +119,12 @@ static const int8_t quant_iq4_levels[16] = {MICA__IQ4_LEVELS};
 static const int8_t quant_fp4_levels[16] = {MICA__FP4_LEVELS};
 
 /* iq4_nl; with scales of bf16 mxfp4. */
-QUANT_INLINE void quant_runs_levels(const quant_tile *t, vf *acc, const int columns, const int8_t levels[16],
-                                    const int bf16)
+QUANT_INLINE void quant_runs_levels(const quant_tile *t, quant_f *acc, const int columns,
+                                    const int8_t levels[16], const int bf16)
 {
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs; run++, quant_advance(&p, 144)) {
-        vf sum[QUANT_COLUMNS];
+        quant_f sum[QUANT_COLUMNS];
         quant_prefetch(&p, 144, columns);
         quant_dot_levels(&p, 16, t->x, run, columns, levels, sum);
         quant_fold(acc, sum, bf16 ? quant_bf16(&p, 0) : quant_f16(&p, 0), t->x, run, columns);
@@ -120,12 +132,12 @@ QUANT_INLINE void quant_runs_levels(const quant_tile *t, vf *acc, const int colu
 }
 
 /* nvfp4, two parts a block; fp4 in groups of 16, one. */
-QUANT_INLINE void quant_runs_nvfp4(const quant_tile *t, vf *acc, const int columns, const uint64_t parts)
+QUANT_INLINE void quant_runs_nvfp4(const quant_tile *t, quant_f *acc, const int columns, const uint64_t parts)
 {
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs; run += parts, quant_advance(&p, 160 * parts)) {
         for (uint64_t s = 0; s < parts; s++) {
-            vf first[QUANT_COLUMNS], second[QUANT_COLUMNS];
+            quant_f first[QUANT_COLUMNS], second[QUANT_COLUMNS];
             quant_panels part = p;
             quant_advance(&part, 128 * s);
             quant_prefetch(&part, 160, columns);
@@ -137,7 +149,7 @@ QUANT_INLINE void quant_runs_nvfp4(const quant_tile *t, vf *acc, const int colum
     }
 }
 
-QUANT_INLINE void quant_runs_fp4(const quant_tile *t, vf *acc, const int columns)
+QUANT_INLINE void quant_runs_fp4(const quant_tile *t, quant_f *acc, const int columns)
 {
     if (t->group_size == 32)
         quant_runs_levels(t, acc, columns, quant_fp4_levels, 1);
@@ -220,33 +232,34 @@ QUANT_INLINE void quant_expand_iq4_xs(const unsigned char *packed, unsigned char
 }
 
 /* q4_k, q5_k. */
-QUANT_INLINE void quant_runs_offset_k(const quant_tile *t, vf *acc, const int columns, const int bits)
+QUANT_INLINE void quant_runs_offset_k(const quant_tile *t, quant_f *acc, const int columns, const int bits)
 {
     const uint64_t part_bytes = 32u * (uint64_t)bits;
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs; run += 8, quant_advance(&p, 128 + 8 * part_bytes)) {
         quant_scales scales;
         quant_unpack_scales(&p, 32, &scales, quant_expand_q4_k);
-        const vf d = quant_f16(&p, 0), dmin = vf_sub(vf_zero(), quant_f16(&p, 16));
+        const quant_f d = quant_f16(&p, 0), dmin = quant_f_sub(quant_f_zero(), quant_f16(&p, 16));
         for (uint64_t s = 0; s < 8; s++) {
-            vf sum[QUANT_COLUMNS];
+            quant_f sum[QUANT_COLUMNS];
             quant_panels part = p;
             quant_advance(&part, part_bytes * s);
             quant_prefetch(&part, part_bytes + 16, columns);
             quant_dot(&part, 128, t->x, run + s, columns, bits, 0, sum);
-            quant_fold(acc, sum, vf_mul(d, quant_u8(&scales.panels, 8 * s)), t->x, run + s, columns);
-            quant_fold_bias(acc, vf_mul(dmin, quant_u8(&scales.panels, 64 + 8 * s)), t->x, run + s, columns);
+            quant_fold(acc, sum, quant_f_mul(d, quant_u8(&scales.panels, 8 * s)), t->x, run + s, columns);
+            quant_fold_bias(acc, quant_f_mul(dmin, quant_u8(&scales.panels, 64 + 8 * s)), t->x, run + s,
+                            columns);
         }
     }
 }
 
-QUANT_INLINE void quant_runs_q6_k(const quant_tile *t, vf *acc, const int columns)
+QUANT_INLINE void quant_runs_q6_k(const quant_tile *t, quant_f *acc, const int columns)
 {
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs; run += 8, quant_advance(&p, 1680)) {
-        const vf d = quant_f16(&p, 0);
+        const quant_f d = quant_f16(&p, 0);
         for (uint64_t s = 0; s < 8; s++) {
-            vf sum[QUANT_COLUMNS];
+            quant_f sum[QUANT_COLUMNS];
             quant_panels part = p;
             quant_advance(&part, 192 * s);
             quant_prefetch(&part, 192, columns);
@@ -256,15 +269,15 @@ QUANT_INLINE void quant_runs_q6_k(const quant_tile *t, vf *acc, const int column
     }
 }
 
-QUANT_INLINE void quant_runs_q3_k(const quant_tile *t, vf *acc, const int columns)
+QUANT_INLINE void quant_runs_q3_k(const quant_tile *t, quant_f *acc, const int columns)
 {
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs; run += 8, quant_advance(&p, 880)) {
         quant_scales scales;
         quant_unpack_scales(&p, 16, &scales, quant_expand_q3_k);
-        const vf d = quant_f16(&p, 0);
+        const quant_f d = quant_f16(&p, 0);
         for (uint64_t s = 0; s < 8; s++) {
-            vf sum[QUANT_COLUMNS];
+            quant_f sum[QUANT_COLUMNS];
             quant_panels part = p;
             quant_advance(&part, 96 * s);
             quant_prefetch(&part, 128, columns);
@@ -274,15 +287,15 @@ QUANT_INLINE void quant_runs_q3_k(const quant_tile *t, vf *acc, const int column
     }
 }
 
-QUANT_INLINE void quant_runs_q2_k(const quant_tile *t, vf *acc, const int columns)
+QUANT_INLINE void quant_runs_q2_k(const quant_tile *t, quant_f *acc, const int columns)
 {
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs; run += 8, quant_advance(&p, 672)) {
         quant_scales scales;
         quant_unpack_scales(&p, 32, &scales, quant_expand_q2_k);
-        const vf d = quant_f16(&p, 0), dmin = vf_sub(vf_zero(), quant_f16(&p, 16));
+        const quant_f d = quant_f16(&p, 0), dmin = quant_f_sub(quant_f_zero(), quant_f16(&p, 16));
         for (uint64_t s = 0; s < 8; s++) {
-            vf sum[QUANT_COLUMNS], low[QUANT_COLUMNS];
+            quant_f sum[QUANT_COLUMNS], low[QUANT_COLUMNS];
             quant_panels part = p;
             quant_advance(&part, 64 * s);
             quant_prefetch(&part, 84, columns);
@@ -294,37 +307,37 @@ QUANT_INLINE void quant_runs_q2_k(const quant_tile *t, vf *acc, const int column
     }
 }
 
-QUANT_INLINE void quant_runs_iq4_xs(const quant_tile *t, vf *acc, const int columns)
+QUANT_INLINE void quant_runs_iq4_xs(const quant_tile *t, quant_f *acc, const int columns)
 {
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs; run += 8, quant_advance(&p, 1088)) {
         quant_scales scales;
         quant_unpack_scales(&p, 16, &scales, quant_expand_iq4_xs);
-        const vf d = quant_f16(&p, 0);
+        const quant_f d = quant_f16(&p, 0);
         for (uint64_t s = 0; s < 8; s++) {
-            vf sum[QUANT_COLUMNS];
+            quant_f sum[QUANT_COLUMNS];
             quant_panels part = p;
             quant_advance(&part, 128 * s);
             quant_prefetch(&part, 136, columns);
             quant_dot_levels(&part, 64, t->x, run + s, columns, quant_iq4_levels, sum);
-            const vf scale = vf_sub(quant_u8(&scales.panels, 8 * s), vf_set1(32));
-            quant_fold(acc, sum, vf_mul(d, scale), t->x, run + s, columns);
+            const quant_f scale = quant_f_sub(quant_u8(&scales.panels, 8 * s), quant_f_set1(32));
+            quant_fold(acc, sum, quant_f_mul(d, scale), t->x, run + s, columns);
         }
     }
 }
 
-QUANT_INLINE void quant_runs_affine(const quant_tile *t, vf *acc, const int columns, const int bits)
+QUANT_INLINE void quant_runs_affine(const quant_tile *t, quant_f *acc, const int columns, const int bits)
 {
     const uint64_t part_bytes = 32u * (uint64_t)bits, group_runs = t->group_size / 32;
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs;) {
         const int half = t->scale_dtype == MICA_DTYPE_F16;
-        const vf scale = half ? quant_f16(&p, 0) : quant_bf16(&p, 0);
-        const vf bias = half ? quant_f16(&p, 16) : quant_bf16(&p, 16);
+        const quant_f scale = half ? quant_f16(&p, 0) : quant_bf16(&p, 0);
+        const quant_f bias = half ? quant_f16(&p, 16) : quant_bf16(&p, 16);
         const uint64_t end = t->runs - run < group_runs ? t->runs : run + group_runs;
         quant_advance(&p, 32);
         for (; run < end; run++, quant_advance(&p, part_bytes)) {
-            vf sum[QUANT_COLUMNS];
+            quant_f sum[QUANT_COLUMNS];
             quant_prefetch(&p, part_bytes, columns);
             if (bits == 8)
                 quant_dot8(&p, 0, t->x, run, columns, 0, sum);
@@ -336,7 +349,7 @@ QUANT_INLINE void quant_runs_affine(const quant_tile *t, vf *acc, const int colu
     }
 }
 
-QUANT_INLINE void quant_runs(const quant_tile *t, vf *acc, const uint16_t dtype, const int columns)
+QUANT_INLINE void quant_runs(const quant_tile *t, quant_f *acc, const uint16_t dtype, const int columns)
 {
     switch (dtype) {
     case MICA_DTYPE_Q4_0: quant_runs_32(t, acc, columns, 4, 8, 0); break;
@@ -365,12 +378,12 @@ QUANT_INLINE void quant_runs(const quant_tile *t, vf *acc, const uint16_t dtype,
 
 QUANT_INLINE void quant_tile_run(const quant_tile *t, const uint16_t dtype, const int columns)
 {
-    vf acc[QUANT_COLUMNS];
+    quant_f acc[QUANT_COLUMNS];
     for (int c = 0; c < columns; c++)
-        acc[c] = t->fresh ? vf_zero() : vf_load(t->acc + c * MICA__QUANT_ROWS);
+        acc[c] = t->fresh ? quant_f_zero() : quant_f_load(t->acc + c * MICA__QUANT_ROWS);
     quant_runs(t, acc, dtype, columns);
     for (int c = 0; c < columns; c++)
-        vf_store(t->acc + c * MICA__QUANT_ROWS, acc[c]);
+        quant_f_store(t->acc + c * MICA__QUANT_ROWS, acc[c]);
 }
 
 #endif

@@ -82,7 +82,7 @@ static const unsigned char *chunk_panel(const mica__quant_weight *w, uint64_t ro
     return to;
 }
 
-/* All columns of a chunk for the VW rows of the tile's panels, the widest tiles first. */
+/* All columns of a chunk for the rows of the tile's panels, the widest tiles first. */
 static void chunk_columns(quant_tile *tile, const tile_fn *widths, const void *const *x, uint64_t run,
                           uint64_t columns, float *out)
 {
@@ -118,7 +118,7 @@ void MICA__ISA(quant_rows_q8)(const mica__quant_weight *weight, uint64_t row, co
         const uint64_t count = source->k - k < chunk ? source->k - k : chunk;
         tile.runs = (count + 31) / 32;
         tile.fresh = k == 0;
-        for (uint64_t lane = 0; lane < MICA__QUANT_ROWS; lane += VW) {
+        for (uint64_t lane = 0; lane < MICA__QUANT_ROWS; lane += QUANT_TILE_ROWS) {
             for (uint64_t i = 0; i < QUANT_PANELS; i++)
                 tile.panels.at[i] = chunk_panel(weight, row, lane / MICA__PACKED_ROWS + i, k, count, work);
             chunk_columns(&tile, tiles[source->dtype], x, k / 32, columns, out + lane);

@@ -10,6 +10,8 @@
 
 #define QUANT_PANELS 2
 #define QUANT_COLUMNS 4
+#define QUANT_AHEAD 1024u
+#define QUANT_UNROLL _Pragma("GCC unroll 8")
 
 typedef struct quant_panels {
     const unsigned char *at[QUANT_PANELS];
@@ -308,6 +310,7 @@ static inline __attribute__((always_inline)) void quant_dot8(const quant_panels 
 {
     const __m256i middle = _mm256_set1_epi8(-128);
     quant_sums s;
+    QUANT_UNROLL
     for (int v = 0; v < 8; v++) {
         __m256i w[QUANT_PANELS];
         for (int r = 0; r < QUANT_PANELS; r++)

@@ -112,6 +112,7 @@ void MICA__ISA(quant_rows_q8)(const mica__quant_weight *weight, uint64_t row, co
     tile.scale_dtype = packed && form->head_bytes != 0
                            ? mica__packed_scale_dtype(source->data + row * source->row_stride)
                            : source->scale_dtype;
+    tile.jump = packed ? (QUANT_PANELS - 1) * MICA__PACKED_ROWS * source->row_stride : 0;
     /* Weights that are in place and meet one tile of columns are read once: there is no use in keeping them near. */
     const uint64_t chunk = packed && columns <= QUANT_COLUMNS ? source->k : mica__quant_chunk(form);
     for (uint64_t k = 0; k < source->k; k += chunk) {
@@ -121,6 +122,7 @@ void MICA__ISA(quant_rows_q8)(const mica__quant_weight *weight, uint64_t row, co
         for (uint64_t lane = 0; lane < MICA__QUANT_ROWS; lane += QUANT_TILE_ROWS) {
             for (uint64_t i = 0; i < QUANT_PANELS; i++)
                 tile.panels.at[i] = chunk_panel(weight, row, lane / MICA__PACKED_ROWS + i, k, count, work);
+            tile.end = (uintptr_t)tile.panels.at[0] + mica__packed_block_bytes(form, count);
             chunk_columns(&tile, tiles[source->dtype], x, k / 32, columns, out + lane);
         }
     }

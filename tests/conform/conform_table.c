@@ -49,13 +49,6 @@
         ROW(text " affine8", id, op, AFFINE8, factor, reason),                                              \
         ROW(text " fp4", id, op, FP4, factor, reason), ROW(text " f8_e4m3", id, op, F8_E4M3, factor, reason)
 
-/* Attention of many tokens. */
-#define PROMPT_ROW(text, weight)                                                                     \
-    {                                                                                                \
-        text, MICA_OP_ATTENTION, MICA_DTYPE_##weight, conform_make_prompt, conform_encode_attention, \
-            conform_oracle_attention, 2, DECODED                                                     \
-    }
-
 const conform_row conform_table[] = {
     ROW("copy", COPY, copy, NONE, 0, "a conversion rounds once: known to the bit"),
     ROW("fill", FILL, fill, NONE, 0, "a conversion rounds once: known to the bit"),
@@ -81,10 +74,10 @@ const conform_row conform_table[] = {
     ROW("attention", ATTENTION, attention, NONE, 2,
         "scores as a sum of products, exp of them, a weighted sum"),
     ROW("attention q8_0", ATTENTION, attention, Q8_0, 2, DECODED),
-    PROMPT_ROW("attention f16", F16),
-    PROMPT_ROW("attention bf16", BF16),
-    PROMPT_ROW("attention f32", F32),
-    PROMPT_ROW("attention prompt q8_0", Q8_0),
+    MADE("attention f16", ATTENTION, prompt, attention, F16, 2, DECODED),
+    MADE("attention bf16", ATTENTION, prompt, attention, BF16, 2, DECODED),
+    MADE("attention f32", ATTENTION, prompt, attention, F32, 2, DECODED),
+    MADE("attention prompt q8_0", ATTENTION, prompt, attention, Q8_0, 2, DECODED),
     WEIGHT_ROWS("matmul", MATMUL, matmul, 2, DOT),
     MADE("matmul tiles q4_0", MATMUL, matmul_tiles, matmul, Q4_0, 2, DOT),
     MADE("matmul library f32", MATMUL, matmul_library, matmul, F32, 2, DOT),

@@ -27,8 +27,8 @@
 #define WEIGHT_POWER 14.0f
 
 extern __shared__ __attribute__((aligned(128))) mk_u8 prefill_memory[]; /* [2] keys, values as they come; decoded blocks; queries */
-__shared__ mk_f32 key_scale[KEYS];      /* of the tile in use: what undoes the power of a row of keys */
-__shared__ mk_f32 value_power[2 * KEYS]; /* power of a row of values, what undoes it */
+__shared__ mk_f32 key_scale[KEYS];       /* of the tile in use: what undoes the power of a row of keys */
+__shared__ mk_f32 value_power[2 * KEYS]; /* power of a row of values, what undoes it; [2 key + 0 or 1] */
 
 MK_FN void load_matrices(mk_u32 at, mk_u32 *r)
 {
@@ -149,7 +149,7 @@ MK_FN mk_u32 prepare_tile(mk_u32 stage, const mk_u8 *k, const mk_u8 *v, const mk
     const mk_i32 power =
         convert_rows(values, VT == MK_Q8_0 ? prefill_memory + VALUES_AT : values, v, value_at, VT, VDIM, 1u, lid, &found);
     if (lid % TEAM == 0u) {
-        value_power[lid / TEAM * 2] = (mk_f32)power;
+        value_power[lid / TEAM * 2] = (mk_f32)(power + 14); /* about 0 where values are about 1: scores keep their bits */
         value_power[lid / TEAM * 2 + 1] = mk_pow2i(-power);
     }
 #else
@@ -296,8 +296,8 @@ MK_FN void add_values(mk_u32 values, const mk_u32 *high, const mk_u32 *low, cons
     }
 }
 
-/* Scores in powers of two, -inf where a row does not see the key. The thread's first key is key0, `column` of the tile. `all`: every
- * row sees every key of the tile. */
+/* Scores in powers of two, those of the values' rows added, -inf where a row does not see the key. The thread's first key is
+ * key0, `column` of the tile. `all`: every row sees every key of the tile. */
 MK_FN void finish_scores(const mk_attention_params *p, const mk_f32 *factor, const seen_rows *seen, mk_u32 key0, mk_u32 column,
                          mk_u32 all, mk_f32 *s)
 {
@@ -311,7 +311,7 @@ MK_FN void finish_scores(const mk_attention_params *p, const mk_f32 *factor, con
 #if CAP != 0
         s[i] = p->softcap * LOG2_E * mk_tanh(s[i]);
 #endif
-#if VT != MK_F16 && !MASKED
+#if VT != MK_F16
         s[i] += value_power[2 * (column + i / 4 * 8 + (i & 1u))];
 #endif
     }
@@ -325,9 +325,6 @@ MK_FN void finish_scores(const mk_attention_params *p, const mk_f32 *factor, con
 #if MASKED
         else
             s[i] = mk_fma(mask_of(p, seen, h, key), LOG2_E, s[i]);
-#if VT != MK_F16
-        s[i] += value_power[2 * (column + i / 4 * 8 + (i & 1u))];
-#endif
 #endif
     }
 }

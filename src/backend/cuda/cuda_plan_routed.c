@@ -1,6 +1,6 @@
 /*
- * cuda_plan_routed.c - expert-routed matmuls of many slots by native/routed.cu: rows of x rounded to 16 bits in the scratch, the
- * map of slots by expert beside them, then both multiplied by the matrix units, which unpack weights on the way.
+ * cuda_plan_routed.c - expert-routed matmuls of many slots by native/slots.cu: rows of x rounded to 16 bits in the scratch, the
+ * map of slots by expert beside them, then both multiplied by the matrix units; weights are unpacked on the way.
  */
 #include "backend/cuda/cuda_plan.h"
 
@@ -9,6 +9,7 @@
 #include "backend/cuda/cuda_plan_native.h"
 #include "backend/gpu/gpu_plan_experts.h"
 #include "base/env.h"
+#include "quant/dtype.h"
 
 #define COMPUTE 90u /* the matrix unit's words are this device's own */
 #define GROUP 512u
@@ -25,6 +26,7 @@ typedef struct job {
     uint32_t gate; /* mica__gate */
     mica__gpu_rows x_rows, y_rows;
     uint32_t half; /* MK_F16 or MK_BF16 */
+    bool any;      /* weights that decode.cu does not know */
     uint64_t k, k_tiles, column_tiles;
     uint64_t scales, rows, map, end; /* places in the scratch */
 } job;
@@ -47,6 +49,14 @@ static bool look_at_rows(mica__gpu_rows *rows, const mica__operand *operand)
     return rows->view[0].ndim <= 1 && rows->rows != 0 && rows->rows <= INT32_MAX;
 }
 
+/* Weights of a block type in whole runs of 32 columns. */
+static bool is_any_block(const mica__record *record, const mica__operand *weight)
+{
+    return !mica__gpu_is_float(weight->dtype) && !mica__dtype_is_grouped(weight->dtype) &&
+           mica__gpu_weight_check(record, weight) == MICA_OK && weight->shape[1] > 0 &&
+           weight->shape[2] > 0 && weight->shape[2] % 32 == 0;
+}
+
 static bool look(const mica__record *record, const mica__device_info *info, job *j)
 {
     const mica__matmul_record *params = record->params;
@@ -57,10 +67,11 @@ static bool look(const mica__record *record, const mica__device_info *info, job 
     j->weight = &record->operand[MICA__EXPERTS_WEIGHT];
     j->gate = params->gate;
     j->k = j->weight->shape[2];
+    j->any = !mica__cuda_weight_reads(j->weight, 3, j->k);
     j->half = j->weight->dtype == MICA_DTYPE_BF16 ? MICA__MK_BF16 : MICA__MK_F16;
     if (info->compute != COMPUTE || info->local_bytes < LOCAL_BYTES + 1024 ||
         mica__env_debug(MICA__DEBUG_NONATIVE) || !mica__gpu_is_float(j->x->dtype) ||
-        !mica__gpu_is_float(j->y->dtype) || !mica__cuda_weight_reads(j->weight, 3, j->k) ||
+        !mica__gpu_is_float(j->y->dtype) || (j->any && !is_any_block(record, j->weight)) ||
         !mica__cuda_half_is_enough(j->half, params->precision) || !look_at_rows(&j->x_rows, j->x) ||
         !look_at_rows(&j->y_rows, j->y) || j->y_rows.rows < LEAST_SLOTS * j->weight->shape[0])
         return false;
@@ -110,7 +121,10 @@ static mica_status plan_product(const job *j, const mica__device_info *info, mic
     memset(&p, 0, sizeof p);
     p.weight_batch = j->weight->stride[0];
     p.weight_stride = j->weight->stride[1];
-    mica__cuda_planes(j->weight, p.field_at, field_bytes);
+    if (j->any)
+        p.weight = mica__gpu_weight_describe(j->weight);
+    else
+        mica__cuda_planes(j->weight, p.field_at, field_bytes);
     p.y_stride = stride_of(&j->y_rows);
     p.experts = (uint32_t)j->weight->shape[0];
     p.outputs = (uint32_t)j->weight->shape[1];
@@ -121,13 +135,15 @@ static mica_status plan_product(const job *j, const mica__device_info *info, mic
     p.x_slots = mica__gpu_experts_x_slots(j->record);
     p.y_type = mica__gpu_type(j->y->dtype);
     const uint64_t most = p.tiles * j->column_tiles;
-    const mica_status status =
-        mica__gpu_plan_next(plan, "routed/routed", most < info->processors ? most : info->processors);
+    const mica_status status = mica__gpu_plan_next(plan, j->any ? "routed_any/routed" : "routed/routed",
+                                                   most < info->processors ? most : info->processors);
     if (status != MICA_OK)
         return status;
     mica__gpu_plan_constant(plan, "MK_WG", GROUP);
     mica__gpu_plan_constant(plan, "HALF", j->half);
-    mica__gpu_plan_constant(plan, "W", j->weight->dtype);
+    mica__gpu_weight_constants(plan, j->weight, false);
+    if (j->any && j->weight->layout == MICA_LAYOUT_PLANES)
+        mica__gpu_plan_constant(plan, "PLANES", 1);
     mica__gpu_plan_constant(plan, "GATE", j->gate);
     mica__gpu_plan_constant(plan, "COLUMNS", MK_TILE);
     plan->dispatch[plan->dispatch_count - 1].local_bytes = LOCAL_BYTES;

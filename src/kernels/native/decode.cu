@@ -15,6 +15,8 @@
 #define RAW_WORDS 16
 #endif
 
+#define WEIGHT_OF(p) ((p)->field_at) /* what fetch32 wants of parameters */
+
 /* Codes, then what else a type has in runs of 16 bytes; `meta`: the scale in f16, and behind it two small ones. */
 typedef struct raw32 {
     mk_u32 word[RAW_WORDS];

@@ -3,9 +3,10 @@
 //use blocks
 //use values
 //use pieces
+//use any
 /*
- * unpack.cu - weights of any quantised type W as an operand of gemm.cu: the values of values.kc, rounded to 16 bits, in tiles
- * (pieces.cu). A thread takes 32 columns of a row, a group 16 rows by 512 columns.
+ * unpack.cu - weights of any quantised type W as an operand of gemm.cu: 16-bit numbers (any.cu) in tiles (pieces.cu). A thread
+ * takes 32 columns of a row, a group 16 rows by 512 columns.
  */
 extern "C" __global__ void __launch_bounds__(MK_WG) unpack(
 #if MK_IS_GROUPED
@@ -19,20 +20,11 @@ extern "C" __global__ void __launch_bounds__(MK_WG) unpack(
     const mk_u32 inside = row < p.outputs && b < 2 * p.k_tiles; /* both threads of a pair, or none */
     launch_dependents();
     wait_for_inputs();
-    mk_u32x4 piece[4];
-#pragma unroll
-    for (mk_u32 c = 0; c < 4; c++)
-        piece[c].x = piece[c].y = piece[c].z = piece[c].w = 0;
-    if (inside != 0 && 32 * b < p.weight.k) {
-        mk_row from;
-        from.q = w + row * p.stride;
-        from.scales = MK_TABLE_OF(w, scales) + row * p.scale_stride;
-        from.biases = MK_TABLE_OF(w, biases) + row * p.bias_stride;
-        const mk_values values = mk_row_values(from, &p.weight, b);
-#pragma unroll
-        for (mk_u32 c = 0; c < 4; c++)
-            piece[c] = piece_of(values.v + 8 * c);
-    }
+    mk_row from;
+    from.q = w + row * p.stride;
+    from.scales = MK_TABLE_OF(w, scales) + row * p.scale_stride;
+    from.biases = MK_TABLE_OF(w, biases) + row * p.bias_stride;
+    const raw32 raw = fetch_row(from, &p.weight, inside != 0 ? p.weight.k : 0, b);
     const weight_place to = place_of(row, p.side, p.first_tile);
-    store_block(tiles + (mk_u64)to.tile * p.k_tiles * 32768, to.row, b, inside, piece);
+    store_block(tiles + (mk_u64)to.tile * p.k_tiles * 32768, to.row, b, inside, raw.piece);
 }

@@ -1,0 +1,10 @@
+//use hopper
+//use wgmma
+//use pieces
+//use iq_grid
+//use blocks
+//use values
+//use any
+//use slots
+//arch a
+/* routed_any.cu - slots.cu with weights of any block type. */

@@ -14,28 +14,22 @@
 #include "format/convert.h"
 #include "format/piece.h"
 
-#define MOST_TEXT ((size_t)128 << 20)
-
 /* The text of tokenizer.json as it is, under the key that GGUF has for it. */
 static mica_status keep_tokenizer(mica__plan *plan, const char *folder)
 {
-    const char *path = mica__plan_text(plan, "%s/tokenizer.json", folder);
-    void *text = NULL;
-    size_t size = 0;
-    if (path == NULL)
-        return MICA_ERR_OUT_OF_MEMORY;
-    if (mica__file_look(path) != MICA__FILE_KIND_REGULAR)
-        return MICA_OK;
-    mica_status status = mica__file_read_all(path, MOST_TEXT, &text, &size);
-    char *copy = status == MICA_OK ? mica__chunks_alloc(&plan->chunks, size + 1) : NULL;
+    mica__side_file file;
+    mica_status status = mica__plan_read_side(plan, folder, "tokenizer.json", &file);
+    if (status != MICA_OK || file.data == NULL)
+        return status;
+    char *copy = mica__chunks_alloc(&plan->chunks, file.size + 1);
     if (copy != NULL) {
-        memcpy(copy, text, size + 1);
+        memcpy(copy, file.data, file.size + 1);
         status = mica__plan_set(plan, "tokenizer.huggingface.json",
-                                &(mica_value){.type = MICA_VALUE_STRING, .as.string = {copy, size}});
-    } else if (status == MICA_OK) {
+                                &(mica_value){.type = MICA_VALUE_STRING, .as.string = {copy, file.size}});
+    } else {
         status = MICA_ERR_OUT_OF_MEMORY;
     }
-    mica__free(text);
+    mica__free(file.data);
     return status;
 }
 

@@ -20,8 +20,6 @@
 #include "quant/dtype.h"
 #include "quant/quant.h"
 
-#define MOST_SIDE_BYTES ((size_t)128 << 20)
-
 /* What stands beside the tensors of a checkpoint and goes along from folder to folder. */
 static const char *const side_files[] = {
     "tokenizer.json",
@@ -204,17 +202,11 @@ static mica_status copy_side_files(conversion *c, side *files)
     if (mica__file_look(c->input) != MICA__FILE_KIND_FOLDER || c->plan.archive->format == MICA_FORMAT_GGUF)
         return MICA_OK;
     for (size_t i = 0; i < SIDE_FILES && status == MICA_OK; i++) {
-        const char *path = mica__plan_text(&c->plan, "%s/%s", c->input, side_files[i]);
-        void *bytes = NULL;
-        size_t size = 0;
-        if (path == NULL)
-            return MICA_ERR_OUT_OF_MEMORY;
-        if (mica__file_look(path) != MICA__FILE_KIND_REGULAR)
-            continue;
-        status = mica__file_read_all(path, MOST_SIDE_BYTES, &bytes, &size);
-        if (status == MICA_OK)
-            status = put_file(c, files, side_files[i], bytes, size);
-        mica__free(bytes);
+        mica__side_file file;
+        status = mica__plan_read_side(&c->plan, c->input, side_files[i], &file);
+        if (status == MICA_OK && file.data != NULL)
+            status = put_file(c, files, side_files[i], file.data, file.size);
+        mica__free(file.data);
     }
     return status;
 }

@@ -10,6 +10,8 @@
 #include "quant/dtype.h"
 #include "quant/quant.h"
 
+#define MOST_SIDE_BYTES ((size_t)128 << 20)
+
 void mica__plan_free(mica__plan *plan)
 {
     mica__free(plan->tensor);
@@ -245,4 +247,14 @@ char *mica__plan_text(mica__plan *plan, const char *format, ...)
     vsnprintf(text, length < 0 ? 1 : (size_t)length + 1, format, arguments);
     va_end(arguments);
     return text;
+}
+
+mica_status mica__plan_read_side(mica__plan *plan, const char *folder, const char *name, mica__side_file *out)
+{
+    *out = (mica__side_file){.path = mica__plan_text(plan, "%s/%s", folder, name)};
+    if (out->path == NULL)
+        return MICA_ERR_OUT_OF_MEMORY;
+    if (mica__file_look(out->path) != MICA__FILE_KIND_REGULAR)
+        return MICA_OK;
+    return mica__file_read_all(out->path, MOST_SIDE_BYTES, &out->data, &out->size);
 }

@@ -64,6 +64,13 @@ typedef struct mica__plan_run {
     void *context;
 } mica__plan_run;
 
+/* A file beside the weights. */
+typedef struct mica__side_file {
+    const char *path; /* in the plan's memory */
+    void *data;       /* a NUL behind `size` bytes; who asked for it frees it */
+    size_t size;
+} mica__side_file;
+
 /* Frees what the plan holds; a zeroed plan is fine. */
 void mica__plan_free(mica__plan *plan);
 
@@ -94,6 +101,9 @@ const mica_value *mica__plan_get(const mica__plan *plan, const char *key);
 uint64_t mica__plan_get_number(const mica__plan *plan, const char *key, uint64_t otherwise);
 /* Text in the plan's memory, as printf; NULL with the status set if there is none. */
 char *mica__plan_text(mica__plan *plan, const char *format, ...) MICA__PRINTF(2, 3);
+/* Reads the file `name` of a folder, of at most 128 MiB. That there is none is fine: then out->data is NULL. */
+mica_status mica__plan_read_side(mica__plan *plan, const char *folder, const char *name,
+                                 mica__side_file *out);
 
 /* Bytes the writer will get, and bytes that are read for them. */
 uint64_t mica__plan_bytes_out(const mica__plan *plan);

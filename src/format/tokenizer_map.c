@@ -9,26 +9,18 @@
 #include "format/config_map.h"
 #include "format/tokenizer_map.h"
 
-#define MOST_BYTES ((size_t)128 << 20)
-
 /* A JSON file of the folder; *out is NULL where it is not. */
 static mica_status read_json(mica__plan *plan, const char *folder, const char *name, mica__json **out)
 {
-    const char *path = mica__plan_text(plan, "%s/%s", folder, name);
-    void *text = NULL;
-    size_t size = 0;
+    mica__side_file file;
     *out = NULL;
-    if (path == NULL)
-        return MICA_ERR_OUT_OF_MEMORY;
-    if (mica__file_look(path) != MICA__FILE_KIND_REGULAR)
-        return MICA_OK;
-    mica_status status = mica__file_read_all(path, MOST_BYTES, &text, &size);
-    if (status == MICA_OK) {
-        status = mica__json_parse(text, size, NULL, out);
-        if (status != MICA_OK && status != MICA_ERR_OUT_OF_MEMORY)
-            status = mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": %s", path, mica_status_message());
-    }
-    mica__free(text);
+    mica_status status = mica__plan_read_side(plan, folder, name, &file);
+    if (status != MICA_OK || file.data == NULL)
+        return status;
+    status = mica__json_parse(file.data, file.size, NULL, out);
+    if (status != MICA_OK && status != MICA_ERR_OUT_OF_MEMORY)
+        status = mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": %s", file.path, mica_status_message());
+    mica__free(file.data);
     return status;
 }
 
@@ -292,35 +284,28 @@ static mica_status set_all(mica__tokenizer *t)
 /* chat_template.jinja of the folder, where newer checkpoints keep it. */
 static mica_status set_template(mica__tokenizer *t, const char *folder)
 {
-    const char *path = mica__plan_text(t->plan, "%s/chat_template.jinja", folder);
-    void *text = NULL;
-    size_t size = 0;
-    if (path == NULL)
-        return MICA_ERR_OUT_OF_MEMORY;
-    if (mica__file_look(path) != MICA__FILE_KIND_REGULAR)
-        return MICA_OK;
-    mica_status status = mica__file_read_all(path, MOST_BYTES, &text, &size);
-    if (status == MICA_OK)
+    mica__side_file file;
+    mica_status status = mica__plan_read_side(t->plan, folder, "chat_template.jinja", &file);
+    if (status == MICA_OK && file.data != NULL)
         status = mica__plan_set_string(t->plan, "tokenizer.chat_template",
-                                       mica__plan_text(t->plan, "%s", (const char *)text));
-    mica__free(text);
+                                       mica__plan_text(t->plan, "%s", (const char *)file.data));
+    mica__free(file.data);
     return status;
 }
 
 /* tokenizer.model, which is used where tokenizer.json says no more: it has the scores. *out_bytes is freed after it. */
 static mica_status read_pieces(mica__tokenizer *t, const char *folder, void **out_bytes)
 {
-    const char *path = mica__plan_text(t->plan, "%s/tokenizer.model", folder);
     const bool wanted =
         t->json == NULL || (t->kind != NULL && (strcmp(t->kind, "llama") == 0 || strcmp(t->kind, "t5") == 0));
-    size_t size = 0;
-    if (path == NULL)
-        return MICA_ERR_OUT_OF_MEMORY;
-    if (!wanted || mica__file_look(path) != MICA__FILE_KIND_REGULAR)
+    mica__side_file file;
+    if (!wanted)
         return MICA_OK;
-    mica_status status = mica__file_read_all(path, MOST_BYTES, out_bytes, &size);
-    if (status == MICA_OK)
-        status = mica__sentencepiece_parse(path, *out_bytes, size, &t->pieces);
+    mica_status status = mica__plan_read_side(t->plan, folder, "tokenizer.model", &file);
+    *out_bytes = file.data;
+    if (status != MICA_OK || file.data == NULL)
+        return status;
+    status = mica__sentencepiece_parse(file.path, file.data, file.size, &t->pieces);
     if (status == MICA_OK)
         t->kind = t->pieces.unigram ? "t5" : "llama";
     return status;

@@ -8,24 +8,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "support/model_file.h"
+#include "support/resident.h"
 
 #define TOKENS 150000u
 #define LAYERS 66u /* of nine tensors, and six more: 600 */
-
-static uint64_t resident(void)
-{
-    FILE *file = fopen("/proc/self/statm", "r");
-    unsigned long long all, pages = 0;
-
-    if (file != NULL && fscanf(file, "%llu %llu", &all, &pages) != 2)
-        pages = 0;
-    if (file != NULL)
-        fclose(file);
-    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
 
 /* `layers` layers with matrices of `rows` times 4096 in q4_0. */
 static void make_model(const char *path, uint32_t layers, uint64_t rows)
@@ -72,10 +60,10 @@ static void measure_open(char *path)
     uint64_t before;
 
     make_model(path, LAYERS, 12800);
-    before = resident();
+    before = test_resident();
     bench_must(mica_weights_open(path, NULL, &weights));
     bench_must(mica_weights_get_info(weights, &info));
-    bench_row("open, resident memory", (double)(resident() - before) / 1e6, "MB", "goal 64");
+    bench_row("open, resident memory", (double)(test_resident() - before) / 1e6, "MB", "goal 64");
     mica_weights_release(weights);
     bench_row("open", bench_time(open_model, path, 0.5) * 1e3, "ms",
               "%.1f GB, %llu tensors, %u tokens; warm, goal 50", (double)info.tensor_bytes / 1e9,

@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "mica/host.h"
+#include "support/json_text.h"
 #include "support/meter.h"
 
 static mica_status parse(const char *text, mica__json **out_json)
@@ -432,46 +433,15 @@ static void every_byte_changed(void **state)
     assert_int_equal(mica_host_bytes(), 0);
 }
 
-static void write_node(mica__json_writer *writer, const mica__json *json, const mica__json_node *node)
-{
-    if (node->key != NULL)
-        mica__json_key_n(writer, node->key, node->key_length);
-    switch ((mica__json_type)node->type) {
-    case MICA__JSON_NULL: mica__json_null(writer); break;
-    case MICA__JSON_FALSE: mica__json_bool(writer, false); break;
-    case MICA__JSON_TRUE: mica__json_bool(writer, true); break;
-    case MICA__JSON_STRING: mica__json_string_n(writer, node->string.data, node->string.length); break;
-    case MICA__JSON_NUMBER:
-        if (node->exact == MICA__JSON_EXACT_UINT)
-            mica__json_uint(writer, node->number.uint_value);
-        else if (node->exact == MICA__JSON_EXACT_NEGATIVE)
-            mica__json_int(writer, node->number.int_value);
-        else
-            mica__json_double(writer, node->number.real);
-        break;
-    case MICA__JSON_ARRAY:
-    case MICA__JSON_OBJECT:
-        node->type == MICA__JSON_OBJECT ? mica__json_begin_object(writer) : mica__json_begin_array(writer);
-        for (const mica__json_node *child = mica__json_first(node); child != NULL;
-             child = mica__json_next(json, child))
-            write_node(writer, json, child);
-        node->type == MICA__JSON_OBJECT ? mica__json_end_object(writer) : mica__json_end_array(writer);
-        break;
-    }
-}
-
 static mica_status rewrite(const char *text, char **out_text, size_t *out_length)
 {
     mica__json *json = NULL;
-    mica__json_writer writer;
-    const mica_status status = parse(text, &json);
+    mica_status status = parse(text, &json);
     *out_text = NULL;
-    if (status != MICA_OK)
-        return status;
-    mica__json_writer_init(&writer);
-    write_node(&writer, json, mica__json_root(json));
+    if (status == MICA_OK)
+        status = test_json_text(json, out_text, out_length);
     mica__json_release(json);
-    return mica__json_writer_finish(&writer, out_text, out_length);
+    return status;
 }
 
 static void writer_gives_back_what_was_read(void **state)

@@ -13,6 +13,7 @@
 #include "support/sanitizer.h"
 #include "mica/mica.h"
 #include "support/model_file.h"
+#include "support/resident.h"
 
 #define TENSORS 6u
 #define SLACK ((uint64_t)64 << 20)
@@ -21,22 +22,9 @@ static const uint64_t shape_of[TENSORS][3] = {{40, 4096, 320}, {32000, 4096}, {1
                                               {4096, 11008},   {64, 4096},    {100000, 4096}};
 static const uint32_t dims_of[TENSORS] = {3, 2, 2, 2, 2, 2};
 
-/* 0 where the system does not say. */
-static uint64_t resident(void)
-{
-    FILE *file = fopen("/proc/self/statm", "r");
-    unsigned long long all, pages = 0;
-
-    if (file != NULL && fscanf(file, "%llu %llu", &all, &pages) != 2)
-        pages = 0;
-    if (file != NULL)
-        fclose(file);
-    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
 static int watch(void *context, const char *what, uint64_t done, uint64_t total)
 {
-    uint64_t *peak = context, now = resident();
+    uint64_t *peak = context, now = test_resident();
 
     (void)what;
     (void)done;
@@ -68,7 +56,7 @@ static void load(const char *path, uint32_t open, uint32_t flags)
     mica_device *device;
     mica_weights_info info;
     mica_buffer *buffers[TENSORS];
-    uint64_t before = resident(), peak = before, limit;
+    uint64_t before = test_resident(), peak = before, limit;
 
     assert_int_equal(mica_device_open("cpu", NULL, &device), MICA_OK);
     assert_int_equal(mica_weights_open(path, &options, &weights), MICA_OK);
@@ -88,13 +76,13 @@ static void load(const char *path, uint32_t open, uint32_t flags)
     assert_true(peak <= limit);
 }
 
-static void test_resident(void **state)
+static void test_loading(void **state)
 {
     char path[128];
     test_gguf gguf = {0};
 
     (void)state;
-    if (TEST_ANY_SANITIZER || resident() == 0) /* sanitizers take memory of their own */
+    if (TEST_ANY_SANITIZER || test_resident() == 0) /* sanitizers take memory of their own */
         skip();
     test_file_path(path, sizeof path, "resident.gguf");
     for (uint32_t t = 0; t < TENSORS; t++) {
@@ -113,6 +101,6 @@ static void test_resident(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_resident)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loading)};
     return cmocka_run_group_tests_name("load_resident", tests, NULL, NULL);
 }

@@ -10,12 +10,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "mica/mica.h"
 #include "support/random.h"
 #include "support/sanitizer.h"
 #include "support/status.h"
+#include "support/tensor.h"
 
 #define FUSED_CASES (TEST_ANY_SANITIZER ? 20u : 120u)
 
@@ -28,6 +31,68 @@ static struct {
     uint64_t seed;
     const char *device_id;
 } fused_running = {.device_id = "cpu"};
+
+/* A case: ops that may become the record `joined`, and which of their tensors they write. */
+typedef struct fused_job {
+    const char *joined;
+    void (*encode)(mica_session *session, void *drawn);
+    void *drawn;
+    test_tensor *tensor; /* on the device */
+    const uint32_t *results;
+    uint32_t result_count; /* at most FUSED_RESULTS */
+} fused_job;
+
+enum { FUSED_RESULTS = 4 };
+
+/* Runs it; gives the status of the work and, in `*out_fused`, whether one record does it all. */
+static mica_status fused_run(mica_device *device, const fused_job *job, bool fuse, bool *out_fused)
+{
+    mica_session *session = NULL;
+    mica_recording *recording = NULL;
+    mica_fence *fence = NULL;
+    for (uint32_t i = 0; i < job->result_count; i++)
+        must(test_tensor_restore(&job->tensor[job->results[i]]));
+    must(mica_session_begin(device, NULL, MICA_SESSION_RECORD, &session));
+    job->encode(session, job->drawn);
+    must(mica_session_record(session, fuse ? MICA_FINISH_ALL : 0, NULL, &recording));
+    *out_fused = false;
+    for (uint32_t i = 0; i < mica_recording_count(recording); i++) {
+        mica_record_info info;
+        must(mica_recording_inspect(recording, i, &info));
+        *out_fused = *out_fused || strcmp(info.fused, job->joined) == 0;
+    }
+    must(mica_recording_replay(recording, &fence));
+    const mica_status status = mica_fence_wait(fence, MICA_WAIT_FOREVER);
+    mica_fence_release(fence);
+    mica_recording_release(recording);
+    mica_session_release(session);
+    for (uint32_t i = 0; i < job->result_count; i++)
+        must(test_tensor_fetch(&job->tensor[job->results[i]]));
+    return status;
+}
+
+/* Both ways: the same bits, and nothing written beside them. Whether the ops became one record. */
+static bool fused_compare(mica_device *device, const fused_job *job, uint32_t number)
+{
+    uint8_t *kept[FUSED_RESULTS];
+    bool fused = false;
+    const mica_status apart = fused_run(device, job, false, &fused);
+    assert_false(fused);
+    for (uint32_t i = 0; i < job->result_count; i++) {
+        const test_tensor *result = &job->tensor[job->results[i]];
+        kept[i] = test_alloc(result->bytes, 1);
+        memcpy(kept[i], result->after, result->bytes);
+    }
+    assert_int_equal(fused_run(device, job, true, &fused), apart);
+    for (uint32_t i = 0; i < job->result_count; i++) {
+        const test_tensor *result = &job->tensor[job->results[i]];
+        assert_int_equal(test_tensor_stray(result, true), UINT64_MAX);
+        if (memcmp(kept[i], result->after, result->bytes) != 0)
+            fail_msg("case %u: %s differs%s", number, result->name, fused ? ", fused" : "");
+        free(kept[i]);
+    }
+    return fused;
+}
 
 static void same_bits(void **state)
 {

@@ -61,8 +61,9 @@ static void make_case(gated_case *c, test_random *random)
     add(c, random, Y, MICA_DTYPE_F32, 3, (uint64_t[]){tokens, slots, n}, TEST_ROWS);
 }
 
-static void encode(mica_session *session, const gated_case *c)
+static void encode(mica_session *session, void *drawn)
 {
+    const gated_case *c = drawn;
     mica_encoder *encoder = mica_session_encoder(session);
     mica_buffer *side[2] = {NULL, NULL}, *x = c->tensor[X].view, *ids = c->tensor[IDS].view;
     for (uint32_t i = 0; i < 2; i++) {
@@ -77,49 +78,17 @@ static void encode(mica_session *session, const gated_case *c)
     mica_buffer_release(side[1]);
 }
 
-/* Runs it; gives the status of the work and, in `*out_fused`, whether one record does it all. */
-static mica_status run(mica_device *device, gated_case *c, bool fuse, bool *out_fused)
-{
-    mica_session *session = NULL;
-    mica_recording *recording = NULL;
-    mica_fence *fence = NULL;
-    must(test_tensor_restore(&c->tensor[Y]));
-    must(mica_session_begin(device, NULL, MICA_SESSION_RECORD, &session));
-    encode(session, c);
-    must(mica_session_record(session, fuse ? MICA_FINISH_ALL : 0, NULL, &recording));
-    *out_fused = false;
-    for (uint32_t i = 0; i < mica_recording_count(recording); i++) {
-        mica_record_info info;
-        must(mica_recording_inspect(recording, i, &info));
-        *out_fused = *out_fused || strcmp(info.fused, "experts gate+up") == 0;
-    }
-    must(mica_recording_replay(recording, &fence));
-    const mica_status status = mica_fence_wait(fence, MICA_WAIT_FOREVER);
-    mica_fence_release(fence);
-    mica_recording_release(recording);
-    mica_session_release(session);
-    must(test_tensor_fetch(&c->tensor[Y]));
-    return status;
-}
-
 /* Whether the ops became one record. */
 static bool compare(gated_case *c, mica_device *device, uint32_t number)
 {
-    const test_tensor *y = &c->tensor[Y];
-    bool fused = false;
+    static const uint32_t results[] = {Y};
+    const fused_job job = {"experts gate+up", encode,  c,
+                           c->tensor,         results, sizeof results / sizeof *results};
     for (uint32_t i = 0; i < TENSORS; i++)
         must(test_tensor_upload(&c->tensor[i], device));
     for (uint32_t i = 0; i < 2; i++)
         must(mica_buffer_pack(c->tensor[GATE + i].view, &c->weight[i]));
-    const mica_status apart = run(device, c, false, &fused);
-    assert_false(fused);
-    uint8_t *kept = test_alloc(y->bytes, 1);
-    memcpy(kept, y->after, y->bytes);
-    assert_int_equal(run(device, c, true, &fused), apart);
-    assert_int_equal(test_tensor_stray(y, true), UINT64_MAX);
-    if (memcmp(kept, y->after, y->bytes) != 0)
-        fail_msg("case %u: y differs%s", number, fused ? ", fused" : "");
-    free(kept);
+    const bool fused = fused_compare(device, &job, number);
     for (uint32_t i = 0; i < 2; i++)
         mica_buffer_release(c->weight[i]);
     for (uint32_t i = 0; i < TENSORS; i++) {

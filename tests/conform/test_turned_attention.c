@@ -114,8 +114,9 @@ static mica_buffer *bring(mica_session *session, const turn_case *c, uint32_t wh
     return temp;
 }
 
-static void encode(mica_session *session, const turn_case *c)
+static void encode(mica_session *session, void *drawn)
 {
+    const turn_case *c = drawn;
     mica_encoder *encoder = mica_session_encoder(session);
     mica_buffer *q = bring(session, c, Q), *k = bring(session, c, K), *v = bring(session, c, V);
     mica_buffer *factors = c->factors ? view_of(c, FACTORS) : NULL, *positions = view_of(c, POSITIONS);
@@ -139,55 +140,14 @@ static void encode(mica_session *session, const turn_case *c)
     mica_buffer_release(v);
 }
 
-/* Runs it; gives the status of the work and, in `*out_fused`, whether one record does it all. */
-static mica_status run(mica_device *device, turn_case *c, bool fuse, bool *out_fused)
-{
-    static const uint32_t results[] = {CACHE_K, CACHE_V, Y};
-    mica_session *session = NULL;
-    mica_recording *recording = NULL;
-    mica_fence *fence = NULL;
-    for (uint32_t i = 0; i < 3; i++)
-        must(test_tensor_restore(&c->tensor[results[i]]));
-    must(mica_session_begin(device, NULL, MICA_SESSION_RECORD, &session));
-    encode(session, c);
-    must(mica_session_record(session, fuse ? MICA_FINISH_ALL : 0, NULL, &recording));
-    *out_fused = false;
-    for (uint32_t i = 0; i < mica_recording_count(recording); i++) {
-        mica_record_info info;
-        must(mica_recording_inspect(recording, i, &info));
-        *out_fused = *out_fused || strcmp(info.fused, "rope+attention") == 0;
-    }
-    must(mica_recording_replay(recording, &fence));
-    const mica_status status = mica_fence_wait(fence, MICA_WAIT_FOREVER);
-    mica_fence_release(fence);
-    mica_recording_release(recording);
-    mica_session_release(session);
-    for (uint32_t i = 0; i < 3; i++)
-        must(test_tensor_fetch(&c->tensor[results[i]]));
-    return status;
-}
-
 /* Whether the ops became one record. */
 static bool compare(turn_case *c, mica_device *device, uint32_t number)
 {
     static const uint32_t results[] = {CACHE_K, CACHE_V, Y};
-    uint8_t *kept[3];
-    bool fused = false;
+    const fused_job job = {"rope+attention", encode, c, c->tensor, results, sizeof results / sizeof *results};
     for (uint32_t i = 0; i < TENSORS; i++)
         must(test_tensor_upload(&c->tensor[i], device));
-    const mica_status apart = run(device, c, false, &fused);
-    assert_false(fused);
-    for (uint32_t i = 0; i < 3; i++) {
-        kept[i] = test_alloc(c->tensor[results[i]].bytes, 1);
-        memcpy(kept[i], c->tensor[results[i]].after, c->tensor[results[i]].bytes);
-    }
-    assert_int_equal(run(device, c, true, &fused), apart);
-    for (uint32_t i = 0; i < 3; i++) {
-        const test_tensor *result = &c->tensor[results[i]];
-        if (memcmp(kept[i], result->after, result->bytes) != 0)
-            fail_msg("case %u: %s differs%s", number, result->name, fused ? ", fused" : "");
-        free(kept[i]);
-    }
+    const bool fused = fused_compare(device, &job, number);
     for (uint32_t i = 0; i < TENSORS; i++) {
         test_tensor_unload(&c->tensor[i]);
         test_tensor_free(&c->tensor[i]);

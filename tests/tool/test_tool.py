@@ -233,7 +233,13 @@ class Pass(Base):
 
 class Bench(Base):
     def test_one_op(self):
-        facts = json.loads(self.works("bench", "ops", "--op", "argmax", "--threads", "2", "--json"))
+        """The names come from profiles, which end the one that MICA_TRACE began: its file has the last."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trace.json")
+            facts = json.loads(self.works("bench", "ops", "--op", "argmax", "--threads", "2", "--json",
+                                          env=dict(os.environ, MICA_TRACE=path)))
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual({event["name"] for event in json.load(file)["traceEvents"]}, {"argmax"})
         self.assertGreater(facts["read_gb_per_s"], 0)
         self.assertGreater(facts["gflop_per_s"], 0)
         self.assertEqual({row["op"] for row in facts["ops"]}, {"argmax"})
@@ -241,21 +247,6 @@ class Bench(Base):
             self.assertGreater(row["us"], 0)
             self.assertGreater(row["gb_per_s"], 0)
             self.assertEqual(row["kernels"], "argmax")
-
-    def test_kernels_of_an_op(self):
-        """A product of many rows turns them into codes first."""
-        facts = json.loads(self.works("bench", "ops", "--op", "matmul", "--type", "q4_0", "--threads", "2", "--json"))
-        self.assertEqual({row["shape"]: row["kernels"] for row in facts["ops"]},
-                         {"1 x 8192 x 2048": "matmul_quant", "128 x 2048 x 2048": "matmul_activation, matmul_quant"})
-
-    def test_names_leave_a_trace(self):
-        """The names come from profiles, which end the one that MICA_TRACE began."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "trace.json")
-            self.works("bench", "ops", "--op", "argmax", "--threads", "2", env=dict(os.environ, MICA_TRACE=path))
-            with open(path, encoding="utf-8") as file:
-                events = json.load(file)["traceEvents"]
-        self.assertEqual({event["name"] for event in events}, {"argmax"})
 
     def test_ops_of_models(self):
         for op, type_ in (("layer_norm", "f32"), ("gelu_mul", "f32"), ("route", "f32"), ("expert_sum", "f32"),

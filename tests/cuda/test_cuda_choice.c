@@ -1,0 +1,150 @@
+/* test_cuda_choice.c - which kernels matmuls get on a Hopper: those of 8B models, and what the conformance table draws for a
+ * GPU, whose rows must reach the kernels that they are there for. The stand-in says that it is one and computes nothing; what
+ * kernels compute is for test_conform_cuda on a real one. */
+#include "cuda_rig.h"
+
+#include "conform/conform_suite.h"
+#include "mica/mica.h"
+#include "support/sanitizer.h"
+
+#define MOST_ENTRIES 8
+
+static const conform_row *row_named(const char *name)
+{
+    for (uint32_t i = 0; i < conform_table_count; i++)
+        if (strcmp(conform_table[i].name, name) == 0)
+            return &conform_table[i];
+    fail_msg("the table has no row \"%s\"", name);
+    return NULL;
+}
+
+static mica_encoder *begin_profile(mica_device *device)
+{
+    mica_encoder *encoder = NULL;
+    must(mica_profile_begin(device));
+    must(mica_encoder_begin(device, NULL, &encoder));
+    return encoder;
+}
+
+/* Runs what was encoded; gives its last dispatch. */
+static mica_profile_entry end_profile(mica_device *device, mica_encoder *encoder)
+{
+    mica_profile_entry entries[MOST_ENTRIES];
+    uint64_t count = 0;
+    must(mica_encoder_commit_and_wait(encoder));
+    mica_encoder_release(encoder);
+    must(mica_profile_end(device));
+    must(mica_profile_entries(device, entries, MOST_ENTRIES, &count));
+    assert_in_range(count, 1, MOST_ENTRIES);
+    return entries[count - 1];
+}
+
+/* ---- 8B models ---- */
+
+static mica_buffer *matrix(mica_device *device, mica_dtype dtype, uint64_t rows, uint64_t columns)
+{
+    mica_buffer *buffer = NULL;
+    must(mica_buffer_alloc(device, dtype, 2, (uint64_t[]){rows, columns}, &buffer));
+    return buffer;
+}
+
+/* y [rows, n] = x [rows, k] of f32 with a packed weight. */
+static mica_profile_entry multiply(mica_device *device, mica_dtype type, uint64_t rows, uint64_t n,
+                                   uint64_t k)
+{
+    mica_buffer *plain = matrix(device, type, n, k), *weight = NULL;
+    mica_buffer *x = matrix(device, MICA_DTYPE_F32, rows, k), *y = matrix(device, MICA_DTYPE_F32, rows, n);
+    must(mica_buffer_pack(plain, &weight));
+    mica_encoder *encoder = begin_profile(device);
+    must(mica_matmul(encoder, x, weight, NULL, y));
+    const mica_profile_entry last = end_profile(device, encoder);
+    mica_buffer_release(plain);
+    mica_buffer_release(weight);
+    mica_buffer_release(x);
+    mica_buffer_release(y);
+    return last;
+}
+
+static void test_models(void **state)
+{
+    static const mica_dtype types[] = {MICA_DTYPE_Q4_0, MICA_DTYPE_Q4_K, MICA_DTYPE_Q8_0, MICA_DTYPE_F16};
+    static const uint64_t sizes[][2] = {{4096, 4096}, {4096, 14336}, {14336, 4096}};
+    mica_device *device = NULL;
+    (void)state;
+    fake_reset();
+    must(mica_device_open("cuda:0", NULL, &device));
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            const uint64_t n = sizes[s][0], k = sizes[s][1];
+            assert_string_equal(multiply(device, types[t], 1, n, k).kernel, "stream/matvec");
+            assert_string_equal(multiply(device, types[t], 512, n, k).kernel, "gemm");
+        }
+    assert_string_equal(multiply(device, MICA_DTYPE_F32, 512, 4096, 4096).kernel, "cublaslt");
+    assert_string_equal(multiply(device, MICA_DTYPE_Q5_K, 1, 4096, 4096).kernel, "matvec/one");
+    mica_device_release(device);
+    rig_check_clean();
+}
+
+/* ---- the conformance table ---- */
+
+/* Runs the case; gives its last dispatch, and [m, n] of its output in `shape`. */
+static mica_profile_entry run_case(mica_device *device, const conform_row *row, uint64_t seed,
+                                   uint64_t shape[2])
+{
+    conform_case c;
+    conform_case_make(&c, row, seed, false);
+    must(conform_case_upload(&c, device));
+    mica_encoder *encoder = begin_profile(device);
+    must(row->encode(&c, encoder));
+    const mica_profile_entry last = end_profile(device, encoder);
+    memcpy(shape, conform_tensor(&c, c.output)->shape, 2 * sizeof *shape);
+    conform_case_free(&c);
+    return last;
+}
+
+/* As many tiles as cuda_plan_gemm.c leaves whole on 132 multiprocessors, in a column and in a row, and fewer, which it halves. */
+static void test_tiles(void **state)
+{
+    const conform_row *row = row_named("matmul tiles q4_0");
+    uint32_t halves = 0, whole_rows = 0, whole_columns = 0;
+    mica_device *device = NULL;
+    (void)state;
+    fake_reset();
+    must(mica_device_open("cuda:0", NULL, &device));
+    for (uint64_t i = 0; i < CONFORM_GPU_CASES; i++) {
+        uint64_t shape[2];
+        const mica_profile_entry last = run_case(device, row, CONFORM_SEED + i, shape);
+        const uint64_t rows = (shape[0] + 127) / 128, columns = (shape[1] + 255) / 256;
+        assert_string_equal(last.kernel, "gemm");
+        halves += rows * columns <= 66;
+        whole_rows += rows > 66 && rows * columns <= 132;
+        whole_columns += columns > 66 && rows * columns <= 132;
+    }
+    assert_true(halves > 0);
+    if (!TEST_ANY_SANITIZER)
+        assert_true(whole_rows > 0 && whole_columns > 0);
+    mica_device_release(device);
+    rig_check_clean();
+}
+
+static void test_library(void **state)
+{
+    const conform_row *row = row_named("matmul library f32");
+    mica_device *device = NULL;
+    (void)state;
+    fake_reset();
+    must(mica_device_open("cuda:0", NULL, &device));
+    for (uint64_t i = 0; i < CONFORM_GPU_CASES; i++) {
+        uint64_t shape[2];
+        assert_string_equal(run_case(device, row, CONFORM_SEED + i, shape).kernel, "cublaslt");
+    }
+    mica_device_release(device);
+    rig_check_clean();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_tiles),
+                                       cmocka_unit_test(test_library)};
+    return cmocka_run_group_tests_name("which kernels CUDA runs", tests, NULL, NULL);
+}

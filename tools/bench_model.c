@@ -203,7 +203,8 @@ static void print_head(bench_run *run)
         tool_table_head(columns, COLUMNS);
 }
 
-/* Behind the row of a test: what its kernels take. A step of a dense model reads every weight once. */
+/* Behind the row of a test: what its kernels take. A step of a dense model reads every weight once, but of a table of tokens
+ * that is not the output's too only a row. */
 static void print_profile(bench_run *run, const bench_test *test, const char *what, double mean)
 {
     const mica_model_info *info = &run->model.info;
@@ -212,7 +213,7 @@ static void print_profile(bench_run *run, const bench_test *test, const char *wh
     else
         printf("\na step of %s: %.1f us", what, 1e6 / mean);
     if (test->prompt == 0 && info->experts == 0)
-        printf(", weights read at %.1f GB/s", (double)info->weight_bytes * mean * 1e-9);
+        printf(", all weights in it: %.1f GB/s", (double)info->weight_bytes * mean * 1e-9);
     puts("");
     bench_profile_print(&run->profile, run->as_markdown);
     run->has_head = 0; /* the next row is far from the last head */

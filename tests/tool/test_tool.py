@@ -275,7 +275,7 @@ class Bench(Base):
             self.assertEqual("copy_bytes" in names, row["n_prompt"] > 0 and row["n_depth"] > 0)
         out = self.works(*words)
         self.assertRegex(out, r"(?m)^the prompt of pp16: [\d.]+ us\n\d+ kernels one at a time: [\d.]+ us\n\nkernel ")
-        self.assertRegex(out, r"(?m)^a step of tg2 @ d8: [\d.]+ us, weights read at [\d.]+ GB/s$")
+        self.assertRegex(out, r"(?m)^a step of tg2 @ d8: [\d.]+ us, all weights in it: [\d.]+ GB/s$")
         self.assertRegex(out, r"(?m)^matmul_quant +matmul +17 +[\d.]+ +[\d.]+ +[\d.]+$")
         self.assertRegex(self.works(*words, "--md"), r"(?m)^\| matmul_quant \| matmul \| 17 \|")
 

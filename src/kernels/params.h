@@ -379,7 +379,7 @@ typedef struct mk_gemm_params {
 typedef struct mk_routed_params {
     mk_u64 weight_batch, weight_stride, field_at[4]; /* planes: decode.cu */
     mk_weight weight;                                /* any.cu */
-    mk_u64 y_stride; /* of a slot */
+    mk_u64 y_stride;                                 /* of a slot */
     mk_u32 experts, outputs, k, k_tiles;
     mk_u32 tiles; /* of the map */
     mk_u32 column_tiles;

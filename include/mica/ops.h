@@ -139,8 +139,9 @@ typedef struct mica_matmul_params {
  * any layout. Activations as 8-bit blocks, and so faster by default, with q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k
  * iq4_nl iq4_xs mxfp4 nvfp4, with affine types in groups of a multiple of 32 with f16 or bf16 scales, and with fp4 in groups
  * of 32 with e8m0 or of 16 with f8_e4m3 scales; with other quantised weights they enter as f32. A device that multiplies 16-bit
- * numbers may take both operands as such (bf16 with bf16 weights, else f16, each row of x times a power of two) unless F32, or
- * with bf16 weights F16, or with quantised ones Q8, is asked for.
+ * numbers may take both operands as such (bf16 with bf16 weights, else f16, each row of x times a power of two) with weights of
+ * 16 bits, of every block type, and of those that would take 8-bit blocks, unless F32, or with bf16 weights F16, or with
+ * quantised ones Q8, is asked for.
  * `params` may be NULL. The bits of a row of y do not depend on the other rows. */
 MICA_API mica_status mica_matmul(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
                                  const mica_matmul_params *params, mica_buffer *y);

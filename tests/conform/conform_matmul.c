@@ -209,15 +209,15 @@ static bool has_q8_activations(conform_case *c)
 
 bool conform_half_activations;
 
-/* Whether activations may be of 16 bits though that was not asked for: with quantised weights and with those of 16 bits, as ops.h
- * says. */
+/* Whether activations may be of 16 bits though that was not asked for: instead of 8-bit blocks, with block types and with weights
+ * of 16 bits, as ops.h says. */
 static bool may_have_half_activations(conform_case *c)
 {
     const mica_precision precision = c->params.matmul.precision;
 
     if (!conform_half_activations || precision == MICA_PRECISION_F32)
         return false;
-    return c->row->weight == MICA_DTYPE_F16 || oracle_is_block(c->row->weight) || c->group_size != 0 ||
+    return c->row->weight == MICA_DTYPE_F16 || oracle_is_block(c->row->weight) || has_q8_activations(c) ||
            (c->row->weight == MICA_DTYPE_BF16 && precision != MICA_PRECISION_F16);
 }
 

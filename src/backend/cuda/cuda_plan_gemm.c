@@ -1,7 +1,7 @@
 /*
  * cuda_plan_gemm.c - matmuls with many rows of x by native/tiles.cu, native/unpack.cu and native/gemm.cu: both operands rounded
  * to 16 bits and put into tiles in the scratch, then multiplied by the matrix units. tiles.cu packs the types and layouts that
- * the other native kernels read, unpack.cu all other quantised weights.
+ * the other native kernels read, unpack.cu other quantised weights.
  *
  * Activations become f16 with a power of two for each row, or bf16 beside bf16 weights: finer than the 8-bit blocks that
  * quantised weights have by default.
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "backend/cuda/cuda_plan_native.h"
+#include "quant/dtype.h"
 
 #define COMPUTE 90u /* the matrix unit's words are this device's own */
 #define GROUP 384u
@@ -69,12 +70,15 @@ static bool is_packed(const job *j, uint32_t i)
     return mica__cuda_weight_reads(mica__cuda_matmul_weight(&j->m, i), 2, j->m.k);
 }
 
-/* Quantised weights of any type, in whole runs of 32 columns. */
+/* Quantised weights in whole runs of 32 columns: of a block type, or with tables of scales of 16 bits or less. */
 static bool is_unpacked(const job *j, uint32_t i)
 {
     const mica__operand *weight = mica__cuda_matmul_weight(&j->m, i);
-    return !mica__gpu_is_float(weight->dtype) && mica__gpu_weight_check(j->m.record, weight) == MICA_OK &&
-           weight->shape[0] > 0 && j->m.k > 0 && j->m.k % RUN == 0;
+    if (mica__gpu_is_float(weight->dtype) || weight->shape[0] == 0 || j->m.k == 0 || j->m.k % RUN != 0 ||
+        mica__gpu_weight_check(j->m.record, weight) != MICA_OK)
+        return false;
+    return !mica__dtype_is_grouped(weight->dtype) ||
+           mica__gpu_weight_takes_codes(weight, MICA_PRECISION_DEFAULT);
 }
 
 static bool look(const mica__record *record, const mica__device_info *info, job *j)

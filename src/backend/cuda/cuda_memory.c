@@ -158,13 +158,13 @@ static void close_lane(mica__device *device, mica__cuda_lane *lane)
     lane->stream = NULL;
 }
 
-/* Lock held. Makes what the lane needs, all or nothing. */
-static mica_status ready_lane(mica__device *device, mica__cuda_lane *lane)
+/* Lock held. Makes what the lane needs, all or nothing; the driver's word. */
+static int ready_lane(mica__device *device, mica__cuda_lane *lane)
 {
     const mica__cuda_driver *driver = &device->driver;
     void *piece = NULL;
     if (lane->stream != NULL)
-        return MICA_OK;
+        return 0;
     int result = driver->stream_create(&lane->stream, MICA__CUDA_STREAM_NON_BLOCKING);
     if (result != 0)
         lane->stream = NULL;
@@ -179,7 +179,7 @@ static mica_status ready_lane(mica__device *device, mica__cuda_lane *lane)
     }
     if (result != 0)
         close_lane(device, lane);
-    return mica__cuda_check(device, result, MICA_ERR_OUT_OF_MEMORY, "making a lane for transfers");
+    return result;
 }
 
 /* A lane that nobody uses, or the next in turn; locked. */
@@ -256,10 +256,12 @@ static mica_status transfer(mica__device *device, const mica__memory *memory, ui
     if (bytes > 0) {
         const uint64_t address = mica__cuda_address(memory) + offset;
         mica__cuda_lane *lane = take_lane(device);
-        status = ready_lane(device, lane);
-        if (status == MICA_OK) {
-            const int result = from != NULL ? send(device, lane, address, from, bytes)
-                                            : receive(device, lane, to, address, bytes);
+        int result = ready_lane(device, lane);
+        if (result != 0) {
+            status = mica__cuda_check(device, result, MICA_ERR_OUT_OF_MEMORY, "making a lane for transfers");
+        } else {
+            result = from != NULL ? send(device, lane, address, from, bytes)
+                                  : receive(device, lane, to, address, bytes);
             status = mica__cuda_check(device, result, MICA_ERR_SUBMISSION,
                                       from != NULL ? "copying to the device" : "copying from the device");
         }

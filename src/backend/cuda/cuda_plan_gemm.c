@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "backend/cuda/cuda_plan_native.h"
+#include "base/status.h"
 #include "quant/dtype.h"
 
 #define COMPUTE 90u /* the matrix unit's words are this device's own */
@@ -253,7 +254,9 @@ static mica_status plan_product(const job *j, const mica__device_info *info, mic
 mica_status mica__cuda_plan_gemm(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
     job j;
-    look(record, info, &j);
+    if (!look(record, info, &j))
+        return mica__fail(MICA_ERR_INTERNAL,
+                          "matmul: a plan of matrix units for a record that they do not serve");
     mica_status status = plan_x(&j, plan);
     for (uint32_t i = 0, count; i < j.m.weights && status == MICA_OK; i += count) {
         count = is_packed(&j, i) ? mica__cuda_matmul_alike(&j.m, i) : 1;

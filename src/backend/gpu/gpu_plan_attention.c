@@ -90,7 +90,7 @@ void mica__gpu_attention_describe(const mica__record *record, mk_attention_param
 /* Tiles: many tokens share the keys of a tile, few leave them to be split. Returns ROWS. */
 static uint32_t choose(const mica__device_info *info, mk_attention_params *p)
 {
-    const uint32_t ratio = p->heads / p->kv_heads;
+    const uint32_t shared = p->heads / p->kv_heads, ratio = shared > 0 ? shared : 1;
     uint32_t rows = p->tokens >= PREFILL_TOKENS ? PREFILL_ROWS
                     : ratio == 1                ? 1
                     : ratio <= 4                ? 4

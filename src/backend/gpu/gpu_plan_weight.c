@@ -48,6 +48,7 @@ mica_status mica__gpu_weight_check(const mica__record *record, const mica__opera
 {
     const char *op = mica_op_name((mica_op)record->op);
     const uint16_t dtype = weight->dtype;
+    (void)op; /* messages alone have it */
     if (!mica__gpu_is_float(dtype) && !mica__quant_known(dtype) && !mica__dtype_is_grouped(dtype))
         return mica__fail(MICA_ERR_UNSUPPORTED, "%s: weight is %s, which no kernel serves", op,
                           mica_dtype_name((mica_dtype)dtype));

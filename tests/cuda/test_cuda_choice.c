@@ -39,6 +39,22 @@ static mica_profile_entry end_profile(mica_device *device, mica_encoder *encoder
     return entries[count - 1];
 }
 
+static int open_device(void **state)
+{
+    mica_device *device = NULL;
+    fake_reset();
+    must(mica_device_open("cuda:0", NULL, &device));
+    *state = device;
+    return 0;
+}
+
+static int close_device(void **state)
+{
+    mica_device_release(*state);
+    rig_check_clean();
+    return 0;
+}
+
 /* ---- 8B models ---- */
 
 static mica_buffer *matrix(mica_device *device, mica_dtype dtype, uint64_t rows, uint64_t columns)
@@ -48,31 +64,35 @@ static mica_buffer *matrix(mica_device *device, mica_dtype dtype, uint64_t rows,
     return buffer;
 }
 
-/* y [rows, n] = x [rows, k] of f32 with a packed weight. */
-static mica_profile_entry multiply(mica_device *device, mica_dtype type, uint64_t rows, uint64_t n,
-                                   uint64_t k)
+/* y [rows, n] = x [rows, k] of f32 with a weight [n, k], which it releases. */
+static mica_profile_entry multiply_by(mica_device *device, mica_buffer *weight, uint64_t rows, uint64_t n,
+                                      uint64_t k)
 {
-    mica_buffer *plain = matrix(device, type, n, k), *weight = NULL;
     mica_buffer *x = matrix(device, MICA_DTYPE_F32, rows, k), *y = matrix(device, MICA_DTYPE_F32, rows, n);
-    must(mica_buffer_pack(plain, &weight));
     mica_encoder *encoder = begin_profile(device);
     must(mica_matmul(encoder, x, weight, NULL, y));
     const mica_profile_entry last = end_profile(device, encoder);
-    mica_buffer_release(plain);
     mica_buffer_release(weight);
     mica_buffer_release(x);
     mica_buffer_release(y);
     return last;
 }
 
+/* The same with a packed weight of that type. */
+static mica_profile_entry multiply(mica_device *device, mica_dtype type, uint64_t rows, uint64_t n,
+                                   uint64_t k)
+{
+    mica_buffer *plain = matrix(device, type, n, k), *weight = NULL;
+    must(mica_buffer_pack(plain, &weight));
+    mica_buffer_release(plain);
+    return multiply_by(device, weight, rows, n, k);
+}
+
 static void test_models(void **state)
 {
     static const mica_dtype types[] = {MICA_DTYPE_Q4_0, MICA_DTYPE_Q4_K, MICA_DTYPE_Q8_0, MICA_DTYPE_F16};
     static const uint64_t sizes[][2] = {{4096, 4096}, {4096, 14336}, {14336, 4096}};
-    mica_device *device = NULL;
-    (void)state;
-    fake_reset();
-    must(mica_device_open("cuda:0", NULL, &device));
+    mica_device *device = *state;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             const uint64_t n = sizes[s][0], k = sizes[s][1];
@@ -81,8 +101,56 @@ static void test_models(void **state)
         }
     assert_string_equal(multiply(device, MICA_DTYPE_F32, 512, 4096, 4096).kernel, "cublaslt");
     assert_string_equal(multiply(device, MICA_DTYPE_Q5_K, 1, 4096, 4096).kernel, "matvec/one");
-    mica_device_release(device);
-    rig_check_clean();
+}
+
+/* ---- other weights ---- */
+
+#define GROUP 32u
+
+/* 512 rows of x by [512, 512] of affine4 with scales and biases of that type. */
+static mica_profile_entry multiply_affine(mica_device *device, mica_dtype scale_type)
+{
+    mica_buffer *data = matrix(device, MICA_DTYPE_AFFINE4, 512, 512), *weight = NULL;
+    mica_buffer *scales = matrix(device, scale_type, 512, 512 / GROUP);
+    mica_buffer *biases = matrix(device, scale_type, 512, 512 / GROUP);
+    must(mica_buffer_affine(data, scales, biases, GROUP, &weight));
+    mica_buffer_release(data);
+    mica_buffer_release(scales);
+    mica_buffer_release(biases);
+    return multiply_by(device, weight, 512, 512, 512);
+}
+
+/* 256 tokens, each through two of four experts [256, 256]. */
+static mica_profile_entry multiply_routed(mica_device *device, mica_dtype type)
+{
+    mica_buffer *weight = NULL, *y = NULL, *x = matrix(device, MICA_DTYPE_F32, 256, 256);
+    mica_buffer *ids = matrix(device, MICA_DTYPE_U32, 256, 2);
+    must(mica_buffer_alloc(device, type, 3, (uint64_t[]){4, 256, 256}, &weight));
+    must(mica_buffer_alloc(device, MICA_DTYPE_F32, 3, (uint64_t[]){256, 2, 256}, &y));
+    mica_encoder *encoder = begin_profile(device);
+    must(mica_matmul_experts(encoder, x, weight, ids, NULL, y));
+    const mica_profile_entry last = end_profile(device, encoder);
+    mica_buffer_release(weight);
+    mica_buffer_release(x);
+    mica_buffer_release(ids);
+    mica_buffer_release(y);
+    return last;
+}
+
+/* Every block type has the matrix units; of those with tables of scales the ones that would meet 8-bit activations. */
+static void test_other_weights(void **state)
+{
+    static const mica_dtype types[] = {MICA_DTYPE_Q4_1,   MICA_DTYPE_Q5_0,  MICA_DTYPE_Q2_K,
+                                       MICA_DTYPE_Q3_K,   MICA_DTYPE_Q5_K,  MICA_DTYPE_IQ1_S,
+                                       MICA_DTYPE_IQ2_XS, MICA_DTYPE_IQ3_S, MICA_DTYPE_IQ4_XS,
+                                       MICA_DTYPE_TQ2_0,  MICA_DTYPE_MXFP4};
+    mica_device *device = *state;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        assert_string_equal(multiply(device, types[t], 512, 512, 512).kernel, "gemm");
+        assert_string_equal(multiply_routed(device, types[t]).kernel, "routed_any/routed");
+    }
+    assert_string_equal(multiply_affine(device, MICA_DTYPE_BF16).kernel, "gemm");
+    assert_string_equal(multiply_affine(device, MICA_DTYPE_F32).kernel, "matmul/tile");
 }
 
 /* ---- the conformance table ---- */
@@ -107,10 +175,7 @@ static void test_tiles(void **state)
 {
     const conform_row *row = row_named("matmul tiles q4_0");
     uint32_t halves = 0, whole_rows = 0, whole_columns = 0;
-    mica_device *device = NULL;
-    (void)state;
-    fake_reset();
-    must(mica_device_open("cuda:0", NULL, &device));
+    mica_device *device = *state;
     for (uint64_t i = 0; i < CONFORM_GPU_CASES; i++) {
         uint64_t shape[2];
         const mica_profile_entry last = run_case(device, row, CONFORM_SEED + i, shape);
@@ -123,28 +188,22 @@ static void test_tiles(void **state)
     assert_true(halves > 0);
     if (!TEST_ANY_SANITIZER)
         assert_true(whole_rows > 0 && whole_columns > 0);
-    mica_device_release(device);
-    rig_check_clean();
 }
 
 static void test_library(void **state)
 {
     const conform_row *row = row_named("matmul library f32");
-    mica_device *device = NULL;
-    (void)state;
-    fake_reset();
-    must(mica_device_open("cuda:0", NULL, &device));
+    mica_device *device = *state;
     for (uint64_t i = 0; i < CONFORM_GPU_CASES; i++) {
         uint64_t shape[2];
         assert_string_equal(run_case(device, row, CONFORM_SEED + i, shape).kernel, "cublaslt");
     }
-    mica_device_release(device);
-    rig_check_clean();
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models), cmocka_unit_test(test_tiles),
-                                       cmocka_unit_test(test_library)};
+#define WITH_DEVICE(test) cmocka_unit_test_setup_teardown(test, open_device, close_device)
+    const struct CMUnitTest tests[] = {WITH_DEVICE(test_models), WITH_DEVICE(test_other_weights),
+                                       WITH_DEVICE(test_tiles), WITH_DEVICE(test_library)};
     return cmocka_run_group_tests_name("which kernels CUDA runs", tests, NULL, NULL);
 }

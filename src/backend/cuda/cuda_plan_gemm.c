@@ -20,7 +20,6 @@
 #define X_TILE_ROWS 128u
 #define W_TILE_ROWS 256u
 #define TILE_COLUMNS 64u
-#define RUN 32u       /* columns of a thread of both that pack */
 #define PACK_ROWS 16u /* of a group of them, and runs of columns */
 #define MOST_SCRATCH ((uint64_t)2 << 30)
 
@@ -31,11 +30,6 @@ typedef struct job {
     uint32_t k_tiles, row_tiles, column_tiles, first_tile[MICA__MAX_WEIGHTS];
     uint64_t scales, x_tiles, w_tiles, end;
 } job;
-
-static uint64_t tiles_of(uint64_t n, uint64_t tile)
-{
-    return (n + tile - 1) / tile;
-}
 
 /* All weights in f16, or all bf16. */
 static bool choose_half(job *j)
@@ -52,16 +46,16 @@ static void lay_out(job *j)
     const mica__cuda_matmul *m = &j->m;
     const bool gate = m->params->gate != MICA__GATE_NONE;
     uint64_t tiles = 0;
-    j->k_tiles = (uint32_t)tiles_of(m->k, TILE_COLUMNS);
-    j->row_tiles = (uint32_t)tiles_of(m->rows, X_TILE_ROWS);
+    j->k_tiles = (uint32_t)mica__cuda_tiles(m->k, TILE_COLUMNS);
+    j->row_tiles = (uint32_t)mica__cuda_tiles(m->rows, X_TILE_ROWS);
     for (uint32_t i = 0; i < m->weights; i++) {
         const uint64_t n = mica__cuda_matmul_weight(m, i)->shape[0];
         j->first_tile[i] = (uint32_t)tiles;
         if (!gate || i == 0)
-            tiles += tiles_of(n, gate ? W_TILE_ROWS / 2 : W_TILE_ROWS);
+            tiles += mica__cuda_tiles(n, gate ? W_TILE_ROWS / 2 : W_TILE_ROWS);
     }
     j->column_tiles = (uint32_t)tiles;
-    j->x_tiles = tiles_of(m->rows * sizeof(float), 1024) * 1024;
+    j->x_tiles = mica__cuda_tiles(m->rows * sizeof(float), 1024) * 1024;
     j->w_tiles = j->x_tiles + (uint64_t)j->row_tiles * j->k_tiles * X_TILE_ROWS * TILE_COLUMNS * 2;
     j->end = j->w_tiles + tiles * j->k_tiles * W_TILE_ROWS * TILE_COLUMNS * 2;
 }
@@ -71,15 +65,13 @@ static bool is_packed(const job *j, uint32_t i)
     return mica__cuda_weight_reads(mica__cuda_matmul_weight(&j->m, i), 2, j->m.k);
 }
 
-/* Quantised weights in whole runs of 32 columns: of a block type, or with tables of scales of 16 bits or less. */
+/* By unpack.cu: of a block type, or with tables of scales of 16 bits or less. */
 static bool is_unpacked(const job *j, uint32_t i)
 {
     const mica__operand *weight = mica__cuda_matmul_weight(&j->m, i);
-    if (mica__gpu_is_float(weight->dtype) || weight->shape[0] == 0 || j->m.k == 0 || j->m.k % RUN != 0 ||
-        mica__gpu_weight_check(j->m.record, weight) != MICA_OK)
-        return false;
-    return !mica__dtype_is_grouped(weight->dtype) ||
-           mica__gpu_weight_takes_codes(weight, MICA_PRECISION_DEFAULT);
+    return mica__cuda_weight_unpacks(j->m.record, weight) &&
+           (!mica__dtype_is_grouped(weight->dtype) ||
+            mica__gpu_weight_takes_codes(weight, MICA_PRECISION_DEFAULT));
 }
 
 static bool look(const mica__record *record, const mica__device_info *info, job *j)
@@ -155,9 +147,9 @@ static mica_status plan_weights(const job *j, uint32_t first, uint32_t count, mi
         p.first_tile[i] = j->first_tile[first + i];
         most = n > most ? n : most;
     }
-    mica_status status = mica__gpu_plan_next(plan, "tiles/pack_weights", tiles_of(most, PACK_ROWS));
+    mica_status status = mica__gpu_plan_next(plan, "tiles/pack_weights", mica__cuda_tiles(most, PACK_ROWS));
     if (status == MICA_OK)
-        status = mica__gpu_plan_groups(plan, tiles_of(2 * (uint64_t)j->k_tiles, PACK_ROWS), count);
+        status = mica__gpu_plan_groups(plan, mica__cuda_tiles(2 * (uint64_t)j->k_tiles, PACK_ROWS), count);
     if (status != MICA_OK)
         return status;
     mica__gpu_plan_constant(plan, "HALF", j->half);
@@ -186,9 +178,9 @@ static mica_status plan_unpack(const job *j, uint32_t i, mica__plan *plan)
     p.k_tiles = j->k_tiles;
     p.side = j->m.params->gate != MICA__GATE_NONE ? 1 + i : 0;
     p.first_tile = j->first_tile[i];
-    mica_status status = mica__gpu_plan_next(plan, "unpack/unpack", tiles_of(p.outputs, PACK_ROWS));
+    mica_status status = mica__gpu_plan_next(plan, "unpack/unpack", mica__cuda_tiles(p.outputs, PACK_ROWS));
     if (status == MICA_OK)
-        status = mica__gpu_plan_groups(plan, tiles_of(2 * (uint64_t)j->k_tiles, PACK_ROWS), 1);
+        status = mica__gpu_plan_groups(plan, mica__cuda_tiles(2 * (uint64_t)j->k_tiles, PACK_ROWS), 1);
     if (status != MICA_OK)
         return status;
     mica__gpu_plan_constant(plan, "HALF", j->half);
@@ -206,8 +198,8 @@ static mica_status plan_unpack(const job *j, uint32_t i, mica__plan *plan)
 static uint32_t choose_parts(const job *j, const mica__device_info *info)
 {
     const uint64_t tiles = (uint64_t)j->row_tiles * j->column_tiles;
-    const uint64_t whole = 2 * tiles_of(tiles, info->processors),
-                   half = tiles_of(2 * tiles, info->processors);
+    const uint64_t whole = 2 * mica__cuda_tiles(tiles, info->processors),
+                   half = mica__cuda_tiles(2 * tiles, info->processors);
     return j->m.params->gate == MICA__GATE_NONE && 4 * half <= 3 * whole ? 2 : 1;
 }
 

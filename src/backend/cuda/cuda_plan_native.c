@@ -7,6 +7,7 @@
 #include "quant/planes.h"
 
 #define LEAST_COMPUTE 90u
+#define RUN 32u /* columns of a thread that unpacks */
 
 uint32_t mica__cuda_matmul_slot(uint32_t weight)
 {
@@ -38,6 +39,18 @@ bool mica__cuda_weight_reads(const mica__operand *weight, uint32_t ndim, uint64_
         return false;
     return blocks ? weight->layout == MICA_LAYOUT_PLANES
                   : mica__cuda_is_half(dtype) && weight->layout == MICA_LAYOUT_CANONICAL;
+}
+
+bool mica__cuda_weight_unpacks(const mica__record *record, const mica__operand *weight)
+{
+    const uint64_t *shape = weight->shape + weight->ndim - 2;
+    return !mica__gpu_is_float(weight->dtype) && shape[0] > 0 && shape[1] > 0 && shape[1] % RUN == 0 &&
+           mica__gpu_weight_check(record, weight) == MICA_OK;
+}
+
+uint64_t mica__cuda_tiles(uint64_t n, uint64_t tile)
+{
+    return (n + tile - 1) / tile;
 }
 
 bool mica__cuda_half_is_enough(uint32_t half, uint32_t precision)

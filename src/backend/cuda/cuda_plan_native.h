@@ -32,6 +32,10 @@ uint32_t mica__cuda_matmul_alike(const mica__cuda_matmul *m, uint32_t first);
 bool mica__cuda_is_half(uint16_t dtype);
 /* Whether native kernels read a weight of `ndim` dimensions with rows of k: of these types, in these layouts. */
 bool mica__cuda_weight_reads(const mica__operand *weight, uint32_t ndim, uint64_t k);
+/* Whether any.cu unpacks one: quantised, in whole runs of 32 columns. */
+bool mica__cuda_weight_unpacks(const mica__record *record, const mica__operand *weight);
+/* How many of `tile` hold n, the last one perhaps in part. */
+uint64_t mica__cuda_tiles(uint64_t n, uint64_t tile);
 /* Whether activations rounded to `half` (MK_F16, MK_BF16) are what a precision allows. */
 bool mica__cuda_half_is_enough(uint32_t half, uint32_t precision);
 /* Where the planes of a row begin, in bytes; returns how many there are, one where rows are numbers. */

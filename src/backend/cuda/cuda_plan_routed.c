@@ -36,25 +36,12 @@ static uint64_t stride_of(const mica__gpu_rows *rows)
     return rows->view[0].ndim == 0 ? 0 : rows->view[0].stride[0];
 }
 
-static uint64_t tiles_of(uint64_t n, uint64_t tile)
-{
-    return (n + tile - 1) / tile;
-}
-
 /* Rows one stride apart. */
 static bool look_at_rows(mica__gpu_rows *rows, const mica__operand *operand)
 {
     mica__gpu_rows_add(rows, operand);
     mica__gpu_view_collapse(rows->view, rows->count, 0);
     return rows->view[0].ndim <= 1 && rows->rows != 0 && rows->rows <= INT32_MAX;
-}
-
-/* Weights of a block type in whole runs of 32 columns. */
-static bool is_any_block(const mica__record *record, const mica__operand *weight)
-{
-    return !mica__gpu_is_float(weight->dtype) && !mica__dtype_is_grouped(weight->dtype) &&
-           mica__gpu_weight_check(record, weight) == MICA_OK && weight->shape[1] > 0 &&
-           weight->shape[2] > 0 && weight->shape[2] % 32 == 0;
 }
 
 static bool look(const mica__record *record, const mica__device_info *info, job *j)
@@ -71,14 +58,16 @@ static bool look(const mica__record *record, const mica__device_info *info, job 
     j->half = j->weight->dtype == MICA_DTYPE_BF16 ? MICA__MK_BF16 : MICA__MK_F16;
     if (info->compute != COMPUTE || info->local_bytes < LOCAL_BYTES + 1024 ||
         mica__env_debug(MICA__DEBUG_NONATIVE) || !mica__gpu_is_float(j->x->dtype) ||
-        !mica__gpu_is_float(j->y->dtype) || (j->any && !is_any_block(record, j->weight)) ||
+        !mica__gpu_is_float(j->y->dtype) ||
+        (j->any &&
+         (mica__dtype_is_grouped(j->weight->dtype) || !mica__cuda_weight_unpacks(record, j->weight))) ||
         !mica__cuda_half_is_enough(j->half, params->precision) || !look_at_rows(&j->x_rows, j->x) ||
         !look_at_rows(&j->y_rows, j->y) || j->y_rows.rows < LEAST_SLOTS * j->weight->shape[0])
         return false;
-    j->k_tiles = tiles_of(j->k, TILE_COLUMNS);
+    j->k_tiles = mica__cuda_tiles(j->k, TILE_COLUMNS);
     j->column_tiles =
-        tiles_of(j->weight->shape[1], j->gate != MICA__GATE_NONE ? W_TILE_ROWS / 2 : W_TILE_ROWS);
-    j->rows = tiles_of(j->x_rows.rows * sizeof(float), 1024) * 1024;
+        mica__cuda_tiles(j->weight->shape[1], j->gate != MICA__GATE_NONE ? W_TILE_ROWS / 2 : W_TILE_ROWS);
+    j->rows = mica__cuda_tiles(j->x_rows.rows * sizeof(float), 1024) * 1024;
     j->map = j->rows + j->x_rows.rows * j->k_tiles * TILE_COLUMNS * 2;
     j->end = j->map + mica__gpu_experts_map_bytes(record);
     return j->map - j->rows <= MOST_X_BYTES;

@@ -135,18 +135,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) gemm(const mk_u8 *__restric
 {
     __shared__ __attribute__((aligned(8))) mk_u64 bars[2 * STAGES];
     const mk_u32 group = threadIdx.x / 128, tiles = p.row_tiles * p.column_tiles;
-    const mk_u32 base = (shared_at(gemm_memory) + 1023u) & ~1023u, full = shared_at(bars), empty = full + 8 * STAGES;
-    if (threadIdx.x == 0) {
-        for (mk_u32 s = 0; s < STAGES; s++) {
-            barrier_init(full + 8 * s, 1);
-            barrier_init(empty + 8 * s, 8);
-        }
-        barrier_init_fence();
-    }
+    const mk_u32 base = (shared_at(gemm_memory) + 1023u) & ~1023u;
+    ring r = {shared_at(bars), shared_at(bars + STAGES), 0, 0};
+    if (threadIdx.x == 0)
+        ring_init(&r, STAGES, 1, 8);
     __syncthreads();
     launch_dependents();
     wait_for_inputs();
-    mk_u32 stage = 0, parity = 0;
     if (group == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x != 0)
@@ -157,15 +152,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) gemm(const mk_u8 *__restric
             const mk_u8 *a = x_tiles + (mk_u64)row_tile * p.k_tiles * A_BYTES;
             const mk_u8 *b = w_tiles + (mk_u64)(column_tile / PARTS) * p.k_tiles * TILE_BYTES + column_tile % PARTS * B_BYTES;
             for (mk_u32 k = 0; k < p.k_tiles; k++, a += A_BYTES, b += TILE_BYTES) {
-                const mk_u32 at = base + stage * STAGE_BYTES, bar = full + 8 * stage;
-                barrier_wait(empty + 8 * stage, parity ^ 1u);
+                const mk_u32 at = base + r.stage * STAGE_BYTES, bar = r.full + 8 * r.stage;
+                barrier_wait(r.empty + 8 * r.stage, r.parity ^ 1u);
                 barrier_expect(bar, STAGE_BYTES);
                 bulk_load(at, a, A_BYTES, bar);
                 bulk_load(at + A_BYTES, b, B_BYTES, bar);
-                if (++stage == STAGES) {
-                    stage = 0;
-                    parity ^= 1u;
-                }
+                ring_next(&r, STAGES);
             }
         }
     } else {
@@ -178,21 +170,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) gemm(const mk_u8 *__restric
             mk_f32 d[COLUMNS / 2];
             mk_u32 before = STAGES;
             for (mk_u32 k = 0; k < p.k_tiles; k++) {
-                const mk_u32 at = base + stage * STAGE_BYTES;
+                const mk_u32 at = base + r.stage * STAGE_BYTES;
                 const mk_u64 a = tile_descriptor(at + (group - 1) * 8192), b = tile_descriptor(at + A_BYTES);
-                barrier_wait(full + 8 * stage, parity);
+                barrier_wait(r.full + 8 * r.stage, r.parity);
                 wgmma_tile(d, a, b, k != 0); /* the stage before this one has been read */
                 if (before < STAGES && lane == 0)
-                    barrier_arrive(empty + 8 * before);
-                before = stage;
-                if (++stage == STAGES) {
-                    stage = 0;
-                    parity ^= 1u;
-                }
+                    barrier_arrive(r.empty + 8 * before);
+                before = r.stage;
+                ring_next(&r, STAGES);
             }
             wgmma_wait(0);
             if (lane == 0)
-                barrier_arrive(empty + 8 * before);
+                barrier_arrive(r.empty + 8 * before);
             store_tile(&p, d, row_tile * 128 + row, column_tile, column, scales, residual, y0,
                        y1, y2, y3);
         }

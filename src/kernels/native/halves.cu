@@ -22,30 +22,12 @@
 #define NO_NUMBER 0xff000000u /* bits of an f32 without its sign: infinite or none */
 #define LEAST_POWER (-40)     /* of a row: what is all zero must not be far from others */
 
-MK_FN mk_u32 pack_halves(mk_f32 low, mk_f32 high)
-{
-    mk_u32 r;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-    return r;
-}
-
 /* Two numbers as the sums of two f16 each. */
 MK_FN void split_two(mk_f32 a, mk_f32 b, mk_u32 *out_high, mk_u32 *out_low)
 {
-    const mk_u32 high = pack_halves(a, b);
+    const mk_u32 high = f16_pair(a, b);
     *out_high = high;
-    *out_low = pack_halves(a - mk_f32_of_f16((mk_u16)high), b - mk_f32_of_f16((mk_u16)(high >> 16)));
-}
-
-MK_FN void copy_async(mk_u32 to, const mk_u8 *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-
-/* `bytes` of the 16; the others become zero. */
-MK_FN void copy_async_part(mk_u32 to, const mk_u8 *from, mk_u32 bytes)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+    *out_low = f16_pair(a - mk_f32_of_f16((mk_u16)high), b - mk_f32_of_f16((mk_u16)(high >> 16)));
 }
 
 /* The rows of a tile begin to come to shared memory at `to`. */
@@ -216,7 +198,7 @@ MK_FN mk_i32 convert_blocks(const mk_u8 *raw, mk_u32 before, mk_u8 *row, const m
         if (clear != 0u && !(mk_abs(d) < MK_INF))
             d = 0.0f;
         const mk_u32 *word = (const mk_u32 *)(raw + (place & ~3u));
-        const mk_u32 pair = pack_halves(d, d), middle = word[1];
+        const mk_u32 pair = f16_pair(d, d), middle = word[1];
         decode_four(word_at(word[0], middle, place), pair, h, l);
         decode_four(word_at(middle, word[2], place), pair, h + 2, l + 2);
         high.x = h[0], high.y = h[1], high.z = h[2], high.w = h[3];

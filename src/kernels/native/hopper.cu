@@ -45,6 +45,30 @@ MK_FN void barrier_wait(mk_u32 bar, mk_u32 parity)
     } while (done == 0);
 }
 
+/* Stages of shared memory that are filled and emptied in turn. */
+typedef struct ring {
+    mk_u32 full, empty; /* places of the first barriers: the bytes came; all who read them are through */
+    mk_u32 stage, parity;
+} ring;
+
+/* By one thread, before all know it. `fillers` and `readers` arrive at a stage each time. */
+MK_FN void ring_init(const ring *r, mk_u32 stages, mk_u32 fillers, mk_u32 readers)
+{
+    for (mk_u32 s = 0; s < stages; s++) {
+        barrier_init(r->full + 8 * s, fillers);
+        barrier_init(r->empty + 8 * s, readers);
+    }
+    barrier_init_fence();
+}
+
+MK_FN void ring_next(ring *r, mk_u32 stages)
+{
+    if (++r->stage == stages) {
+        r->stage = 0;
+        r->parity ^= 1u;
+    }
+}
+
 /* ---- bulk copies: 16-byte multiples ---- */
 
 MK_FN void bulk_load(mk_u32 to, const mk_u8 *from, mk_u32 bytes, mk_u32 bar)
@@ -62,6 +86,29 @@ MK_FN void bulk_load_once(mk_u32 to, const mk_u8 *from, mk_u32 bytes, mk_u32 bar
                      "r"(to),
                  "l"(from), "r"(bytes), "r"(bar)
                  : "memory");
+}
+
+/* ---- a thread's own copies of 16 bytes ---- */
+
+MK_FN void copy_async(mk_u32 to, const mk_u8 *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+
+/* `bytes` of the 16; the others become zero. */
+MK_FN void copy_async_part(mk_u32 to, const mk_u8 *from, mk_u32 bytes)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+/* ---- numbers ---- */
+
+/* Two rounded to f16. */
+MK_FN mk_u32 f16_pair(mk_f32 low, mk_f32 high)
+{
+    mk_u32 r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
 }
 
 /* ---- programmatic launch: kernels after this one may start; what earlier ones wrote can be read ---- */

@@ -5,13 +5,13 @@
  */
 MK_FN mk_u32 half_pair(mk_f32 low, mk_f32 high)
 {
-    mk_u32 r;
 #if HALF == MK_BF16
+    mk_u32 r;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-#else
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-#endif
     return r;
+#else
+    return f16_pair(low, high);
+#endif
 }
 
 MK_FN mk_u32x4 piece_of(const mk_f32 *v)

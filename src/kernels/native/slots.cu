@@ -72,11 +72,6 @@ MK_FN source source_of(const mk_routed_params *p, const mk_u8 *w0, const mk_u8 *
     return s;
 }
 
-MK_FN void copy_async(mk_u32 to, const mk_u8 *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-
 MK_FN void bring_x(mk_u32 stage_at, const mk_u8 *x, const source *s, mk_u32 k_tile)
 {
     const mk_u32 row = threadIdx.x / 8, piece = threadIdx.x % 8; /* the other rows are multiples of 8 further on */
@@ -100,10 +95,10 @@ MK_FN void store_weight(mk_u32 stage_at, const raw32 *raw, mk_u32 k_tile)
 }
 
 MK_FN void bring(const mk_routed_params *p, const mk_u8 *x, const mk_u8 *w0, const mk_u8 *w1, const mk_u8 *map, mk_u32 row_tiles,
-                 mk_u32 base, mk_u32 full, mk_u32 empty)
+                 mk_u32 base, ring r)
 {
     const mk_u32 tiles = row_tiles * p->column_tiles;
-    mk_u32 t = blockIdx.x, k = 0, stage = 0, parity = 1;
+    mk_u32 t = blockIdx.x, k = 0;
     if (t >= tiles)
         return;
     source s = source_of(p, w0, w1, map, tile_of(p, map, row_tiles, t));
@@ -111,11 +106,8 @@ MK_FN void bring(const mk_routed_params *p, const mk_u8 *x, const mk_u8 *w0, con
     bring_x(base, x, &s, 0);
     raw32 raw = fetch32(s.weight, WEIGHT_OF(p), p->k, side);
     while (t < tiles) { /* x of this stage is on its way, what it has of the weight in registers */
-        const mk_u32 at = base + stage * STAGE_BYTES, bar = full + 8 * stage, own_k = k;
-        if (++stage == STAGES) {
-            stage = 0;
-            parity ^= 1u;
-        }
+        const mk_u32 at = base + r.stage * STAGE_BYTES, bar = r.full + 8 * r.stage, own_k = k;
+        ring_next(&r, STAGES);
         if (++k == p->k_tiles) {
             k = 0;
             t += gridDim.x;
@@ -123,8 +115,8 @@ MK_FN void bring(const mk_routed_params *p, const mk_u8 *x, const mk_u8 *w0, con
                 s = source_of(p, w0, w1, map, tile_of(p, map, row_tiles, t));
         }
         if (t < tiles) {
-            barrier_wait(empty + 8 * stage, parity);
-            bring_x(base + stage * STAGE_BYTES, x, &s, k);
+            barrier_wait(r.empty + 8 * r.stage, r.parity ^ 1u);
+            bring_x(base + r.stage * STAGE_BYTES, x, &s, k);
         } else {
             asm volatile("cp.async.commit_group;" ::: "memory");
         }
@@ -169,32 +161,28 @@ MK_FN void store_tile(const mk_routed_params *p, const mk_f32 *d, routed_tile ti
 }
 
 MK_FN void multiply(const mk_routed_params *p, const mk_u8 *scales, const mk_u8 *map, mk_u8 *y, mk_u32 row_tiles, mk_u32 base,
-                    mk_u32 full, mk_u32 empty)
+                    ring r)
 {
     const mk_u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, half = (threadIdx.x - BRINGERS) / 128;
-    mk_u32 stage = 0, parity = 0;
     for (mk_u32 t = blockIdx.x; t < row_tiles * p->column_tiles; t += gridDim.x) {
         const routed_tile tile = tile_of(p, map, row_tiles, t);
         const mk_u32 is_idle = tile.count <= half * 64; /* no slot here: the other half has the unit to itself */
         mk_f32 d[64];
         mk_u32 before = STAGES;
         for (mk_u32 k = 0; k < p->k_tiles; k++) {
-            const mk_u32 at = base + stage * STAGE_BYTES;
+            const mk_u32 at = base + r.stage * STAGE_BYTES;
             const mk_u64 a = tile_descriptor(at + half * 8192), b = tile_descriptor(at + A_BYTES);
-            barrier_wait(full + 8 * stage, parity);
+            barrier_wait(r.full + 8 * r.stage, r.parity);
             if (is_idle == 0)
                 wgmma_tile(d, a, b, k != 0);
             if (before < STAGES && lane == 0)
-                barrier_arrive(empty + 8 * before);
-            before = stage;
-            if (++stage == STAGES) {
-                stage = 0;
-                parity ^= 1u;
-            }
+                barrier_arrive(r.empty + 8 * before);
+            before = r.stage;
+            ring_next(&r, STAGES);
         }
         wgmma_wait(0);
         if (lane == 0)
-            barrier_arrive(empty + 8 * before);
+            barrier_arrive(r.empty + 8 * before);
         if (is_idle == 0)
             store_tile(p, d, tile, half * 64 + warp * 16 + lane / 4, 2 * (lane % 4), scales, map, y);
     }
@@ -206,21 +194,17 @@ extern "C" __global__ void __launch_bounds__(512, 1) routed(const mk_u8 *__restr
                                                             const __grid_constant__ mk_routed_params p)
 {
     __shared__ __attribute__((aligned(8))) mk_u64 bars[2 * STAGES];
-    const mk_u32 base = (shared_at(routed_memory) + 1023u) & ~1023u, full = shared_at(bars), empty = full + 8 * STAGES;
-    if (threadIdx.x == 0) {
-        for (mk_u32 s = 0; s < STAGES; s++) {
-            barrier_init(full + 8 * s, BRINGERS / 32);
-            barrier_init(empty + 8 * s, 8);
-        }
-        barrier_init_fence();
-    }
+    const mk_u32 base = (shared_at(routed_memory) + 1023u) & ~1023u;
+    const ring r = {shared_at(bars), shared_at(bars + STAGES), 0, 0};
+    if (threadIdx.x == 0)
+        ring_init(&r, STAGES, BRINGERS / 32, 8);
     __syncthreads();
     launch_dependents();
     wait_for_inputs();
     const mk_u32 row_tiles = mk_ld_u32(map, 12); /* those in use */
     if (threadIdx.x < BRINGERS) {
-        bring(&p, x, w0, w1, map, row_tiles, base, full, empty);
+        bring(&p, x, w0, w1, map, row_tiles, base, r);
     } else {
-        multiply(&p, scales, map, y, row_tiles, base, full, empty);
+        multiply(&p, scales, map, y, row_tiles, base, r);
     }
 }

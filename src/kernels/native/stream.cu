@@ -438,20 +438,6 @@ MK_FN mk_f32 piece_dot(const w_piece *w, const x_piece *x, mk_u32 c, mk_f32 acc)
 
 /* ---- the ring ---- */
 
-/* Bytes of shared memory. */
-typedef struct ring {
-    mk_u32 full, empty; /* places of the first barriers: the bytes came; all workers are through with them */
-    mk_u32 stage, parity;
-} ring;
-
-MK_FN void ring_next(ring *r, const mk_stream_params *p)
-{
-    if (++r->stage == p->stages) {
-        r->stage = 0;
-        r->parity ^= 1u;
-    }
-}
-
 /* Where a walk over the rows of a group is: `left` rows of one weight, from `row` on, and `rest` of the weights after it. */
 typedef struct cursor {
     mk_u32 weight, row, left, rest;
@@ -594,7 +580,7 @@ MK_FN void serve(ring r, const mk_stream_params *p, cursor done, cursor filled, 
         cursor_next(&done, p);
         cursor_next(&filled, p);
         next = feed_at(p, &filled, w0, w1, w2, w3);
-        ring_next(&r, p);
+        ring_next(&r, p->stages);
     }
 }
 
@@ -624,7 +610,7 @@ MK_FN void work(ring r, const mk_stream_params *p, mk_u32 slots, mk_f32 (*sums)[
         if (first + j * apart < pieces)
             held[j] = x_load(stream_memory, (const x_info *)(stream_memory + p->info_at), p->k, first + j * apart);
 #endif
-    for (; slots > 0; slots--, ring_next(&r, p)) {
+    for (; slots > 0; slots--, ring_next(&r, p->stages)) {
         const mk_u8 *row = rows + r.stage * p->slot_bytes, *other = row + p->slot_bytes / 2;
         mk_f32 a[ROWS], b[ROWS];
 #pragma unroll
@@ -673,20 +659,12 @@ extern "C" __global__ void __launch_bounds__(MK_WG, RESIDENT) matvec(const mk_u8
     const mk_u32 lid = threadIdx.x, warp = lid / 32, lane = lid % 32;
     const mk_u32 more = blockIdx.x < p.longer, begin = blockIdx.x * p.share + (more != 0 ? blockIdx.x : p.longer);
     const mk_u32 end = begin + p.share + more;
-    ring r;
-    r.full = shared_at(bars);
-    r.empty = shared_at(bars + MOST_STAGES);
-    r.stage = r.parity = 0;
+    const ring r = {shared_at(bars), shared_at(bars + MOST_STAGES), 0, 0};
     if (warp == WARPS) {
         const cursor start = cursor_at(&p, begin, end);
         cursor filled = start;
-        if (lane == 0) {
-            for (mk_u32 s = 0; s < p.stages; s++) {
-                barrier_init(r.full + 8 * s, 1);
-                barrier_init(r.empty + 8 * s, WARPS);
-            }
-            barrier_init_fence();
-        }
+        if (lane == 0)
+            ring_init(&r, p.stages, 1, WARPS);
         __syncwarp();
         ring to = r;
         prefill(&to, &p, &filled, 1, w0, w1, w2, w3, lane);

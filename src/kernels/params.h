@@ -348,6 +348,10 @@ typedef struct mk_pack_params {
     mk_u32 unpack;
 } mk_pack_params;
 
+#define MK_X_TILES 0u   /* of 128 rows and 64 columns: pieces.cu */
+#define MK_X_ROWS 1u    /* one after the other */
+#define MK_X_WINDOWS 2u /* tiles, and of 128 columns the k-th sixteen has columns 4 k to 4 k + 3 of each 32: direct.cu */
+
 /* native/tiles and native/gemm: operands in 16 bits as tiles of 64 columns; see tiles.cu. */
 typedef struct mk_tiles_params {
     mk_u64 stride; /* of a row of x or of a weight */
@@ -355,7 +359,7 @@ typedef struct mk_tiles_params {
     mk_u32 rows, k, k_tiles;
     mk_u32 outputs[4], first_tile[4]; /* weights */
     mk_u32 second;                    /* with a gate: 1 for the weight behind the first */
-    mk_u32 plain;                     /* x: rows one after the other, not in tiles */
+    mk_u32 order;                     /* of x: MK_X_… */
     mk_u32 gate, norm, x_type, norm_type;
     mk_f32 eps;
 } mk_tiles_params;
@@ -366,6 +370,16 @@ typedef struct mk_unpack_params {
     mk_weight weight;
     mk_u32 outputs, k_tiles, side, first_tile;
 } mk_unpack_params;
+
+/* native/direct: weights of one type, a batch of rows of x in windows of 128 columns. */
+typedef struct mk_direct_params {
+    mk_u64 stride, field_at[4]; /* of weights */
+    mk_u64 y_stride[4], residual_stride;
+    mk_u32 rows, k, windows;
+    mk_u32 weights, outputs[4], first_tile[4];
+    mk_u32 residual, residual_type, y_type[4];
+    mk_f32 softcap;
+} mk_direct_params;
 
 typedef struct mk_gemm_params {
     mk_u64 y_stride[4], residual_stride;

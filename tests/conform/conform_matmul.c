@@ -111,8 +111,8 @@ static uint64_t draw_side(test_random *random, uint64_t count, uint64_t tile)
 /*
  * For matrix units: products in tiles of 128 rows by 256 columns of y, which a GPU with few tiles cuts in halves. Two of sixteen
  * cases in a row have 67 to 74 tiles, all in one row or all in one column, which 132 multiprocessors take whole; the others
- * have up to four. The inner size is small, since the sums are the same in every tile. Sanitizers see nothing new in the large
- * ones.
+ * have up to four. The inner size is small, since the sums are the same in every tile; three cases have one that several groups
+ * share. Sanitizers see nothing new in the large ones.
  */
 void conform_make_matmul_tiles(conform_case *c, test_random *random)
 {
@@ -127,6 +127,10 @@ void conform_make_matmul_tiles(conform_case *c, test_random *random)
         m = 9 + test_random_below(random, 2);
         n = draw_side(random, 66, 256);
         k = block;
+    } else if (turn >= 10 && turn < 13) {
+        m = 9 + test_random_below(random, 120);
+        k = 256 * (1 + test_random_below(random, 12));
+        c->aligned = true;
     } else if (turn == 9) {
         m = draw_side(random, 66, 128);
         n = 1 + test_random_below(random, 12);

@@ -97,8 +97,11 @@ static void test_models(void **state)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             const uint64_t n = sizes[s][0], k = sizes[s][1];
             assert_string_equal(multiply(device, types[t], 1, n, k).kernel, "stream/matvec");
-            assert_string_equal(multiply(device, types[t], 512, n, k).kernel, "gemm");
+            assert_string_equal(multiply(device, types[t], 9, n, k).kernel, "direct");
+            assert_string_equal(multiply(device, types[t], 128, n, k).kernel, "direct");
+            assert_string_equal(multiply(device, types[t], 129, n, k).kernel, "gemm");
         }
+    assert_string_equal(multiply(device, MICA_DTYPE_Q4_0, 32, 256, 4096 + 32).kernel, "gemm");
     assert_string_equal(multiply(device, MICA_DTYPE_F32, 512, 4096, 4096).kernel, "cublaslt");
     assert_string_equal(multiply(device, MICA_DTYPE_Q5_K, 1, 4096, 4096).kernel, "matvec/one");
 }
@@ -170,16 +173,21 @@ static mica_profile_entry run_case(mica_device *device, const conform_row *row, 
     return last;
 }
 
-/* As many tiles as cuda_plan_gemm.c leaves whole on 132 multiprocessors, in a column and in a row, and fewer, which it halves. */
+/* As many tiles as cuda_plan_gemm.c leaves whole on 132 multiprocessors, in a column and in a row, and fewer, which it halves; and
+ * batches of rows by weights that need no tiles. */
 static void test_tiles(void **state)
 {
     const conform_row *row = row_named("matmul tiles q4_0");
-    uint32_t halves = 0, whole_rows = 0, whole_columns = 0;
+    uint32_t halves = 0, whole_rows = 0, whole_columns = 0, batches = 0;
     mica_device *device = *state;
     for (uint64_t i = 0; i < CONFORM_GPU_CASES; i++) {
         uint64_t shape[2];
         const mica_profile_entry last = run_case(device, row, CONFORM_SEED + i, shape);
         const uint64_t rows = (shape[0] + 127) / 128, columns = (shape[1] + 255) / 256;
+        if (strcmp(last.kernel, "direct") == 0) {
+            batches++;
+            continue;
+        }
         assert_string_equal(last.kernel, "gemm");
         halves += rows * columns <= 66;
         whole_rows += rows > 66 && rows * columns <= 132;
@@ -187,7 +195,7 @@ static void test_tiles(void **state)
     }
     assert_true(halves > 0);
     if (!TEST_ANY_SANITIZER)
-        assert_true(whole_rows > 0 && whole_columns > 0);
+        assert_true(whole_rows > 0 && whole_columns > 0 && batches > 0);
 }
 
 static void test_library(void **state)

@@ -26,13 +26,13 @@ class Kernels(Base):
         facts = self.bench("", "ops", "--op", "matmul", "--type", "q6_k")
         self.assertEqual(facts["name"], "stand-in 0")
         self.assertEqual({row["shape"]: row["kernels"] for row in facts["ops"]},
-                         {"1 x 8192 x 2048": "stream/matvec", "128 x 2048 x 2048": "tiles/pack_x, tiles/pack_weights, gemm"})
+                         {"1 x 8192 x 2048": "stream/matvec", "128 x 2048 x 2048": "tiles/pack_x, direct"})
 
     def test_profile(self):
         """The kernels of a prompt and of a step, with ours for this device and without."""
         words = ("-m", os.path.join("models", "demo.gguf"), "-p", "16", "-n", "2", "-r", "1", "--profile")
         prompt, step = ({kernel["kernel"] for kernel in row["kernels"]} for row in self.bench("", *words))
-        self.assertTrue({"gemm", "tiles/pack_weights", "prefill", "stream/matvec"} <= prompt, prompt)
+        self.assertTrue({"direct", "tiles/pack_x", "prefill", "stream/matvec"} <= prompt, prompt)
         self.assertEqual(step, {"stream/matvec", "attend", "embedding/gather", "sample"})
         prompt, step = ({kernel["kernel"] for kernel in row["kernels"]} for row in self.bench("nonative", *words))
         self.assertTrue({"matmul/tile", "attention/part", "matvec/one"} <= prompt, prompt)

@@ -8,9 +8,12 @@
 bool mica__cuda_blas_serves(const mica__record *record, const mica__device_info *info);
 mica_status mica__cuda_plan_blas(const mica__record *record, const mica__device_info *info, mica__plan *plan);
 
-/* Few rows of x against streamed weights; many rows by the matrix units. */
+/* Few rows of x against streamed weights; a batch of rows and many rows by the matrix units. */
 bool mica__cuda_stream_serves(const mica__record *record, const mica__device_info *info);
 mica_status mica__cuda_plan_stream(const mica__record *record, const mica__device_info *info,
+                                   mica__plan *plan);
+bool mica__cuda_direct_serves(const mica__record *record, const mica__device_info *info);
+mica_status mica__cuda_plan_direct(const mica__record *record, const mica__device_info *info,
                                    mica__plan *plan);
 bool mica__cuda_gemm_serves(const mica__record *record, const mica__device_info *info);
 mica_status mica__cuda_plan_gemm(const mica__record *record, const mica__device_info *info, mica__plan *plan);

@@ -100,32 +100,6 @@ static uint64_t w_bytes(const job *j)
     return j->end - j->w_tiles;
 }
 
-static mica_status plan_x(const job *j, mica__plan *plan)
-{
-    const mica__cuda_matmul *m = &j->m;
-    const mica__operand *operand = m->record->operand;
-    mk_tiles_params p;
-    memset(&p, 0, sizeof p);
-    p.stride = m->x_stride;
-    p.rows = (uint32_t)m->rows;
-    p.k = (uint32_t)m->k;
-    p.k_tiles = j->k_tiles;
-    p.norm = m->norm;
-    p.x_type = mica__gpu_type(operand[MICA__MATMUL_X].dtype);
-    p.norm_type = m->norm == 2 ? mica__gpu_type(operand[MICA__MATMUL_NORM_WEIGHT].dtype) : 0;
-    p.eps = m->params->eps;
-    const mica_status status = mica__gpu_plan_next(plan, "tiles/pack_x", m->rows);
-    if (status != MICA_OK)
-        return status;
-    mica__gpu_plan_constant(plan, "HALF", j->half);
-    mica__gpu_plan_operand(plan, m->record, MICA__MATMUL_X, 0);
-    mica__cuda_bind_or_x(plan, m, MICA__MATMUL_NORM_WEIGHT, m->norm == 2);
-    mica__gpu_plan_scratch(plan, j->x_tiles, j->w_tiles - j->x_tiles, MICA_ACCESS_WRITE);
-    mica__gpu_plan_scratch(plan, j->scales, m->rows * sizeof(float), MICA_ACCESS_WRITE);
-    mica__gpu_plan_params(plan, &p, sizeof p);
-    return MICA_OK;
-}
-
 /* Weights [first, first + count), all alike. They write tiles of their own, so runs need not wait for one another. */
 static mica_status plan_weights(const job *j, uint32_t first, uint32_t count, mica__plan *plan)
 {
@@ -249,7 +223,13 @@ mica_status mica__cuda_plan_gemm(const mica__record *record, const mica__device_
     if (!look(record, info, &j))
         return mica__fail(MICA_ERR_INTERNAL,
                           "matmul: a plan of matrix units for a record that they do not serve");
-    mica_status status = plan_x(&j, plan);
+    const mica__cuda_x x = {.half = j.half,
+                            .order = MK_X_TILES,
+                            .k_tiles = j.k_tiles,
+                            .tiles = j.x_tiles,
+                            .end = j.w_tiles,
+                            .scales = j.scales};
+    mica_status status = mica__cuda_plan_x(&j.m, &x, plan);
     for (uint32_t i = 0, count; i < j.m.weights && status == MICA_OK; i += count) {
         count = is_packed(&j, i) ? mica__cuda_matmul_alike(&j.m, i) : 1;
         status = is_packed(&j, i) ? plan_weights(&j, i, count, plan) : plan_unpack(&j, i, plan);

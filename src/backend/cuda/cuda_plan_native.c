@@ -176,3 +176,29 @@ void mica__cuda_bind_or_x(mica__plan *plan, const mica__cuda_matmul *m, uint32_t
 {
     mica__gpu_plan_operand(plan, m->record, there ? slot : (uint32_t)MICA__MATMUL_X, MICA_ACCESS_READ);
 }
+
+mica_status mica__cuda_plan_x(const mica__cuda_matmul *m, const mica__cuda_x *x, mica__plan *plan)
+{
+    const mica__operand *operand = m->record->operand;
+    mk_tiles_params p;
+    memset(&p, 0, sizeof p);
+    p.stride = m->x_stride;
+    p.rows = (uint32_t)m->rows;
+    p.k = (uint32_t)m->k;
+    p.k_tiles = x->k_tiles;
+    p.order = x->order;
+    p.norm = m->norm;
+    p.x_type = mica__gpu_type(operand[MICA__MATMUL_X].dtype);
+    p.norm_type = m->norm == 2 ? mica__gpu_type(operand[MICA__MATMUL_NORM_WEIGHT].dtype) : 0;
+    p.eps = m->params->eps;
+    const mica_status status = mica__gpu_plan_next(plan, "tiles/pack_x", m->rows);
+    if (status != MICA_OK)
+        return status;
+    mica__gpu_plan_constant(plan, "HALF", x->half);
+    mica__gpu_plan_operand(plan, m->record, MICA__MATMUL_X, 0);
+    mica__cuda_bind_or_x(plan, m, MICA__MATMUL_NORM_WEIGHT, m->norm == 2);
+    mica__gpu_plan_scratch(plan, x->tiles, x->end - x->tiles, MICA_ACCESS_WRITE);
+    mica__gpu_plan_scratch(plan, x->scales, m->rows * sizeof(float), MICA_ACCESS_WRITE);
+    mica__gpu_plan_params(plan, &p, sizeof p);
+    return MICA_OK;
+}

@@ -48,4 +48,14 @@ void mica__cuda_bind_ys(mica__plan *plan, const mica__cuda_matmul *m, uint32_t f
 /* An operand that may be absent: x then stands in its place and is not read there. */
 void mica__cuda_bind_or_x(mica__plan *plan, const mica__cuda_matmul *m, uint32_t slot, bool there);
 
+/* Rows of x in 16 bits for the matrix units: where they and their scales lie in the scratch. */
+typedef struct mica__cuda_x {
+    uint32_t half, order; /* MK_F16 or MK_BF16; MK_X_TILES or MK_X_WINDOWS */
+    uint32_t k_tiles;     /* of 64 columns */
+    uint64_t tiles, end, scales;
+} mica__cuda_x;
+
+/* Puts them there by tiles/pack_x, after the norm that the matmul has. */
+mica_status mica__cuda_plan_x(const mica__cuda_matmul *m, const mica__cuda_x *x, mica__plan *plan);
+
 #endif

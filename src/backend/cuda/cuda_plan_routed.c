@@ -87,7 +87,7 @@ static mica_status plan_x(const job *j, mica__plan *plan)
     p.rows = (uint32_t)j->x_rows.rows;
     p.k = (uint32_t)j->k;
     p.k_tiles = (uint32_t)j->k_tiles;
-    p.plain = 1;
+    p.order = MK_X_ROWS;
     p.x_type = mica__gpu_type(j->x->dtype);
     const mica_status status = mica__gpu_plan_next(plan, "tiles/pack_x", p.rows);
     if (status != MICA_OK)

@@ -6,6 +6,7 @@
 static const mica__kernel_row rows[] = {
     {MICA_OP_MATMUL, "matmul_cublaslt", mica__cuda_blas_serves, mica__cuda_plan_blas},
     {MICA_OP_MATMUL, "matmul_stream", mica__cuda_stream_serves, mica__cuda_plan_stream},
+    {MICA_OP_MATMUL, "matmul_direct", mica__cuda_direct_serves, mica__cuda_plan_direct},
     {MICA_OP_MATMUL, "matmul_gemm", mica__cuda_gemm_serves, mica__cuda_plan_gemm},
     {MICA_OP_MATMUL_EXPERTS, "matmul_routed", mica__cuda_routed_serves, mica__cuda_plan_routed},
     {MICA_OP_ATTENTION, "attention_prefill", mica__cuda_prefill_serves, mica__cuda_plan_prefill},

@@ -201,23 +201,6 @@ MK_FN void join_runs(sums *s)
                 s->value[r][j] += mk_shuffle_xor(s->value[r][j], step);
 }
 
-/* ---- the cluster ---- */
-
-MK_FN void cluster_barrier()
-{
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
-/* What group `rank` of the cluster has where this one has p. */
-MK_FN mk_f32 of_group(const mk_f32 *p, mk_u32 rank)
-{
-    mk_u32 at;
-    mk_f32 value;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(shared_at(p)), "r"(rank));
-    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(at) : "memory");
-    return value;
-}
-
 /* ---- the kernel ---- */
 
 /* Where the head of a key begins in both caches; page numbers were looked at. */

@@ -23,6 +23,21 @@ typedef struct raw32 {
     mk_u32 meta;
 } raw32;
 
+#ifdef EVEN /* rows begin at multiples of 16, k is one of 128, and whoever reads goes along the row */
+
+#define IS_INSIDE(end, k) 1
+
+MK_FN void load16(const mk_u8 *p, mk_u64 at, mk_u32 *out)
+{
+    asm volatile("ld.global.nc.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "l"(p + at));
+}
+
+#else
+
+#define IS_INSIDE(end, k) ((end) <= (k))
+
 /* 16 bytes at an even place. */
 MK_FN void load16(const mk_u8 *p, mk_u64 at, mk_u32 *out)
 {
@@ -36,11 +51,13 @@ MK_FN void load16(const mk_u8 *p, mk_u64 at, mk_u32 *out)
         out[i] = mk_ld_u32_at2(p, at + 4 * i);
 }
 
+#endif
+
 /* Columns 32 b to 32 b + 31 of the row at `w`, whose planes begin at `field_at`; past k they are zero. */
 MK_FN raw32 fetch32(const mk_u8 *w, const mk_u64 *field_at, mk_u32 k, mk_u32 b)
 {
     raw32 r;
-    if (32 * b >= k) {
+    if (!IS_INSIDE(32 * b + 1, k)) {
 #pragma unroll
         for (mk_u32 i = 0; i < RAW_WORDS; i++)
             r.word[i] = 0;
@@ -69,7 +86,7 @@ MK_FN raw32 fetch32(const mk_u8 *w, const mk_u64 *field_at, mk_u32 k, mk_u32 b)
     load16(w + field_at[1], high + 16, r.word + 12);
     r.meta = mk_ld_u16(w + field_at[3], 2 * block) | (mk_u32)mk_ld_u16(w + field_at[2], 16 * block + 8 * h + 2 * quarter) << 16;
 #else
-    if (32 * b + 32 <= k) {
+    if (IS_INSIDE(32 * b + 32, k)) {
 #pragma unroll
         for (mk_u32 i = 0; i < 4; i++)
             load16(w, 64ull * b + 16 * i, r.word + 4 * i);
@@ -85,25 +102,66 @@ MK_FN raw32 fetch32(const mk_u8 *w, const mk_u64 *field_at, mk_u32 k, mk_u32 b)
     return r;
 }
 
-#define SMALL_ZERO 8388608.0f /* 2^23: one in its last place is 1 */
+/* ---- two numbers of f16 in a word ---- */
 
-/* 2^23 + byte i of a word: a number without the slow conversion of integers. */
-MK_FN mk_f32 small_number(mk_u32 word, mk_u32 i)
+MK_FN mk_u32 f16_twice(mk_u32 low)
+{
+    return (low & 0xffffu) * 0x10001u;
+}
+
+MK_FN mk_u32 f16_sub(mk_u32 a, mk_u32 b)
+{
+    mk_u32 r;
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+MK_FN mk_u32 f16_mul(mk_u32 a, mk_u32 b)
+{
+    mk_u32 r;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+MK_FN mk_u32 f16_fma(mk_u32 a, mk_u32 b, mk_u32 c)
+{
+    mk_u32 r;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
+
+/* Bytes 2 `pair` and 2 pair + 1 of a word, less `zero`: f16 has 2^10 + a byte where its last eight bits are the byte. */
+MK_FN mk_u32 small_numbers(mk_u32 word, mk_u32 pair, mk_u32 zero)
 {
     mk_u32 bits;
-    asm("prmt.b32 %0, %1, 0x4b000000, %2;" : "=r"(bits) : "r"(word), "r"(0x7440u + i));
-    return mk_f32_of_bits(bits);
+    asm("prmt.b32 %0, %1, 0x64646464, %2;" : "=r"(bits) : "r"(word), "r"(pair != 0 ? 0x4342u : 0x4140u));
+    return f16_sub(bits, f16_twice(0x6400u + zero));
+}
+
+/* A scale as the sum of two f16; the second is zero where the first is exact. */
+typedef struct two_f16 {
+    mk_u32 high, low; /* twice each */
+} two_f16;
+
+MK_FN two_f16 split_scale(mk_f32 scale)
+{
+    const mk_u32 high = f16_pair(scale, scale);
+    const mk_f32 rest = scale - mk_f32_of_f16((mk_u16)high);
+    two_f16 s;
+    s.high = high;
+    s.low = f16_pair(rest, rest);
+    return s;
 }
 
 /* Columns 8 c to 8 c + 7 of block b. */
 MK_FN mk_u32x4 piece_of_raw(const raw32 *r, mk_u32 b, mk_u32 c)
 {
+    mk_u32 v[4];
 #if W == MK_W_F16 || W == MK_W_BF16
-    mk_u32x4 same;
-    same.x = r->word[4 * c], same.y = r->word[4 * c + 1], same.z = r->word[4 * c + 2], same.w = r->word[4 * c + 3];
-    return same;
+#pragma unroll
+    for (mk_u32 i = 0; i < 4; i++)
+        v[i] = r->word[4 * c + i];
 #else
-    mk_f32 v[8];
     mk_u32 code[2];
 #pragma unroll
     for (mk_u32 i = 0; i < 2; i++) {
@@ -122,24 +180,32 @@ MK_FN mk_u32x4 piece_of_raw(const raw32 *r, mk_u32 b, mk_u32 c)
     const mk_u32 rest = r->word[11] >> shift;
     const mk_u32 s = j < 4 ? scales & 63u : (rest & 15u) | (scales >> 2 & 48u);
     const mk_u32 m = j < 4 ? mins & 63u : (rest >> 4 & 15u) | (mins >> 2 & 48u);
-    const mk_f32 d = mk_f32_of_f16((mk_u16)at) * (mk_f32)s, low = mk_f32_of_f16((mk_u16)(at >> 16)) * (mk_f32)m;
-#pragma unroll
-    for (mk_u32 i = 0; i < 8; i++)
-        v[i] = mk_fma(d, small_number(code[i >> 2], i & 3u) - SMALL_ZERO, -low);
-#else
-    mk_f32 d = mk_f32_of_f16((mk_u16)r->meta), middle = SMALL_ZERO + 8.0f;
-#if W == MK_W_Q8_0
-    middle = SMALL_ZERO + 128.0f;
+    const two_f16 d = split_scale(mk_f32_of_f16((mk_u16)at) * (mk_f32)s);
+    const mk_f32 less = -mk_f32_of_f16((mk_u16)(at >> 16)) * (mk_f32)m;
+    const mk_u32 low = f16_pair(less, less);
 #elif W == MK_W_Q6_K
-    middle = SMALL_ZERO + 32.0f;
-    d *= (mk_f32)(mk_i8)(r->meta >> (16 + 8 * (c >> 1)));
+    const two_f16 d = split_scale(mk_f32_of_f16((mk_u16)r->meta) * (mk_f32)(mk_i8)(r->meta >> (16 + 8 * (c >> 1))));
+#else
+    const mk_u32 d = f16_twice(r->meta);
 #endif
 #pragma unroll
-    for (mk_u32 i = 0; i < 8; i++)
-        v[i] = d * (small_number(code[i >> 2], i & 3u) - middle);
+    for (mk_u32 i = 0; i < 4; i++) {
+#if W == MK_W_Q4_0
+        v[i] = f16_mul(d, small_numbers(code[i >> 1], i & 1u, 8));
+#elif W == MK_W_Q8_0
+        v[i] = f16_mul(d, small_numbers(code[i >> 1], i & 1u, 128));
+#elif W == MK_W_Q4_K
+        const mk_u32 q = small_numbers(code[i >> 1], i & 1u, 0);
+        v[i] = f16_fma(d.low, q, f16_fma(d.high, q, low));
+#else
+        const mk_u32 q = small_numbers(code[i >> 1], i & 1u, 32);
+        v[i] = f16_fma(d.high, q, f16_mul(d.low, q));
 #endif
-    return piece_of(v);
+    }
 #endif
+    mk_u32x4 piece;
+    piece.x = v[0], piece.y = v[1], piece.z = v[2], piece.w = v[3];
+    return piece;
 }
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * hopper.cu - what the native kernels say to sm_90 in its own words: barriers of shared memory that count bytes, bulk
- * copies, programmatic launch. Shared memory is addressed by the 32-bit numbers of its own window.
+ * hopper.cu - what the native kernels say to sm_90 in its own words: barriers of shared memory that count bytes, copies,
+ * clusters, programmatic launch. Shared memory is addressed by the 32-bit numbers of its own window.
  */
 MK_FN mk_u32 shared_at(const void *p)
 {
@@ -109,6 +109,23 @@ MK_FN mk_u32 f16_pair(mk_f32 low, mk_f32 high)
     mk_u32 r;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
     return r;
+}
+
+/* ---- a cluster of groups ---- */
+
+MK_FN void cluster_barrier()
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/* What group `rank` of a cluster of groups has where this one has p. */
+MK_FN mk_f32 of_group(const mk_f32 *p, mk_u32 rank)
+{
+    mk_u32 at;
+    mk_f32 value;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(shared_at(p)), "r"(rank));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(at) : "memory");
+    return value;
 }
 
 /* ---- programmatic launch: kernels after this one may start; what earlier ones wrote can be read ---- */

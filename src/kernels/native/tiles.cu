@@ -64,10 +64,13 @@ extern "C" __global__ void __launch_bounds__(MK_WG) pack_x(const mk_u8 *x, const
             load8(norm_weight, p.norm_type, i, p.k, w);
         for (mk_u32 j = 0; j < 8; j++)
             v[j] = v[j] * norm * w[j] * scale;
-        if (p.plain != 0)
+        mk_u8 *block = tiles + (mk_u64)(row / 128) * p.k_tiles * 16384;
+        if (p.order == MK_X_ROWS)
             *(mk_u32x4 *)(tiles + (mk_u64)row * p.k_tiles * 128 + 2 * i) = piece_of(v);
+        else if (p.order == MK_X_TILES)
+            store_piece(block, 128, row % 128, i >> 3, piece_of(v));
         else
-            store_piece(tiles + (mk_u64)(row / 128) * p.k_tiles * 16384, 128, row % 128, i >> 3, piece_of(v));
+            store_in_window(block, row % 128, i >> 3, piece_of(v));
     }
 }
 

@@ -1,5 +1,5 @@
-/* wgmma.cu - the matrix unit of sm_90a: a group of four warps multiplies 64 rows of A by COLUMNS rows of B, 256 or 128; and what
- * becomes of a thread's sums. */
+/* wgmma.cu - the matrix unit of sm_90a: a group of four warps multiplies 64 rows of A by COLUMNS rows of B, and what becomes of a
+ * thread's sums. A is in shared memory (COLUMNS 128 or 256) or in registers (32, 64 or 128). */
 
 #ifndef COLUMNS
 #define COLUMNS 256
@@ -30,16 +30,28 @@ MK_FN void wgmma_commit()
 
 #define wgmma_wait(n) asm volatile("wgmma.wait_group.sync.aligned " #n ";" ::: "memory")
 
-/* The sums of a thread as an instruction names them, and what they are to the compiler: 64, and 64 more. The operands behind
- * them are both descriptors and whether to add. */
+/* The sums of a thread as an instruction names them, and what they are to the compiler. The operands behind them are A and B, both
+ * descriptors, and whether to add; or four registers of A and the descriptor of B. */
 #define TEN_NAMES(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
 #define FOUR_SUMS(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define SIXTEEN_SUMS(i) FOUR_SUMS(i), FOUR_SUMS(i + 4), FOUR_SUMS(i + 8), FOUR_SUMS(i + 12)
 #define SUMS_64(i) SIXTEEN_SUMS(i), SIXTEEN_SUMS(i + 16), SIXTEEN_SUMS(i + 32), SIXTEEN_SUMS(i + 48)
 #define NAMES_64 TEN_NAMES() TEN_NAMES(1) TEN_NAMES(2) TEN_NAMES(3) TEN_NAMES(4) TEN_NAMES(5) "%60, %61, %62, %63"
-#if COLUMNS == 128
+#if COLUMNS == 32
+#define WGMMA_SHAPE "m64n32k16"
+#define REGISTER_OPERANDS "{" TEN_NAMES() "%10, %11, %12, %13, %14, %15}, {%16, %17, %18, %19}, %20"
+#define REGISTER_ADD "%21"
+#define SUMS SIXTEEN_SUMS(0)
+#elif COLUMNS == 64
+#define WGMMA_SHAPE "m64n64k16"
+#define REGISTER_OPERANDS "{" TEN_NAMES() TEN_NAMES(1) TEN_NAMES(2) "%30, %31}, {%32, %33, %34, %35}, %36"
+#define REGISTER_ADD "%37"
+#define SUMS SIXTEEN_SUMS(0), SIXTEEN_SUMS(16)
+#elif COLUMNS == 128
 #define WGMMA_SHAPE "m64n128k16"
 #define OPERANDS "{" NAMES_64 "}, %64, %65"
+#define REGISTER_OPERANDS "{" NAMES_64 "}, {%64, %65, %66, %67}, %68"
+#define REGISTER_ADD "%69"
 #define ADD_NAME "%66"
 #define SUMS SUMS_64(0)
 #else
@@ -51,6 +63,19 @@ MK_FN void wgmma_commit()
 #define SUMS SUMS_64(0), SUMS_64(64)
 #endif
 
+#ifdef REGISTER_OPERANDS
+/* d (+)= A . B^T, 16 elements deep, d as below. a0 to a3 of lane l of warp w, two elements each: rows 16 w + l / 4 and that + 8, columns
+ * from 2 (l % 4) on; the same rows, columns from 8 + 2 (l % 4) on. */
+MK_FN void wgmma_rows(mk_f32 *d, mk_u32 a0, mk_u32 a1, mk_u32 a2, mk_u32 a3, mk_u64 b, mk_u32 add)
+{
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, " REGISTER_ADD ", 0;\n"
+                 "wgmma.mma_async.sync.aligned." WGMMA_SHAPE ".f32." WGMMA_TYPES " " REGISTER_OPERANDS ", p, 1, 1, 0; }"
+                 : SUMS
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add));
+}
+#endif
+
+#ifdef OPERANDS
 /* d (+)= A . B^T, 16 elements deep; d[4 j + 2 h + e] of lane l of warp w: row 16 w + l / 4 + 8 h, column 8 j + 2 (l % 4) + e. */
 MK_FN void wgmma(mk_f32 *d, mk_u64 a, mk_u64 b, mk_u32 add)
 {
@@ -72,6 +97,7 @@ MK_FN void wgmma(mk_f32 *d, mk_u64 a, mk_u64 b, mk_u32 add)
         wgmma_commit();                \
         wgmma_wait(1);                 \
     } while (0)
+#endif
 
 /* ---- sums on their way out ---- */
 

@@ -86,6 +86,10 @@ FAKE_EVENT(clEnqueueReadBuffer,
            (cl_command_queue queue, cl_mem memory, cl_uint blocking, size_t offset, size_t bytes, void *to,
             cl_uint wait_count, const cl_event *wait, cl_event *out_event),
            (queue, memory, blocking, offset, bytes, to, wait_count, wait, out_event))
+FAKE_EVENT(clEnqueueWriteBuffer,
+           (cl_command_queue queue, cl_mem memory, cl_uint blocking, size_t offset, size_t bytes,
+            const void *from, cl_uint wait_count, const cl_event *wait, cl_event *out_event),
+           (queue, memory, blocking, offset, bytes, from, wait_count, wait, out_event))
 FAKE_EVENT(clEnqueueCopyBuffer,
            (cl_command_queue queue, cl_mem from, cl_mem to, size_t from_offset, size_t to_offset,
             size_t bytes, cl_uint wait_count, const cl_event *wait, cl_event *out_event),
@@ -109,6 +113,51 @@ static cl_int fake_gpu_clGetDeviceInfo(cl_device_id device, cl_uint what, size_t
     return code;
 }
 
+/* A blocking write that lands as late as OpenCL 1.2 allows: the host's bytes are taken, and the buffer gets them when the event
+ * is waited for or the queue finished. One is on its way at a time, of one thread. */
+static struct {
+    cl_command_queue queue;
+    cl_mem memory;
+    size_t offset, bytes;
+    unsigned char from[2048];
+} fake_late;
+
+static cl_int fake_late_land(void)
+{
+    const size_t bytes = fake_late.bytes;
+    fake_late.bytes = 0;
+    return bytes == 0 ? CL_SUCCESS
+                      : fake_real.clEnqueueWriteBuffer(fake_late.queue, fake_late.memory, 1, fake_late.offset,
+                                                       bytes, fake_late.from, 0, NULL, NULL);
+}
+
+static cl_int fake_late_clEnqueueWriteBuffer(cl_command_queue queue, cl_mem memory, cl_uint blocking,
+                                             size_t offset, size_t bytes, const void *from,
+                                             cl_uint wait_count, const cl_event *wait, cl_event *out_event)
+{
+    if (fake_late_land() != CL_SUCCESS || blocking == 0 || bytes > sizeof fake_late.from)
+        return CL_INVALID_VALUE;
+    fake_late.queue = queue;
+    fake_late.memory = memory;
+    fake_late.offset = offset;
+    fake_late.bytes = bytes;
+    memcpy(fake_late.from, from, bytes);
+    return out_event == NULL ? CL_SUCCESS
+                             : fake_event_clEnqueueMarkerWithWaitList(queue, wait_count, wait, out_event);
+}
+
+static cl_int fake_late_clWaitForEvents(cl_uint count, const cl_event *events)
+{
+    const cl_int code = fake_late_land();
+    return code == CL_SUCCESS ? fake_clWaitForEvents(count, events) : code;
+}
+
+static cl_int fake_late_clFinish(cl_command_queue queue)
+{
+    const cl_int code = fake_late.queue == queue ? fake_late_land() : CL_SUCCESS;
+    return code == CL_SUCCESS ? fake_clFinish(queue) : code;
+}
+
 /* The table of the fake over the machine's own library. */
 static mica_status fake_install(mica__opencl_symbols *table)
 {
@@ -124,6 +173,7 @@ static mica_status fake_install(mica__opencl_symbols *table)
     table->clGetDeviceInfo = fake_gpu_clGetDeviceInfo;
     table->clEnqueueNDRangeKernel = fake_event_clEnqueueNDRangeKernel;
     table->clEnqueueReadBuffer = fake_event_clEnqueueReadBuffer;
+    table->clEnqueueWriteBuffer = fake_event_clEnqueueWriteBuffer;
     table->clEnqueueCopyBuffer = fake_event_clEnqueueCopyBuffer;
     table->clEnqueueFillBuffer = fake_event_clEnqueueFillBuffer;
     table->clEnqueueMarkerWithWaitList = fake_event_clEnqueueMarkerWithWaitList;

@@ -261,14 +261,36 @@ static void lost_stays_lost(void **state)
     assert_int_equal(atomic_load(&fake_live), 0);
 }
 
+static mica__opencl_symbols table;
+
+/* What was uploaded is there for kernels of every queue, also where the driver is late with it. */
+static void uploads_are_there_when_they_return(void **state)
+{
+    const mica__opencl_symbols prompt = table;
+    scene s;
+    (void)state;
+    memset(&s, 0, sizeof s);
+    table.clEnqueueWriteBuffer = fake_late_clEnqueueWriteBuffer;
+    table.clWaitForEvents = fake_late_clWaitForEvents;
+    table.clFinish = fake_late_clFinish;
+    must(make(&s));
+    must(mica_encoder_begin(s.device, NULL, &s.encoder));
+    must(mica_add(s.encoder, s.x, s.x, s.y));
+    must(mica_encoder_commit_and_wait(s.encoder));
+    must(look(&s, s.y, 2));
+    leave(&s);
+    table = prompt;
+    assert_int_equal(atomic_load(&fake_live), 0);
+}
+
 int main(void)
 {
-    static mica__opencl_symbols table;
     const struct CMUnitTest tests[] = {
         test(each_call_fails_once),
         test(each_call_fails_while_kernels_compile),
         test(each_call_and_all_later_ones_fail),
         test(lost_stays_lost),
+        test(uploads_are_there_when_they_return),
     };
     if (test_folder_make(cache, sizeof cache, "opencl_failure") != 0)
         return 1;

@@ -105,14 +105,21 @@ static mica_status check_range(mica__device *device, const mica__memory *memory,
     return status == MICA_OK ? mica__opencl_check(device) : status;
 }
 
+/* A blocking write is done with the host's bytes when it returns. That they are in the buffer, where kernels of other queues
+ * look for them, its event says. */
 mica_status mica__opencl_upload(mica__device *device, mica__memory *memory, uint64_t offset, const void *from,
                                 uint64_t bytes)
 {
     const mica_status status = check_range(device, memory, offset, bytes);
     if (status != MICA_OK || bytes == 0)
         return status;
-    const cl_int code = device->cl.clEnqueueWriteBuffer(device->transfers, handle(memory), 1, (size_t)offset,
-                                                        (size_t)bytes, from, 0, NULL, NULL);
+    cl_event written = NULL;
+    cl_int code = device->cl.clEnqueueWriteBuffer(device->transfers, handle(memory), 1, (size_t)offset,
+                                                  (size_t)bytes, from, 0, NULL, &written);
+    if (code == CL_SUCCESS) {
+        code = device->cl.clWaitForEvents(1, &written);
+        device->cl.clReleaseEvent(written);
+    }
     return code == CL_SUCCESS ? MICA_OK
                               : mica__opencl_fail(device, code, "clEnqueueWriteBuffer", "an upload");
 }

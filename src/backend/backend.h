@@ -91,6 +91,7 @@ typedef struct mica__plan_dispatch {
 typedef struct mica__plan {
     uint32_t dispatch_count;
     uint32_t params_used;
+    mica_status status;     /* latched: something of the plan found no room */
     uint64_t scratch_bytes; /* one range for the whole record, 64-byte aligned */
     mica__plan_dispatch dispatch[MICA__PLAN_DISPATCHES];
     _Alignas(16) unsigned char params[MICA__PLAN_PARAM_BYTES];

@@ -208,6 +208,18 @@ static mica_status find_kernels(mica__registry *registry, mica__plan *plan)
     return status;
 }
 
+/* A plan from its beginning; what it has no room for is a refusal too. */
+static mica_status plan_with(const mica__kernel_row *row, const mica__record *record,
+                             const mica__device_info *info, mica__plan *plan)
+{
+    plan->dispatch_count = 0;
+    plan->params_used = 0;
+    plan->status = MICA_OK;
+    plan->scratch_bytes = 0;
+    const mica_status status = row->plan(record, info, plan);
+    return status == MICA_OK ? plan->status : status;
+}
+
 /* Plans with the first row that serves the record and, if asked to `find` them, has its kernels. */
 static mica_status plan_record(mica_device *device, const mica__record *record, bool find, mica__plan *plan)
 {
@@ -220,10 +232,7 @@ static mica_status plan_record(mica_device *device, const mica__record *record, 
         if (row->op != record->op || (row->serves != NULL && !row->serves(record, &device->info)))
             continue;
         served = true;
-        plan->dispatch_count = 0;
-        plan->params_used = 0;
-        plan->scratch_bytes = 0;
-        status = row->plan(record, &device->info, plan);
+        status = plan_with(row, record, &device->info, plan);
         if (status == MICA_OK && find)
             status = find_kernels(registry, plan);
     }
@@ -300,10 +309,7 @@ void mica__preparation_add(mica__preparation *preparation, const mica__record *r
         const mica__kernel_row *row = &registry->rows[i];
         if (row->op != record->op || (row->serves != NULL && !row->serves(record, &registry->device->info)))
             continue;
-        plan->dispatch_count = 0;
-        plan->params_used = 0;
-        plan->scratch_bytes = 0;
-        if (row->plan(record, &registry->device->info, plan) == MICA_OK)
+        if (plan_with(row, record, &registry->device->info, plan) == MICA_OK)
             for (uint32_t d = 0; d < plan->dispatch_count; d++)
                 want(preparation, &plan->dispatch[d]);
         return;

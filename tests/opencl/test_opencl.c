@@ -2,6 +2,7 @@
  * test_opencl.c - the OpenCL backend beyond conformance: which devices there are and in which order, libraries that are
  * missing or too old, kernels that do not compile, limits, forks, queues, times.
  */
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -365,6 +366,46 @@ static void profiles_name_kernels(void **state)
     mica_device_release(device);
 }
 
+/* ---- grids ---- */
+
+/* y [batches, rows, 1] = x [batches, rows, 2] by a weight [1, 2] for each batch: more of them than any dimension of a grid but
+ * the first has, and more rows than a mat-vec takes at once. All numbers are whole and small. */
+static void more_batches_than_a_grid_is_wide(void **state)
+{
+    enum { BATCHES = 65537, ROWS = 9, K = 2 };
+    mica_device *device = open_device("opencl", 0);
+    mica_buffer *x = NULL, *w = NULL, *y = NULL;
+    mica_encoder *encoder = NULL;
+    float *value = calloc((size_t)BATCHES * ROWS * K, sizeof *value);
+    (void)state;
+    assert_non_null(value);
+    must(mica_buffer_alloc(device, MICA_DTYPE_F32, 3, (const uint64_t[]){BATCHES, ROWS, K}, &x));
+    must(mica_buffer_alloc(device, MICA_DTYPE_F32, 3, (const uint64_t[]){BATCHES, 1, K}, &w));
+    must(mica_buffer_alloc(device, MICA_DTYPE_F32, 3, (const uint64_t[]){BATCHES, ROWS, 1}, &y));
+    for (uint32_t i = 0; i < BATCHES * ROWS * K; i++)
+        value[i] = (float)(i % 1021);
+    must(mica_buffer_write(x, 0, value, (uint64_t)BATCHES * ROWS * K * sizeof *value));
+    for (uint32_t i = 0; i < BATCHES * K; i++)
+        value[i] = (float)(i % 509);
+    must(mica_buffer_write(w, 0, value, (uint64_t)BATCHES * K * sizeof *value));
+    must(mica_encoder_begin(device, NULL, &encoder));
+    must(mica_matmul(encoder, x, w, NULL, y));
+    must(mica_encoder_commit_and_wait(encoder));
+    mica_encoder_release(encoder);
+    must(mica_buffer_read(y, 0, value, (uint64_t)BATCHES * ROWS * sizeof *value));
+    for (uint32_t i = 0; i < BATCHES * ROWS; i++) {
+        const uint32_t of_x = i * K, of_w = i / ROWS * K;
+        const uint32_t wanted = of_x % 1021 * (of_w % 509) + (of_x + 1) % 1021 * ((of_w + 1) % 509);
+        if (value[i] != (float)wanted)
+            fail_msg("row %u of batch %u is %g, wanted %u", i % ROWS, i / ROWS, (double)value[i], wanted);
+    }
+    free(value);
+    mica_buffer_release(x);
+    mica_buffer_release(w);
+    mica_buffer_release(y);
+    mica_device_release(device);
+}
+
 /* ---- NVIDIA's PTX ---- */
 
 static void bounds_stand_behind_the_size_of_groups(void **state)
@@ -401,6 +442,7 @@ int main(void)
         test(a_fork_loses_the_device),
         test(many_submissions_at_once),
         test(profiles_name_kernels),
+        test(more_batches_than_a_grid_is_wide),
     };
     const int result = test_need("opencl");
     return result != 0 ? result : cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,12 +38,27 @@ mica_status mica__gpu_plan_groups(mica__plan *plan, uint64_t y, uint64_t z)
     return MICA_OK;
 }
 
+mica_status mica__gpu_plan_places(mica__plan *plan, uint64_t count)
+{
+    return mica__gpu_plan_groups(plan, count < MICA__GPU_MOST_GROUPS_YZ ? count : MICA__GPU_MOST_GROUPS_YZ,
+                                 (count + MICA__GPU_MOST_GROUPS_YZ - 1) / MICA__GPU_MOST_GROUPS_YZ);
+}
+
+static void no_room(mica__plan *plan, const char *what)
+{
+    (void)what; /* messages alone have it */
+    plan->status =
+        mica__fail(MICA_ERR_UNSUPPORTED, "%s: its plan has no room for %s", current(plan)->kernel, what);
+}
+
 void mica__gpu_plan_constant(mica__plan *plan, const char *name, uint32_t value)
 {
     mica__plan_dispatch *dispatch = current(plan);
-    const size_t used = strlen(dispatch->constants);
-    snprintf(dispatch->constants + used, sizeof dispatch->constants - used, "%s%s=%u", used > 0 ? "|" : "",
-             name, value);
+    const size_t used = strlen(dispatch->constants), room = sizeof dispatch->constants - used;
+    const int length =
+        snprintf(dispatch->constants + used, room, "%s%s=%u", used > 0 ? "|" : "", name, value);
+    if (length < 0 || (size_t)length >= room)
+        no_room(plan, name);
     if (strcmp(name, "MK_WG") == 0)
         dispatch->local[0] = value;
 }
@@ -51,6 +66,10 @@ void mica__gpu_plan_constant(mica__plan *plan, const char *name, uint32_t value)
 static mica__plan_binding *next_binding(mica__plan *plan)
 {
     mica__plan_dispatch *dispatch = current(plan);
+    if (dispatch->binding_count == MICA__PLAN_BINDINGS) {
+        no_room(plan, "another binding");
+        dispatch->binding_count--;
+    }
     return &dispatch->binding[dispatch->binding_count++];
 }
 
@@ -76,6 +95,10 @@ void mica__gpu_plan_params(mica__plan *plan, const void *params, uint32_t size)
 {
     mica__plan_dispatch *dispatch = current(plan);
     dispatch->params_offset = (plan->params_used + 15u) & ~15u;
+    if (size > sizeof plan->params - dispatch->params_offset) {
+        no_room(plan, "its parameters");
+        return;
+    }
     dispatch->params_size = size;
     memcpy(plan->params + dispatch->params_offset, params, size);
     plan->params_used = dispatch->params_offset + size;

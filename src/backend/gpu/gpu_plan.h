@@ -19,6 +19,11 @@
 mica_status mica__gpu_plan_next(mica__plan *plan, const char *kernel, uint64_t groups_x);
 /* The further dimensions of the grid of the dispatch being built. */
 mica_status mica__gpu_plan_groups(mica__plan *plan, uint64_t y, uint64_t z);
+/* The same for `count` places in one row: place i is i % MICA__GPU_MOST_GROUPS_YZ in y and the rest in z; the last z may have
+ * too many. */
+mica_status mica__gpu_plan_places(mica__plan *plan, uint64_t count);
+/* What follows has no status of its own: a constant, binding or parameter block that finds no room latches one in the plan,
+ * and the registry refuses it. */
 /* Appends a constant; "MK_WG" also sets the work-items of a group. Always in the same order for the same kernel. */
 void mica__gpu_plan_constant(mica__plan *plan, const char *name, uint32_t value);
 /* Adds operand `slot` as the next binding; an absent one keeps its place. `access` 0: the operand's own mark. */

@@ -9,7 +9,6 @@
 #include "backend/gpu/gpu_plan_weight.h"
 #include "base/status.h"
 
-#define MOST_GROUPS_Y 65535u
 #define CUDA_GROUP 1024u
 /* Slots for each expert from which tiles are faster than rows: below, most of a tile of 128 is empty. */
 #define LEAST_SLOTS 32u
@@ -111,8 +110,7 @@ static mica_status plan_rows(const job *j)
     mica_status status = mica__gpu_plan_next(j->plan, "matvec/expert",
                                              mica__gpu_weight_groups((p.n[0] + 1) / 2, p.slice_bits));
     if (status == MICA_OK)
-        status = mica__gpu_plan_groups(j->plan, j->slots < MOST_GROUPS_Y ? j->slots : MOST_GROUPS_Y,
-                                       (j->slots + MOST_GROUPS_Y - 1) / MOST_GROUPS_Y);
+        status = mica__gpu_plan_places(j->plan, j->slots);
     if (status != MICA_OK)
         return status;
     mica__gpu_weight_constants(j->plan, j->w, j->reads);
@@ -201,8 +199,7 @@ static mica_status plan_tiles(const job *j)
     p.x_slots = mica__gpu_experts_x_slots(j->record);
     mica_status status = mica__gpu_plan_next(j->plan, "matmul/tile", (p.n + MK_TILE - 1) / MK_TILE);
     if (status == MICA_OK)
-        status = mica__gpu_plan_groups(j->plan, tiles < MOST_GROUPS_Y ? tiles : MOST_GROUPS_Y,
-                                       (tiles + MOST_GROUPS_Y - 1) / MOST_GROUPS_Y);
+        status = mica__gpu_plan_places(j->plan, tiles);
     if (status != MICA_OK)
         return status;
     mica__gpu_weight_constants(j->plan, w, false);

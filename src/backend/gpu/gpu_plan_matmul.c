@@ -9,7 +9,6 @@
 #include "backend/gpu/gpu_plan_weight.h"
 #include "base/status.h"
 
-#define MOST_GROUPS_Y 65535u
 _Static_assert(MK_MATVEC_WEIGHTS == MICA__MAX_WEIGHTS, "weights of a record");
 
 typedef struct job {
@@ -21,7 +20,7 @@ typedef struct job {
     mica__gpu_rows views;
     uint32_t x_view, residual_view, y_view[MICA__MAX_WEIGHTS];
     mica__gpu_activation activation;
-    bool few, direct; /* matvec; x is read where it lies */
+    bool few, direct; /* by matvec.kc; x is read where it lies */
     bool apart;       /* a gate of two types: sums go to the scratch first */
 } job;
 
@@ -80,6 +79,13 @@ static uint32_t forms_of(const job *j)
     return forms;
 }
 
+/* Tiles of rows and weights of a batch are dimensions of the grid of matmul.kc, and those end. matvec.kc has room for all. */
+static bool overflows(const job *j)
+{
+    return j->batches > MICA__GPU_MOST_GROUPS_YZ ||
+           (j->rows + MK_TILE - 1) / MK_TILE > MICA__GPU_MOST_GROUPS_YZ;
+}
+
 static mica_status look(job *j)
 {
     const mica__operand *x = &j->record->operand[MICA__MATMUL_X], *w = weight_of(j, 0);
@@ -95,7 +101,7 @@ static mica_status look(job *j)
         return status;
     j->batches = w->ndim == 3 ? w->shape[0] : 1;
     j->rows = j->views.rows / j->batches;
-    j->few = j->rows <= MK_MATVEC_ROWS;
+    j->few = j->rows <= MK_MATVEC_ROWS || overflows(j);
     j->direct = j->rows == 1 && j->matmul->norm == 0 && j->views.view[0].ndim <= 1 && is_dense(j);
     j->apart = j->matmul->gate != MICA__GATE_NONE && !mica__gpu_weight_alike(w, weight_of(j, 1));
     j->activation = mica__gpu_activation_of(j->views.rows, x->shape[x->ndim - 1], forms_of(j));
@@ -194,14 +200,11 @@ static uint32_t fill_matvec(const job *j, uint32_t first, uint32_t count, mk_mat
         p->bias_batch = w[MICA__WEIGHT_BIASES].memory != NULL ? w[MICA__WEIGHT_BIASES].stride[0] : 0;
     }
     mica__gpu_rows_shape(&j->views, p->shape, &p->ndim);
-    p->batches = (uint32_t)j->batches;
-    p->rows = (uint32_t)j->rows;
-    p->share = 1;
-    if (j->rows > 1 && !is_dense(j) && !reads_codes(j, first)) { /* matvec.kc has them one by one */
-        p->batches = (uint32_t)j->views.rows;
-        p->share = p->rows;
-        p->rows = 1;
-    }
+    p->rows = is_dense(j) || reads_codes(j, first) ? MK_MATVEC_ROWS : 1; /* at most, and as many for everybody */
+    while (j->rows % p->rows != 0)
+        p->rows--;
+    p->share = (uint32_t)(j->rows / p->rows);
+    p->batches = (uint32_t)j->batches * p->share;
     if (last_words) {
         p->gate = j->matmul->gate;
         p->softcap = j->matmul->softcap;
@@ -233,8 +236,7 @@ static mica_status plan_few(const job *j, uint32_t first, uint32_t count)
     const char *entry = mica__gpu_weight_entry(count, p.rows, j->info, &sides);
     mica_status status = mica__gpu_plan_next(j->plan, entry, groups);
     if (status == MICA_OK)
-        status = mica__gpu_plan_groups(j->plan, p.batches < MOST_GROUPS_Y ? p.batches : MOST_GROUPS_Y,
-                                       (p.batches + MOST_GROUPS_Y - 1) / MOST_GROUPS_Y);
+        status = mica__gpu_plan_places(j->plan, p.batches);
     if (status != MICA_OK)
         return status;
     mica__gpu_weight_constants(j->plan, weight_of(j, first), codes);

@@ -200,7 +200,8 @@ static uint32_t fill_matvec(const job *j, uint32_t first, uint32_t count, mk_mat
         p->bias_batch = w[MICA__WEIGHT_BIASES].memory != NULL ? w[MICA__WEIGHT_BIASES].stride[0] : 0;
     }
     mica__gpu_rows_shape(&j->views, p->shape, &p->ndim);
-    p->rows = is_dense(j) || reads_codes(j, first) ? MK_MATVEC_ROWS : 1; /* at most, and as many for everybody */
+    p->rows =
+        is_dense(j) || reads_codes(j, first) ? MK_MATVEC_ROWS : 1; /* at most, and as many for everybody */
     while (j->rows % p->rows != 0)
         p->rows--;
     p->share = (uint32_t)(j->rows / p->rows);

@@ -53,9 +53,8 @@ static uint64_t hash_words(const uint64_t *word, uint32_t count)
 
 static void make_key(const mica__record *record, key *out)
 {
-    /* cppcheck-suppress ctuuninitvar ; a key is written before it is read */
-    uint64_t *to = out->word;
-    *to++ = (uint64_t)record->op << 32 | (uint64_t)record->operand_count << 16 | record->params_size;
+    uint64_t *to = &out->word[1];
+    out->word[0] = (uint64_t)record->op << 32 | (uint64_t)record->operand_count << 16 | record->params_size;
     for (uint32_t i = 0; i < record->operand_count; i++)
         to = put_operand(to, &record->operand[i]);
     if (record->params_size > 0) {

@@ -277,6 +277,8 @@ static const bench_family embedding_family = {embedding_create, embedding_encode
         LARGE(type, 32, 28672, 4096), LARGE(type, 32, 4096, 14336),                        \
         LARGE(type, 64, 28672, 4096), LARGE(type, 128, 28672, 4096),                       \
         LARGE(type, 128, 4096, 14336), LARGE(type, 2048, 14336, 4096), LARGE(type, 2048, 4096, 14336)
+/* Two of them in decode. */
+#define DECODED(type) LARGE(type, 1, 28672, 4096), LARGE(type, 1, 4096, 14336)
 /* Decode and prefill of one weight type. */
 #define BOTH(type) MATMUL(type, 1, 8192, 2048), MATMUL(type, 128, 2048, 2048)
 
@@ -320,6 +322,18 @@ static const bench_case cases[] = {
     EIGHT(Q4_K),
     EIGHT(Q8_0),
     EIGHT(F16),
+    DECODED(Q2_K),
+    DECODED(Q3_K),
+    DECODED(Q5_K),
+    DECODED(Q6_K),
+    DECODED(Q4_1),
+    DECODED(Q5_0),
+    DECODED(Q5_1),
+    DECODED(IQ4_NL),
+    DECODED(IQ4_XS),
+    DECODED(MXFP4),
+    DECODED(AFFINE4),
+    DECODED(AFFINE8),
     LARGE(F32, 4096, 4096, 4096),
     {MICA_OP_MATMUL, MICA_DTYPE_BF16, {4096, 4096, 4096}, &dense_family, 1},
     {MICA_OP_ATTENTION, MICA_DTYPE_F16, {1, 8192, 128}, &attention_family, 1},

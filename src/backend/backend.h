@@ -64,7 +64,7 @@ typedef struct mica__device_info {
 /* ---- planning ---- */
 
 #define MICA__PLAN_DISPATCHES 6
-#define MICA__CONSTANTS_BYTES 96
+#define MICA__CONSTANTS_BYTES 128
 #define MICA__PLAN_BINDINGS 24
 #define MICA__PLAN_PARAM_BYTES 12288
 #define MICA__SCRATCH 0xffffu /* binding source: the record's scratch */

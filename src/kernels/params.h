@@ -177,20 +177,6 @@ typedef struct mk_attend_params {
     mk_u32 slots_shift;            /* a.slots is 1 << that; 32: it is no power of two */
 } mk_attend_params;
 
-/* native/stream: a few rows of x, up to four weights alike, whose rows follow each other. Places are bytes; see stream.cu. */
-typedef struct mk_stream_params {
-    mk_u64 x_stride, residual_stride, y_stride[4]; /* between rows of x */
-    mk_u32 field_at[4];                            /* planes of a row */
-    mk_u32 rows, k, row_bytes;
-    mk_u32 row_end[4];             /* rows of this weight and those before it; with a gate of one */
-    mk_u32 share, longer;          /* rows of a group; the first groups have one more */
-    mk_u32 team_shift;             /* log2 of the warps to two rows */
-    mk_u32 slot_shift, slot_bytes; /* log2 of the rows of a weight in a slot */
-    mk_u32 stages;
-    mk_u32 codes_bytes, info_bytes, info_at, ring_at; /* of a row of x; shared memory: codes, info, ring */
-    mk_f32 eps, softcap;
-} mk_stream_params;
-
 /* Types of weights, the constant W of a program: mica_dtype's numbers (gpu_plan_weight.c holds them together). */
 #define MK_W_F32 1
 #define MK_W_F16 2
@@ -248,6 +234,22 @@ typedef struct mk_weight {
     mk_u32 groups;     /* of a row */
     mk_u32 scale_type; /* MK_F32 .. MK_E4M3 */
 } mk_weight;
+
+/* native/stream: a few rows of x, up to four weights alike, whose rows follow each other. Places are bytes; see flow.cu. */
+typedef struct mk_stream_params {
+    mk_u64 x_stride, residual_stride, y_stride[4]; /* between rows of x */
+    mk_weight weight;
+    mk_u32 rows, k;
+    mk_u32 row_bytes[3]; /* of codes, and of scales and biases where they have tables */
+    mk_u32 part_at[3];   /* where each of these begins in a slot */
+    mk_u32 row_end[4];             /* rows of this weight and those before it; with a gate of one */
+    mk_u32 share, longer;          /* rows of a group; the first groups have one more */
+    mk_u32 team_shift;             /* log2 of the warps to two rows */
+    mk_u32 slot_shift, slot_bytes; /* log2 of the rows of a weight in a slot */
+    mk_u32 stages;
+    mk_u32 codes_bytes, info_bytes, info_at, ring_at; /* of a row of x; shared memory: codes, info, ring */
+    mk_f32 eps, softcap;
+} mk_stream_params;
 
 /* Rows of up to MK_ROW_DIMS dimensions, the last of them at shape[MK_ROW_DIMS - 1]: row r of an operand lies at the sum of
  * stride[d] * index_d(r). */

@@ -50,6 +50,7 @@ typedef struct conform_case {
     uint32_t weight_slot, group_size; /* weight_slot UINT32_MAX: no weight */
     bool packed;
     bool aligned; /* operands are contiguous and begin at multiples of 16 bytes; set before they are added */
+    bool whole;   /* scales as MLX writes them: of 16 bits, for whole groups of 32, 64 or 128; set likewise */
     mica_status wanted;       /* MICA_OK or MICA_ERR_FAULT */
     uint32_t bits_of;         /* the output must be that operand bit for bit; UINT32_MAX: compare numbers */
     double *expected, *error; /* of the output */

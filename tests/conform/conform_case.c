@@ -105,6 +105,8 @@ static uint32_t draw_group(const conform_case *c, test_random *random)
 {
     static const uint32_t groups[] = {1, 3, 16, 32, 64, 128};
 
+    if (c->whole)
+        return groups[3 + test_random_below(random, 3)];
     return c->typical ? 64 : groups[test_random_below(random, sizeof groups / sizeof *groups)];
 }
 
@@ -117,7 +119,7 @@ static void add_small_scales(conform_case *c, test_random *random, uint32_t ndim
     test_tensor *scales;
 
     c->group_size = halves ? 16 : 32;
-    if (!c->typical && test_random_one_in(random, 4))
+    if (!c->typical && !c->whole && test_random_one_in(random, 4))
         c->group_size = draw_group(c, random);
     memcpy(groups, shape, ndim * sizeof *shape);
     groups[ndim - 1] = (shape[ndim - 1] + c->group_size - 1) / c->group_size;
@@ -154,6 +156,8 @@ void conform_add_weight(conform_case *c, test_random *random, const char *name, 
         return;
     }
     c->group_size = draw_group(c, random);
+    if (c->whole)
+        part = test_random_one_in(random, 2) ? MICA_DTYPE_F16 : MICA_DTYPE_BF16;
     memcpy(groups, shape, ndim * sizeof *shape);
     groups[ndim - 1] = (shape[ndim - 1] + c->group_size - 1) / c->group_size;
     operand = conform_add(c, random, "scales", part, ndim, groups, TEST_CONTIGUOUS);

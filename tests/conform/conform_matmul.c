@@ -138,6 +138,33 @@ void conform_make_matmul_tiles(conform_case *c, test_random *random)
     add_product(c, random, draw_type(c, random), m, n, k);
 }
 
+/*
+ * For kernels that stream weights past a few rows of x: whole groups, everything at multiples of 16 bytes. Of sixteen cases in a row
+ * one has rows so long that a lane takes more of them than usual, and of two types one has so many rows that each of 132
+ * multiprocessors goes through more than the eight slots that it can hold at once. Sanitizers see nothing new in those.
+ */
+void conform_make_matmul_stream(conform_case *c, test_random *random)
+{
+    const uint64_t turn = TEST_ANY_SANITIZER ? 0 : c->number % 16;
+    const mica_dtype type = c->row->weight;
+    const uint64_t block = oracle_has_scales(type) || oracle_is_affine(type) ? 1024 : 256;
+    uint64_t m = test_random_one_in(random, 2) ? 1 : 2 + test_random_below(random, 7);
+    uint64_t n = 1 + test_random_below(random, 40), k = block * (1 + test_random_below(random, 4));
+
+    if (turn == 8 && (type == MICA_DTYPE_Q5_K || type == MICA_DTYPE_AFFINE4)) {
+        m = 1;
+        n = 34000 + test_random_below(random, 300);
+        k = block;
+    } else if (turn == 9) {
+        m = 1 + test_random_below(random, 2);
+        n = 1 + test_random_below(random, 6);
+        k = 32768 + block;
+    }
+    c->aligned = c->whole = true;
+    c->params.matmul.precision = test_random_one_in(random, 2) ? MICA_PRECISION_DEFAULT : MICA_PRECISION_Q8;
+    add_product(c, random, draw_type(c, random), m, n, k);
+}
+
 /* For libraries of dense products: all of one type, from multiples of 16 bytes on, none of the sides small. */
 void conform_make_matmul_library(conform_case *c, test_random *random)
 {

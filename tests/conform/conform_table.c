@@ -49,6 +49,19 @@
         ROW(text " affine8", id, op, AFFINE8, factor, reason),                                              \
         ROW(text " fp4", id, op, FP4, factor, reason), ROW(text " f8_e4m3", id, op, F8_E4M3, factor, reason)
 
+/* One of each kind that native/runs.cu takes apart, and one of lanes.cu. */
+#define STREAM_ROWS(text, factor, reason)                                                                    \
+    STREAM(text " q4_0", Q4_0, factor, reason), STREAM(text " q4_1", Q4_1, factor, reason),                  \
+        STREAM(text " q5_0", Q5_0, factor, reason), STREAM(text " q2_k", Q2_K, factor, reason),              \
+        STREAM(text " q3_k", Q3_K, factor, reason), STREAM(text " q5_k", Q5_K, factor, reason),              \
+        STREAM(text " iq4_nl", IQ4_NL, factor, reason), STREAM(text " iq4_xs", IQ4_XS, factor, reason),      \
+        STREAM(text " mxfp4", MXFP4, factor, reason), STREAM(text " nvfp4", NVFP4, factor, reason),          \
+        STREAM(text " affine2", AFFINE2, factor, reason), STREAM(text " affine3", AFFINE3, factor, reason),  \
+        STREAM(text " affine4", AFFINE4, factor, reason), STREAM(text " affine8", AFFINE8, factor, reason),  \
+        STREAM(text " fp4", FP4, factor, reason)
+#define STREAM(text, weight, factor, reason) \
+    MADE(text, MATMUL, matmul_stream, matmul, weight, factor, reason)
+
 const conform_row conform_table[] = {
     ROW("copy", COPY, copy, NONE, 0, "a conversion rounds once: known to the bit"),
     ROW("fill", FILL, fill, NONE, 0, "a conversion rounds once: known to the bit"),
@@ -80,6 +93,7 @@ const conform_row conform_table[] = {
     MADE("attention prompt q8_0", ATTENTION, prompt, attention, Q8_0, 2, DECODED),
     WEIGHT_ROWS("matmul", MATMUL, matmul, 2, DOT),
     MADE("matmul tiles q4_0", MATMUL, matmul_tiles, matmul, Q4_0, 2, DOT),
+    STREAM_ROWS("matmul stream", 2, DOT),
     MADE("matmul library f32", MATMUL, matmul_library, matmul, F32, 2, DOT),
     WEIGHT_ROWS("experts", MATMUL_EXPERTS, matmul_experts, 2, DOT),
     ROW("route", ROUTE, route, NONE, 4,

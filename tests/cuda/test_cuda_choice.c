@@ -103,24 +103,24 @@ static void test_models(void **state)
         }
     assert_string_equal(multiply(device, MICA_DTYPE_Q4_0, 32, 256, 4096 + 32).kernel, "gemm");
     assert_string_equal(multiply(device, MICA_DTYPE_F32, 512, 4096, 4096).kernel, "cublaslt");
-    assert_string_equal(multiply(device, MICA_DTYPE_Q5_K, 1, 4096, 4096).kernel, "matvec/one");
 }
 
 /* ---- other weights ---- */
 
 #define GROUP 32u
 
-/* 512 rows of x by [512, 512] of affine4 with scales and biases of that type. */
-static mica_profile_entry multiply_affine(mica_device *device, mica_dtype scale_type)
+/* Rows of x by [512, k] of affine4 with scales and biases of that type. */
+static mica_profile_entry multiply_affine(mica_device *device, mica_dtype scale_type, uint64_t rows,
+                                          uint64_t k)
 {
-    mica_buffer *data = matrix(device, MICA_DTYPE_AFFINE4, 512, 512), *weight = NULL;
-    mica_buffer *scales = matrix(device, scale_type, 512, 512 / GROUP);
-    mica_buffer *biases = matrix(device, scale_type, 512, 512 / GROUP);
+    mica_buffer *data = matrix(device, MICA_DTYPE_AFFINE4, 512, k), *weight = NULL;
+    mica_buffer *scales = matrix(device, scale_type, 512, k / GROUP);
+    mica_buffer *biases = matrix(device, scale_type, 512, k / GROUP);
     must(mica_buffer_affine(data, scales, biases, GROUP, &weight));
     mica_buffer_release(data);
     mica_buffer_release(scales);
     mica_buffer_release(biases);
-    return multiply_by(device, weight, 512, 512, 512);
+    return multiply_by(device, weight, rows, 512, k);
 }
 
 /* 256 tokens, each through two of four experts [256, 256]. */
@@ -152,8 +152,30 @@ static void test_other_weights(void **state)
         assert_string_equal(multiply(device, types[t], 512, 512, 512).kernel, "gemm");
         assert_string_equal(multiply_routed(device, types[t]).kernel, "routed_any/routed");
     }
-    assert_string_equal(multiply_affine(device, MICA_DTYPE_BF16).kernel, "gemm");
-    assert_string_equal(multiply_affine(device, MICA_DTYPE_F32).kernel, "matmul/tile");
+    assert_string_equal(multiply_affine(device, MICA_DTYPE_BF16, 512, 512).kernel, "gemm");
+    assert_string_equal(multiply_affine(device, MICA_DTYPE_F32, 512, 512).kernel, "matmul/tile");
+}
+
+/* Every type that meets 8-bit activations streams, for up to eight rows of x; no other does. Rows of scales are copied as a whole:
+ * where they are no multiples of 16 bytes, the portable kernel reads them. */
+static void test_streams(void **state)
+{
+    static const mica_dtype streamed[] = {
+        MICA_DTYPE_Q4_1, MICA_DTYPE_Q5_0, MICA_DTYPE_Q5_1,   MICA_DTYPE_Q2_K,   MICA_DTYPE_Q3_K,
+        MICA_DTYPE_Q5_K, MICA_DTYPE_IQ4_NL, MICA_DTYPE_IQ4_XS, MICA_DTYPE_MXFP4, MICA_DTYPE_NVFP4};
+    static const mica_dtype others[] = {MICA_DTYPE_IQ2_XS, MICA_DTYPE_TQ2_0, MICA_DTYPE_Q8_K};
+    mica_device *device = *state;
+    for (size_t t = 0; t < sizeof streamed / sizeof *streamed; t++) {
+        assert_string_equal(multiply(device, streamed[t], 1, 4096, 14336).kernel, "stream_any/matvec");
+        assert_string_equal(multiply(device, streamed[t], 8, 512, 512).kernel, "stream_any/matvec");
+        assert_string_not_equal(multiply(device, streamed[t], 9, 512, 512).kernel, "stream_any/matvec");
+    }
+    for (size_t t = 0; t < sizeof others / sizeof *others; t++)
+        assert_string_equal(multiply(device, others[t], 1, 512, 512).kernel, "matvec/one");
+    assert_string_equal(multiply_affine(device, MICA_DTYPE_BF16, 1, 512).kernel, "stream_any/matvec");
+    assert_string_equal(multiply_affine(device, MICA_DTYPE_F16, 8, 512).kernel, "stream_any/matvec");
+    assert_string_equal(multiply_affine(device, MICA_DTYPE_F32, 1, 512).kernel, "matvec/one");
+    assert_string_equal(multiply_affine(device, MICA_DTYPE_BF16, 1, 512 + GROUP).kernel, "matvec/one");
 }
 
 /* ---- the conformance table ---- */
@@ -198,6 +220,26 @@ static void test_tiles(void **state)
         assert_true(whole_rows > 0 && whole_columns > 0 && batches > 0);
 }
 
+/* The rows that are there for streamed weights. */
+static void test_stream_rows(void **state)
+{
+    mica_device *device = *state;
+    uint32_t rows = 0;
+    for (uint32_t r = 0; r < conform_table_count; r++) {
+        const conform_row *row = &conform_table[r];
+        const bool lanes = row->weight == MICA_DTYPE_Q4_0;
+        if (strncmp(row->name, "matmul stream ", 14) != 0)
+            continue;
+        for (uint64_t i = 0; i < CONFORM_GPU_CASES; i++) {
+            uint64_t shape[2];
+            assert_string_equal(run_case(device, row, CONFORM_SEED + i, shape).kernel,
+                                lanes ? "stream/matvec" : "stream_any/matvec");
+        }
+        rows++;
+    }
+    assert_true(rows > 1);
+}
+
 static void test_library(void **state)
 {
     const conform_row *row = row_named("matmul library f32");
@@ -212,6 +254,7 @@ int main(void)
 {
 #define WITH_DEVICE(test) cmocka_unit_test_setup_teardown(test, open_device, close_device)
     const struct CMUnitTest tests[] = {WITH_DEVICE(test_models), WITH_DEVICE(test_other_weights),
+                                       WITH_DEVICE(test_streams), WITH_DEVICE(test_stream_rows),
                                        WITH_DEVICE(test_tiles), WITH_DEVICE(test_library)};
     return cmocka_run_group_tests_name("which kernels CUDA runs", tests, NULL, NULL);
 }

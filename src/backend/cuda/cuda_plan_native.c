@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/env.h"
+#include "quant/dtype.h"
 #include "quant/planes.h"
 
 #define LEAST_COMPUTE 90u
@@ -129,8 +130,7 @@ uint32_t mica__cuda_matmul_alike(const mica__cuda_matmul *m, uint32_t first)
     uint32_t count = 1;
     while (first + count < m->weights) {
         const mica__operand *next = mica__cuda_matmul_weight(m, first + count);
-        if (next->dtype != weight->dtype || next->layout != weight->layout ||
-            next->stride[0] != weight->stride[0])
+        if (!mica__gpu_weight_alike(next, weight) || next->stride[0] != weight->stride[0])
             break;
         count++;
     }
@@ -159,8 +159,12 @@ uint32_t mica__cuda_planes(const mica__operand *weight, mk_u64 at[4], mk_u32 byt
 void mica__cuda_bind_weights(mica__plan *plan, const mica__cuda_matmul *m, uint32_t first, uint32_t count,
                              uint32_t access)
 {
-    for (uint32_t i = 0; i < MICA__MAX_WEIGHTS; i++)
-        mica__gpu_plan_operand(plan, m->record, mica__cuda_matmul_slot(first + (i < count ? i : 0)), access);
+    const bool tables = mica__dtype_is_grouped(mica__cuda_matmul_weight(m, first)->dtype);
+    for (uint32_t i = 0; i < MICA__MAX_WEIGHTS; i++) {
+        const uint32_t slot = mica__cuda_matmul_slot(first + (i < count ? i : 0));
+        for (uint32_t part = 0; part <= (tables ? MICA__WEIGHT_BIASES : MICA__WEIGHT_DATA); part++)
+            mica__gpu_plan_operand(plan, m->record, slot + part, access);
+    }
 }
 
 void mica__cuda_bind_ys(mica__plan *plan, const mica__cuda_matmul *m, uint32_t first, uint32_t count)

@@ -27,7 +27,7 @@ bool mica__cuda_matmul_look(const mica__record *record, const mica__device_info 
 bool mica__cuda_matmul_reads(const mica__cuda_matmul *m);
 uint32_t mica__cuda_matmul_slot(uint32_t weight);
 const mica__operand *mica__cuda_matmul_weight(const mica__cuda_matmul *m, uint32_t weight);
-/* How many weights from `first` on are of one type, layout and row stride. */
+/* How many weights from `first` on are of one type, layout, row stride and kind of scales. */
 uint32_t mica__cuda_matmul_alike(const mica__cuda_matmul *m, uint32_t first);
 bool mica__cuda_is_half(uint16_t dtype);
 /* Whether native kernels read a weight of `ndim` dimensions with rows of k: of these types, in these layouts. */
@@ -40,7 +40,7 @@ uint64_t mica__cuda_tiles(uint64_t n, uint64_t tile);
 bool mica__cuda_half_is_enough(uint32_t half, uint32_t precision);
 /* Where the planes of a row begin, in bytes; returns how many there are, one where rows are numbers. */
 uint32_t mica__cuda_planes(const mica__operand *weight, mk_u64 at[4], mk_u32 bytes[4]);
-/* Binds weights [first, first + count), and the first again for those that four would have besides. */
+/* Binds weights [first, first + count), each with its scales and biases where they have tables, and the first again for those that four would have besides. */
 void mica__cuda_bind_weights(mica__plan *plan, const mica__cuda_matmul *m, uint32_t first, uint32_t count,
                              uint32_t access);
 /* The y of those weights, likewise; one that is not there is the first's. */

@@ -101,6 +101,19 @@ MK_FN void copy_async_part(mk_u32 to, const mk_u8 *from, mk_u32 bytes)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
+/* ---- words of shared memory, products of bytes ---- */
+
+MK_FN mk_u32x4 shared4(const mk_u8 *p, mk_u32 at)
+{
+    return *(const mk_u32x4 *)(p + at);
+}
+
+/* c + the sum of sixteen products of signed bytes. */
+MK_FN mk_i32 dot16(mk_u32x4 a, mk_u32x4 b, mk_i32 c)
+{
+    return mk_dot4(a.w, b.w, mk_dot4(a.z, b.z, mk_dot4(a.y, b.y, mk_dot4(a.x, b.x, c))));
+}
+
 /* ---- numbers ---- */
 
 /* Two rounded to f16. */

@@ -235,7 +235,7 @@ typedef struct mk_weight {
     mk_u32 scale_type; /* MK_F32 .. MK_E4M3 */
 } mk_weight;
 
-/* native/stream: a few rows of x, up to four weights alike, whose rows follow each other. Places are bytes; see flow.cu. */
+/* native/stream and stream_any: a few rows of x, up to four weights alike, whose rows follow each other. Places are bytes; see flow.cu. */
 typedef struct mk_stream_params {
     mk_u64 x_stride, residual_stride, y_stride[4]; /* between rows of x */
     mk_weight weight;

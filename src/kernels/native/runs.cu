@@ -102,7 +102,7 @@ MK_FN w_piece w_load(slot_row row, const mk_stream_params *p, mk_u32 c)
 #endif
 #pragma unroll
     for (mk_u32 j = 0; j < RUNS; j++)
-        w.run[j] = mk_row_run(row, &weight, RUNS * c + j);
+        w.run[j] = mk_row_run(row, &weight, RUNS * c | j); /* no sum: it is seen that both are of one block */
     return w;
 }
 

@@ -240,8 +240,8 @@ typedef struct mk_stream_params {
     mk_u64 x_stride, residual_stride, y_stride[4]; /* between rows of x */
     mk_weight weight;
     mk_u32 rows, k;
-    mk_u32 row_bytes[3]; /* of codes, and of scales and biases where they have tables */
-    mk_u32 part_at[3];   /* where each of these begins in a slot */
+    mk_u32 row_bytes[3];           /* of codes, and of scales and biases where they have tables */
+    mk_u32 part_at[3];             /* where each of these begins in a slot */
     mk_u32 row_end[4];             /* rows of this weight and those before it; with a gate of one */
     mk_u32 share, longer;          /* rows of a group; the first groups have one more */
     mk_u32 team_shift;             /* log2 of the warps to two rows */

@@ -50,17 +50,16 @@
         ROW(text " fp4", id, op, FP4, factor, reason), ROW(text " f8_e4m3", id, op, F8_E4M3, factor, reason)
 
 /* One of each kind that native/runs.cu takes apart, and one of lanes.cu. */
-#define STREAM_ROWS(text, factor, reason)                                                                    \
-    STREAM(text " q4_0", Q4_0, factor, reason), STREAM(text " q4_1", Q4_1, factor, reason),                  \
-        STREAM(text " q5_0", Q5_0, factor, reason), STREAM(text " q2_k", Q2_K, factor, reason),              \
-        STREAM(text " q3_k", Q3_K, factor, reason), STREAM(text " q5_k", Q5_K, factor, reason),              \
-        STREAM(text " iq4_nl", IQ4_NL, factor, reason), STREAM(text " iq4_xs", IQ4_XS, factor, reason),      \
-        STREAM(text " mxfp4", MXFP4, factor, reason), STREAM(text " nvfp4", NVFP4, factor, reason),          \
-        STREAM(text " affine2", AFFINE2, factor, reason), STREAM(text " affine3", AFFINE3, factor, reason),  \
-        STREAM(text " affine4", AFFINE4, factor, reason), STREAM(text " affine8", AFFINE8, factor, reason),  \
+#define STREAM_ROWS(text, factor, reason)                                                                   \
+    STREAM(text " q4_0", Q4_0, factor, reason), STREAM(text " q4_1", Q4_1, factor, reason),                 \
+        STREAM(text " q5_0", Q5_0, factor, reason), STREAM(text " q2_k", Q2_K, factor, reason),             \
+        STREAM(text " q3_k", Q3_K, factor, reason), STREAM(text " q5_k", Q5_K, factor, reason),             \
+        STREAM(text " iq4_nl", IQ4_NL, factor, reason), STREAM(text " iq4_xs", IQ4_XS, factor, reason),     \
+        STREAM(text " mxfp4", MXFP4, factor, reason), STREAM(text " nvfp4", NVFP4, factor, reason),         \
+        STREAM(text " affine2", AFFINE2, factor, reason), STREAM(text " affine3", AFFINE3, factor, reason), \
+        STREAM(text " affine4", AFFINE4, factor, reason), STREAM(text " affine8", AFFINE8, factor, reason), \
         STREAM(text " fp4", FP4, factor, reason)
-#define STREAM(text, weight, factor, reason) \
-    MADE(text, MATMUL, matmul_stream, matmul, weight, factor, reason)
+#define STREAM(text, weight, factor, reason) MADE(text, MATMUL, matmul_stream, matmul, weight, factor, reason)
 
 const conform_row conform_table[] = {
     ROW("copy", COPY, copy, NONE, 0, "a conversion rounds once: known to the bit"),

@@ -161,7 +161,7 @@ static void test_other_weights(void **state)
 static void test_streams(void **state)
 {
     static const mica_dtype streamed[] = {
-        MICA_DTYPE_Q4_1, MICA_DTYPE_Q5_0, MICA_DTYPE_Q5_1,   MICA_DTYPE_Q2_K,   MICA_DTYPE_Q3_K,
+        MICA_DTYPE_Q4_1, MICA_DTYPE_Q5_0,   MICA_DTYPE_Q5_1,   MICA_DTYPE_Q2_K,  MICA_DTYPE_Q3_K,
         MICA_DTYPE_Q5_K, MICA_DTYPE_IQ4_NL, MICA_DTYPE_IQ4_XS, MICA_DTYPE_MXFP4, MICA_DTYPE_NVFP4};
     static const mica_dtype others[] = {MICA_DTYPE_IQ2_XS, MICA_DTYPE_TQ2_0, MICA_DTYPE_Q8_K};
     mica_device *device = *state;
@@ -253,8 +253,8 @@ static void test_library(void **state)
 int main(void)
 {
 #define WITH_DEVICE(test) cmocka_unit_test_setup_teardown(test, open_device, close_device)
-    const struct CMUnitTest tests[] = {WITH_DEVICE(test_models), WITH_DEVICE(test_other_weights),
+    const struct CMUnitTest tests[] = {WITH_DEVICE(test_models),  WITH_DEVICE(test_other_weights),
                                        WITH_DEVICE(test_streams), WITH_DEVICE(test_stream_rows),
-                                       WITH_DEVICE(test_tiles), WITH_DEVICE(test_library)};
+                                       WITH_DEVICE(test_tiles),   WITH_DEVICE(test_library)};
     return cmocka_run_group_tests_name("which kernels CUDA runs", tests, NULL, NULL);
 }

@@ -125,7 +125,8 @@ static uint32_t count_alike(const mica__cuda_matmul *m, uint32_t first)
 /* Whether a weight has the table: codes always, of some types scales and biases. */
 static bool has_part(const mica__operand *weight, uint32_t part)
 {
-    return part == MICA__WEIGHT_DATA || (mica__dtype_is_grouped(weight->dtype) && weight[part].memory != NULL);
+    return part == MICA__WEIGHT_DATA ||
+           (mica__dtype_is_grouped(weight->dtype) && weight[part].memory != NULL);
 }
 
 /* Everything of the weights and of shared memory; the bytes of it, 0 where it does not fit. */
@@ -174,8 +175,8 @@ static bool is_solid(const mica__operand *weight)
 static bool is_read(const mica__cuda_matmul *m, const mica__operand *weight)
 {
     const uint64_t k = weight->shape[1];
-    if (k != m->k || k == 0 || k > INT32_MAX / 4 || weight->shape[0] == 0 || weight->shape[0] > INT32_MAX / 4 ||
-        k % unit_of(weight->dtype) != 0)
+    if (k != m->k || k == 0 || k > INT32_MAX / 4 || weight->shape[0] == 0 ||
+        weight->shape[0] > INT32_MAX / 4 || k % unit_of(weight->dtype) != 0)
         return false;
     if (mica__cuda_is_half(weight->dtype))
         return weight->layout == MICA_LAYOUT_CANONICAL && m->rows == 1 && is_solid(weight);

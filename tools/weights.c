@@ -182,5 +182,8 @@ mica_status tool_weight_packed(mica_device *device, mica_dtype dtype, uint32_t n
 uint64_t tool_buffer_bytes(const mica_buffer *buffer)
 {
     mica_buffer_info info;
-    return mica_buffer_get_info(buffer, &info) == MICA_OK ? info.byte_length : 0;
+    if (mica_buffer_get_info(buffer, &info) != MICA_OK)
+        return 0;
+    const bool apart = info.group_size != 0 && info.layout == MICA_LAYOUT_CANONICAL; /* scales and biases */
+    return info.byte_length + (apart ? 2 * sizeof(uint16_t) * (info.element_count / info.group_size) : 0);
 }

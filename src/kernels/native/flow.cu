@@ -19,7 +19,7 @@
 #define WORKERS (32 * WARPS)
 #define MOST_STAGES 8
 #define BATCH (NORM != 0 ? 2u : 4u) /* eights of x that a worker has under way, and with a norm as many of its weights */
-#define RESIDENT (ROWS == 1 ? 2 : 1) /* by their registers: the next group begins beside one that ends */
+#define RESIDENT (LEAN && ROWS == 1 ? 2 : 1) /* by their registers: the next group begins beside one that ends */
 
 extern __shared__ __attribute__((aligned(128))) mk_u8 stream_memory[];
 
@@ -104,7 +104,7 @@ MK_FN void store_codes(mk_u64 *codes, x_info *info, mk_u32 lid, mk_u32 there, co
     const mk_u32 low = four_codes(x->v, inverse), high = four_codes(x->v + 4, inverse);
     const x_info part = x_info_of(scale, low, high, lid);
     if (there != 0)
-        *codes = (mk_u64)high << 32 | low;
+        *codes = codes_of(low, high);
     if ((there & ((lid & 3u) == 0)) != 0)
         *info = part;
 }
@@ -433,13 +433,6 @@ MK_FN void work(ring r, const mk_stream_params *p, mk_u32 slots, mk_f32 (*sums)[
             const mk_u32 c = first + j * apart;
             if (c >= pieces)
                 break;
-#if ROWS == 1 && IN_TURN
-            const w_piece wa = w_load(row, p, c);
-            a[0] = piece_dot(&wa, &held[j], c, a[0]);
-            asm volatile("" : "+f"(a[0])::"memory");
-            const w_piece wb = w_load(other, p, c);
-            b[0] = piece_dot(&wb, &held[j], c, b[0]);
-#else
             const w_piece wa = w_load(row, p, c), wb = w_load(other, p, c);
 #pragma unroll
             for (mk_u32 m = 0; m < ROWS; m++) {
@@ -452,7 +445,6 @@ MK_FN void work(ring r, const mk_stream_params *p, mk_u32 slots, mk_f32 (*sums)[
                 a[m] = piece_dot(&wa, &x, c, a[m]);
                 b[m] = piece_dot(&wb, &x, c, b[m]);
             }
-#endif
         }
 #pragma unroll
         for (mk_u32 m = 0; m < ROWS; m++) {

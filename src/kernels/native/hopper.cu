@@ -114,6 +114,32 @@ MK_FN mk_i32 dot16(mk_u32x4 a, mk_u32x4 b, mk_i32 c)
     return mk_dot4(a.w, b.w, mk_dot4(a.z, b.z, mk_dot4(a.y, b.y, mk_dot4(a.x, b.x, c))));
 }
 
+/* c + the sum of four products, of unsigned bytes in a and signed ones in b. */
+MK_FN mk_i32 dot4_unsigned(mk_u32 a, mk_u32 b, mk_i32 c)
+{
+    mk_i32 r;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
+
+/* Those bits of each byte of a alone. */
+MK_FN mk_i32 dot16_masked(mk_u32x4 a, mk_u32 mask, mk_u32x4 b, mk_i32 c)
+{
+    c = dot4_unsigned(a.x & mask, b.x, c);
+    c = dot4_unsigned(a.y & mask, b.y, c);
+    c = dot4_unsigned(a.z & mask, b.z, c);
+    return dot4_unsigned(a.w & mask, b.w, c);
+}
+
+/* a * b + c by a multiplication, which the compilers would make a shift and a sum of where b is a power of two: those have the other
+ * unit, which is the busier one. */
+MK_FN mk_i32 multiply_add(mk_i32 a, mk_i32 b, mk_i32 c)
+{
+    mk_i32 r;
+    asm("mad.lo.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
+
 /* ---- numbers ---- */
 
 /* Two rounded to f16. */

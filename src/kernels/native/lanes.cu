@@ -4,7 +4,7 @@
  */
 #define DENSE (W == MK_W_F16 || W == MK_W_BF16)
 #define PARTS 1 /* tables that a weight is made of */
-#define IN_TURN 0
+#define LEAN 1 /* little besides x is kept in registers */
 #define WEIGHT(i) const mk_u8 *__restrict__ w##i
 #define TABLES(i) {{w##i}} /* as `tables` has them */
 
@@ -32,6 +32,12 @@ typedef struct __attribute__((aligned(8))) x_info {
 } x_info;
 
 #define NIBBLE 0.0625f
+
+/* Codes 0 to 3 and 4 to 7 of an eight of x in the order that they meet weights in. */
+MK_FN mk_u64 codes_of(mk_u32 low, mk_u32 high)
+{
+    return (mk_u64)high << 32 | low;
+}
 
 /* From the codes of an eight of x, `low` and `high`. Whole warps go together; of the four lanes of a block the first has it. */
 MK_FN x_info x_info_of(mk_f32 scale, mk_u32 low, mk_u32 high, mk_u32 lid)
@@ -62,23 +68,6 @@ MK_FN slot_row slot_row_at(const mk_u8 *slot, const mk_stream_params *p, mk_u32 
 {
     return slot + i * p->row_bytes[0];
 }
-/* c + the sum of four products, of unsigned bytes in a and signed ones in b. */
-MK_FN mk_i32 dot4_unsigned(mk_u32 a, mk_u32 b, mk_i32 c)
-{
-    mk_i32 r;
-    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
-    return r;
-}
-
-/* Those bits of each byte of a alone. */
-MK_FN mk_i32 dot16_masked(mk_u32x4 a, mk_u32 mask, mk_u32x4 b, mk_i32 c)
-{
-    c = dot4_unsigned(a.x & mask, b.x, c);
-    c = dot4_unsigned(a.y & mask, b.y, c);
-    c = dot4_unsigned(a.z & mask, b.z, c);
-    return dot4_unsigned(a.w & mask, b.w, c);
-}
-
 #define LOW 0x0f0f0f0fu
 #define HIGH 0xf0f0f0f0u /* 16 times the number: NIBBLE */
 

@@ -1,6 +1,7 @@
 /* weights.c - random weights, written through a small tile so that gigabytes cost no more than copying them. */
 #include "weights.h"
 
+#include <stdbool.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

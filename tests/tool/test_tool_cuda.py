@@ -26,7 +26,8 @@ class Kernels(Base):
         facts = self.bench("", "ops", "--op", "matmul", "--type", "q6_k")
         self.assertEqual(facts["name"], "stand-in 0")
         self.assertEqual({row["shape"]: row["kernels"] for row in facts["ops"]},
-                         {"1 x 8192 x 2048": "stream/matvec", "128 x 2048 x 2048": "tiles/pack_x, direct"})
+                         {"1 x 8192 x 2048": "stream/matvec", "1 x 28672 x 4096": "stream/matvec",
+                          "1 x 4096 x 14336": "stream/matvec", "128 x 2048 x 2048": "tiles/pack_x, direct"})
 
     def test_profile(self):
         """The kernels of a prompt and of a step, with ours for this device and without."""

@@ -42,15 +42,18 @@ static uint32_t tiles_of(const job *j, uint32_t first, uint32_t count, mk_u32 fi
     return (uint32_t)tiles;
 }
 
-/* Whole windows of rows that begin at multiples of 16 bytes, as do their planes. */
-static bool is_even(const mica__operand *weight)
+/* Whether rows and planes of weights [first, first + count) begin at multiples of 16 bytes. */
+static bool is_even(const job *j, uint32_t first, uint32_t count)
 {
-    mk_u64 at[4];
-    mk_u32 bytes[4];
-    bool even = weight->shape[1] % WINDOW_COLUMNS == 0 && weight->offset % ALIGN == 0 &&
-                weight->stride[0] % ALIGN == 0;
-    for (uint32_t f = mica__cuda_planes(weight, at, bytes); f-- > 0;)
-        even = even && at[f] % ALIGN == 0;
+    bool even = true;
+    for (uint32_t i = first; i < first + count; i++) {
+        const mica__operand *weight = mica__cuda_matmul_weight(&j->m, i);
+        mk_u64 at[4];
+        mk_u32 bytes[4];
+        even = even && weight->offset % ALIGN == 0 && weight->stride[0] % ALIGN == 0;
+        for (uint32_t f = mica__cuda_planes(weight, at, bytes); f-- > 0;)
+            even = even && at[f] % ALIGN == 0;
+    }
     return even;
 }
 
@@ -86,10 +89,9 @@ static bool look(const mica__record *record, const mica__device_info *info, job 
     const mica__cuda_matmul *m = &j->m;
     j->half = mica__cuda_matmul_weight(m, 0)->dtype == MICA_DTYPE_BF16 ? MICA__MK_BF16 : MICA__MK_F16;
     for (uint32_t i = 0; i < m->weights; i++)
-        if ((mica__cuda_matmul_weight(m, i)->dtype == MICA_DTYPE_BF16) != (j->half == MICA__MK_BF16) ||
-            !is_even(mica__cuda_matmul_weight(m, i)))
+        if ((mica__cuda_matmul_weight(m, i)->dtype == MICA_DTYPE_BF16) != (j->half == MICA__MK_BF16))
             return false;
-    if (!mica__cuda_half_is_enough(j->half, m->params->precision) ||
+    if (m->k % WINDOW_COLUMNS != 0 || !mica__cuda_half_is_enough(j->half, m->params->precision) ||
         (is_gated(j) && mica__cuda_matmul_alike(m, 0) != 2))
         return false;
     j->columns = m->rows <= 32 ? 32 : m->rows <= 64 ? 64 : 128;
@@ -143,7 +145,8 @@ static mica_status plan_alike(const job *j, uint32_t first, uint32_t count, mica
     mica__gpu_plan_constant(plan, "MK_WG", 128 * (j->workers + 1));
     mica__gpu_plan_constant(plan, "HALF", j->half);
     mica__gpu_plan_constant(plan, "W", mica__cuda_matmul_weight(m, first)->dtype);
-    mica__gpu_plan_constant(plan, "EVEN", 1);
+    if (is_even(j, first, count))
+        mica__gpu_plan_constant(plan, "EVEN", 1);
     mica__gpu_plan_constant(plan, "GATE", m->params->gate);
     mica__gpu_plan_constant(plan, "COLUMNS", j->columns);
     mica__gpu_plan_constant(plan, "OUT", j->out);

@@ -17,7 +17,9 @@
     X(NONATIVE, "nonative", "use the portable kernels only")                               \
     X(NOAHEAD, "noahead", "start no kernel of a graph before those it waits for are over") \
     X(NOCUBLAS, "nocublas", "do as if cuBLASLt were not on this machine")                  \
-    X(NONVRTC, "nonvrtc", "do as if NVRTC were not on this machine")
+    X(NONVRTC, "nonvrtc", "do as if NVRTC were not on this machine")                       \
+    X(SUBGROUPS, "subgroups", "use OpenCL's sub-groups on a CPU too")                      \
+    X(NOSUBGROUPS, "nosubgroups", "use none of OpenCL's sub-groups")
 
 #define MICA__DEBUG_INDEX(name, word, text) MICA__DEBUG_INDEX_##name,
 enum { MICA__DEBUG_LIST(MICA__DEBUG_INDEX) MICA__DEBUG_COUNT };

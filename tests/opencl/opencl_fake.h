@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/opencl/opencl_symbols.h"
@@ -111,6 +112,33 @@ static cl_int fake_gpu_clGetDeviceInfo(cl_device_id device, cl_uint what, size_t
     if (code == CL_SUCCESS && what == CL_DEVICE_TYPE && bytes >= sizeof gpu)
         memcpy(value, &gpu, sizeof gpu);
     return code;
+}
+
+/* The device offers sub-groups with shuffles, and the kernel that looks at them finds `fake_subgroups`: their width, and whether
+ * they are not runs of local ids. NULL: the kernel is the library's. */
+static const uint32_t *fake_subgroups;
+
+static cl_int fake_subgroups_clGetDeviceInfo(cl_device_id device, cl_uint what, size_t bytes, void *value,
+                                             size_t *out_bytes)
+{
+    const cl_int code = fake_gpu_clGetDeviceInfo(device, what, bytes, value, out_bytes);
+    static const char offer[] = " cl_khr_subgroup_shuffle";
+    if (code == CL_SUCCESS && what == CL_DEVICE_EXTENSIONS && strlen(value) + sizeof offer <= bytes)
+        memcpy((char *)value + strlen(value), offer, sizeof offer);
+    return code;
+}
+
+static cl_program fake_subgroups_clCreateProgramWithSource(cl_context context, cl_uint count,
+                                                           const char **texts, const size_t *lengths,
+                                                           cl_int *error)
+{
+    char text[200];
+    const char *begin = text;
+    if (fake_subgroups == NULL || strstr(texts[0], "void look(") == NULL)
+        return fake_clCreateProgramWithSource(context, count, texts, lengths, error);
+    snprintf(text, sizeof text, "__kernel void look(__global uint *out) { out[0] = %uu; out[1] = %uu; }",
+             fake_subgroups[0], fake_subgroups[1]);
+    return fake_clCreateProgramWithSource(context, 1, &begin, NULL, error);
 }
 
 /* A blocking write that lands as late as OpenCL 1.2 allows: the host's bytes are taken, and the buffer gets them when the event

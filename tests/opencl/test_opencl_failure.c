@@ -283,6 +283,38 @@ static void uploads_are_there_when_they_return(void **state)
     assert_int_equal(atomic_load(&fake_live), 0);
 }
 
+/* Sub-groups that are narrow, of an odd width, or no runs of local ids are not used. Without them, the device does its work as
+ * one that offers none. */
+static void sub_groups_are_looked_at(void **state)
+{
+    static const struct {
+        uint32_t found[2], used;
+    } row[] = {{{8, 0}, 8}, {{64, 0}, 64}, {{4, 0}, 0}, {{24, 0}, 0}, {{512, 0}, 0}, {{16, 1}, 0}};
+    const mica__opencl_symbols plain = table;
+    mica_device_properties properties;
+    scene s;
+    (void)state;
+    table.clGetDeviceInfo = fake_subgroups_clGetDeviceInfo;
+    table.clCreateProgramWithSource = fake_subgroups_clCreateProgramWithSource;
+    for (uint32_t i = 0; i < sizeof row / sizeof *row; i++) {
+        memset(&s, 0, sizeof s);
+        fake_subgroups = row[i].found;
+        must(make(&s));
+        must(mica_device_get_properties(s.device, &properties));
+        assert_int_equal(properties.subgroup_width, row[i].used);
+        assert_int_equal(strstr(properties.features, "no sub-groups") != NULL, row[i].used == 0);
+        if (row[i].used == 0)
+            must(encode_kernel(&s));
+        leave(&s);
+    }
+    fake_subgroups = NULL; /* the machine's own answer, whatever it is */
+    memset(&s, 0, sizeof s);
+    must(live(&s, false));
+    leave(&s);
+    table = plain;
+    assert_int_equal(atomic_load(&fake_live), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -291,6 +323,7 @@ int main(void)
         test(each_call_and_all_later_ones_fail),
         test(lost_stays_lost),
         test(uploads_are_there_when_they_return),
+        test(sub_groups_are_looked_at),
     };
     if (test_folder_make(cache, sizeof cache, "opencl_failure") != 0)
         return 1;

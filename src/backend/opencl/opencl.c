@@ -8,12 +8,13 @@
 #include "backend/gpu/gpu_plan.h"
 #include "backend/opencl/opencl_device.h"
 #include "base/alloc.h"
+#include "base/env.h"
 #include "base/nodes.h"
 
 #define CONTEXT_PLATFORM 0x1084 /* CL_CONTEXT_PLATFORM */
 #define DLPACK_OPENCL 4
 #define NOTHING_BYTES 64u
-#define ROUNDED_OPTIONS "-cl-fp32-correctly-rounded-divide-sqrt"
+#define ROUNDED "-cl-fp32-correctly-rounded-divide-sqrt"
 
 /* ---- failures ---- */
 
@@ -49,13 +50,47 @@ static uint64_t number(const mica__device *device, cl_uint what)
     return mica__opencl_device_number(&device->cl, device->id, what, 0);
 }
 
-/* Whether the compiler is NVIDIA's, which takes PTX in its text, and groups are cut into warps of 32. */
-static bool speaks_ptx(const mica__device *device)
+static bool offers(const mica__device *device, const char *extension)
 {
     char extensions[8192];
     mica__opencl_device_text(&device->cl, device->id, CL_DEVICE_EXTENSIONS, extensions, sizeof extensions);
-    return strstr(extensions, "cl_nv_compiler_options") != NULL &&
-           number(device, CL_DEVICE_WARP_SIZE_NV) == 32;
+    return strstr(extensions, extension) != NULL;
+}
+
+/* Whether the compiler is NVIDIA's, which takes PTX in its text, and groups are cut into warps of 32. */
+static bool speaks_ptx(const mica__device *device)
+{
+    return offers(device, "cl_nv_compiler_options") && number(device, CL_DEVICE_WARP_SIZE_NV) == 32;
+}
+
+static bool is_cpu(const mica__device *device)
+{
+    return (number(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+}
+
+/* Sub-groups, and the options that kernels are compiled with: the names of OpenCL's own are not in the language of 1.2. On a CPU
+ * they cost more than the barriers that they save (docs/measurements.md). */
+static void choose_subgroups(mica__device *device)
+{
+    mica__device_info *info = &device->info;
+    const bool rounded =
+        (number(device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
+    const unsigned version = mica__opencl_device_version(&device->cl, device->id);
+    snprintf(device->options, sizeof device->options, "%s", rounded ? ROUNDED : "");
+    if (speaks_ptx(device)) {
+        info->properties.subgroup_width = 32;
+        info->features |= MICA__FEATURE_SUBGROUPS | MICA__FEATURE_PTX;
+    } else if (version >= 20 && offers(device, "cl_khr_subgroup_shuffle") &&
+               !mica__env_debug(MICA__DEBUG_NOSUBGROUPS) &&
+               (!is_cpu(device) || mica__env_debug(MICA__DEBUG_SUBGROUPS))) {
+        snprintf(device->options, sizeof device->options, "-cl-std=CL%s %s", version >= 30 ? "3.0" : "2.0",
+                 rounded ? ROUNDED : "");
+        info->properties.subgroup_width = mica__opencl_subgroup_width(device);
+        if (info->properties.subgroup_width != 0)
+            info->features |= MICA__FEATURE_SUBGROUPS;
+        else
+            snprintf(device->options, sizeof device->options, "%s", rounded ? ROUNDED : "");
+    }
 }
 
 static void fill_texts(mica__device *device)
@@ -74,7 +109,7 @@ static void fill_texts(mica__device *device)
     snprintf(properties->backend, sizeof properties->backend, "opencl");
     snprintf(properties->driver, sizeof properties->driver, "%.40s, %.10s, driver %.40s", platform, version,
              driver);
-    snprintf(info->identity, sizeof info->identity, "%.30s|%.60s|%.30s|%.30s|%s", platform, properties->name,
+    snprintf(info->identity, sizeof info->identity, "%.30s|%.40s|%.30s|%.30s|%s", platform, properties->name,
              driver, version, device->options);
 }
 
@@ -82,9 +117,8 @@ static void gather_info(mica__device *device)
 {
     mica__device_info *info = &device->info;
     mica_device_properties *properties = &info->properties;
-    const bool rounded =
-        (number(device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
-    device->options = rounded ? ROUNDED_OPTIONS : "";
+    char subgroups[32] = "no sub-groups";
+    choose_subgroups(device);
     fill_texts(device);
     properties->total_memory = number(device, CL_DEVICE_GLOBAL_MEM_SIZE);
     properties->max_buffer = number(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
@@ -97,15 +131,14 @@ static void gather_info(mica__device *device)
     info->native = device->context;
     info->dlpack_device = DLPACK_OPENCL;
     info->target = "MK_OPENCL";
-    if (speaks_ptx(device)) {
-        properties->subgroup_width = 32;
-        info->features |= MICA__FEATURE_SUBGROUPS | MICA__FEATURE_PTX;
-    }
-    if ((number(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0)
+    if (is_cpu(device))
         info->features |= MICA__FEATURE_SLOW_BARRIER;
-    snprintf(properties->features, sizeof properties->features, "%u KB local memory%s%s",
-             info->local_bytes / 1024,
-             (info->features & MICA__FEATURE_PTX) != 0 ? ", warps of 32, takes PTX" : ", no sub-groups",
+    if ((info->features & MICA__FEATURE_PTX) != 0)
+        snprintf(subgroups, sizeof subgroups, "warps of 32, takes PTX");
+    else if ((info->features & MICA__FEATURE_SUBGROUPS) != 0)
+        snprintf(subgroups, sizeof subgroups, "sub-groups of %u", properties->subgroup_width);
+    snprintf(properties->features, sizeof properties->features, "%u KB local memory, %s%s",
+             info->local_bytes / 1024, subgroups,
              (info->features & MICA__FEATURE_SLOW_BARRIER) != 0 ? ", work-items are loops of a CPU" : "");
 }
 

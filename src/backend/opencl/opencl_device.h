@@ -48,6 +48,9 @@ void mica__opencl_device_text(const mica__opencl_symbols *cl, cl_device_id devic
 uint64_t mica__opencl_device_number(const mica__opencl_symbols *cl, cl_device_id device, cl_uint what,
                                     uint64_t otherwise);
 
+/* "OpenCL 1.2 ...": 12; 0 for any other text. */
+unsigned mica__opencl_device_version(const mica__opencl_symbols *cl, cl_device_id device);
+
 /* ---- objects ---- */
 
 typedef struct mica__opencl_memory {
@@ -129,7 +132,7 @@ struct mica__device {
     cl_context context;
     cl_command_queue transfers; /* uploads, downloads, maps: beside the work */
     cl_mem nothing;             /* bound where an operand is absent */
-    const char *options;        /* of the compiler */
+    char options[56];           /* of the compiler */
     mica__queue queue;
     mica__device_info info;
     _Atomic uint32_t lost;
@@ -173,6 +176,12 @@ mica_status mica__opencl_kernel_get(mica__device *device, mica__program *program
 /* A cl_kernel that nobody else sets arguments of, until it is given back. */
 mica_status mica__opencl_kernel_take(mica__kernel *kernel, cl_kernel *out);
 void mica__opencl_kernel_give(mica__kernel *kernel, cl_kernel object);
+
+/* ---- opencl_subgroups.c ---- */
+
+/* The width of the sub-groups that kernels may use, by a kernel that looks at them, compiled with the device's options; 0 where
+ * they are none, or not such as kernels expect. Needs the parts of an open device. */
+uint32_t mica__opencl_subgroup_width(mica__device *device);
 
 /* ---- opencl_ptx.c ---- */
 

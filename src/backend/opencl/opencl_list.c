@@ -25,8 +25,7 @@ uint64_t mica__opencl_device_number(const mica__opencl_symbols *cl, cl_device_id
     return cl->clGetDeviceInfo(device, what, sizeof value, &value, NULL) == CL_SUCCESS ? value : otherwise;
 }
 
-/* "OpenCL 1.2 ...": 12; 0 for any other text. */
-static unsigned version_of(const mica__opencl_symbols *cl, cl_device_id device)
+unsigned mica__opencl_device_version(const mica__opencl_symbols *cl, cl_device_id device)
 {
     char text[MICA_NAME_BYTES];
     unsigned major = 0, minor = 0;
@@ -48,7 +47,7 @@ mica_status mica__opencl_entry_check(const mica__opencl_list *list, uint32_t ind
         why = "it has no compiler";
     else if (mica__opencl_device_number(cl, device, CL_DEVICE_ENDIAN_LITTLE, 0) == 0)
         why = "it is big-endian";
-    else if (version_of(cl, device) < 12)
+    else if (mica__opencl_device_version(cl, device) < 12)
         why = "it offers less than OpenCL 1.2";
     return why == NULL ? MICA_OK : mica__fail(MICA_ERR_UNSUPPORTED, "opencl:%u: %s", index, why);
 }

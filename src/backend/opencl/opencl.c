@@ -68,28 +68,38 @@ static bool is_cpu(const mica__device *device)
     return (number(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
 }
 
-/* Sub-groups, and the options that kernels are compiled with: the names of OpenCL's own are not in the language of 1.2. On a CPU
- * they cost more than the barriers that they save (docs/measurements.md). */
+static void set_options(mica__device *device, const char *language)
+{
+    const bool rounded =
+        (number(device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
+    snprintf(device->options, sizeof device->options, "%s%s", language, rounded ? ROUNDED : "");
+}
+
+/* Whether OpenCL's own sub-groups are worth a look. Those of a CPU are not: docs/measurements.md. */
+static bool wants_subgroups(const mica__device *device)
+{
+    return !mica__env_debug(MICA__DEBUG_NOSUBGROUPS) &&
+           (!is_cpu(device) || mica__env_debug(MICA__DEBUG_SUBGROUPS)) &&
+           mica__opencl_device_version(&device->cl, device->id) >= 20 &&
+           offers(device, "cl_khr_subgroup_shuffle");
+}
+
+/* Sub-groups, and the options that kernels are compiled with: the names of OpenCL's own are not in the language of 1.2. */
 static void choose_subgroups(mica__device *device)
 {
     mica__device_info *info = &device->info;
-    const bool rounded =
-        (number(device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT) != 0;
-    const unsigned version = mica__opencl_device_version(&device->cl, device->id);
-    snprintf(device->options, sizeof device->options, "%s", rounded ? ROUNDED : "");
+    set_options(device, "");
     if (speaks_ptx(device)) {
         info->properties.subgroup_width = 32;
         info->features |= MICA__FEATURE_SUBGROUPS | MICA__FEATURE_PTX;
-    } else if (version >= 20 && offers(device, "cl_khr_subgroup_shuffle") &&
-               !mica__env_debug(MICA__DEBUG_NOSUBGROUPS) &&
-               (!is_cpu(device) || mica__env_debug(MICA__DEBUG_SUBGROUPS))) {
-        snprintf(device->options, sizeof device->options, "-cl-std=CL%s %s", version >= 30 ? "3.0" : "2.0",
-                 rounded ? ROUNDED : "");
+    } else if (wants_subgroups(device)) {
+        const bool old = mica__opencl_device_version(&device->cl, device->id) < 30;
+        set_options(device, old ? "-cl-std=CL2.0 " : "-cl-std=CL3.0 ");
         info->properties.subgroup_width = mica__opencl_subgroup_width(device);
         if (info->properties.subgroup_width != 0)
             info->features |= MICA__FEATURE_SUBGROUPS;
         else
-            snprintf(device->options, sizeof device->options, "%s", rounded ? ROUNDED : "");
+            set_options(device, "");
     }
 }
 

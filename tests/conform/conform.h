@@ -53,7 +53,7 @@ typedef struct conform_case {
     bool whole;   /* scales as MLX writes them: of 16 bits, for whole groups of 32, 64 or 128; set likewise */
     mica_status wanted;       /* MICA_OK or MICA_ERR_FAULT */
     uint32_t bits_of;         /* the output must be that operand bit for bit; UINT32_MAX: compare numbers */
-    double *expected, *error; /* of the output */
+    double *expected, *error; /* of the output, once it was asked for */
     double *other, *other_error; /* what is right as well, element for element; NULL: nothing */
     double flops, bytes;
     mica_buffer *weight; /* on the device: affine parts joined, packed if asked */
@@ -89,6 +89,8 @@ extern const conform_row conform_attention_edges;
 
 /* The case that `seed` gives for this row. `typical`: the benchmark's shape. */
 void conform_case_make(conform_case *c, const conform_row *row, uint64_t seed, bool typical);
+/* Asks the oracle what must come out, which takes longer than making the case: for those who look at it. */
+void conform_case_expect(conform_case *c);
 void conform_case_free(conform_case *c);
 /* "add x f32 [3, 7] ..." */
 void conform_case_describe(const conform_case *c, char *text, size_t bytes);

@@ -250,7 +250,7 @@ static void test_setting(void **state)
     float *first = test_alloc(bytes, 1), *other = test_alloc(bytes, 1);
 
     for (uint32_t isa = 0; isa < CONFORM_ISAS; isa++) {
-        for (size_t i = 0; suite.device[isa][0] && i < sizeof ways / sizeof *ways; i++) {
+        for (size_t i = 0; conform_suite_runs(&suite, isa) && i < sizeof ways / sizeof *ways; i++) {
             run r = {.device = suite.device[isa][i % CONFORM_THREADS], .s = s, .w = &ways[i], .text = &t};
 
             r.y = i ? other : first;

@@ -192,7 +192,7 @@ static void test_threads_and_rows(void **state)
     float *first = test_alloc(bytes, 1), *other = test_alloc(bytes, 1);
 
     for (uint32_t isa = 0; isa < CONFORM_ISAS; isa++) {
-        if (!suite.device[isa][0])
+        if (!conform_suite_runs(&suite, isa))
             continue;
         for (size_t way = 0; way < (TEST_THREAD_SANITIZER ? 3 : sizeof ways / sizeof *ways); way++) {
             run_prompt(suite.device[isa][ways[way].threads - 1], shape, ways[way].rows, way ? other : first);
@@ -289,7 +289,7 @@ static void test_replay(void **state)
 static void test_fused_replay(void **state)
 {
     for (uint32_t isa = 0; isa < CONFORM_ISAS; isa++) {
-        if (suite.device[isa][1])
+        if (conform_suite_runs(&suite, isa))
             follow(suite.device[isa][1], &variants[(uintptr_t)*state].shape, FUSED);
     }
 }

@@ -29,7 +29,7 @@ check: ## build and run the quick tests: for every save
 	@scripts/setup check
 	@$(configure) -DMICA_TESTS=ON
 	@$(compile)
-	@ctest --test-dir $(BUILD) --parallel $(JOBS) --label-exclude slow --output-on-failure --no-tests=error
+	@ctest --test-dir $(BUILD) --parallel $(JOBS) --exclude-regex '_slow$$|conform_opencl' --output-on-failure --no-tests=error
 
 test: ## everything that a change must pass
 	@scripts/setup test

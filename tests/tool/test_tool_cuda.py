@@ -12,7 +12,7 @@ import unittest
 
 from test_tool import BUILD, Base
 
-STAND_IN = os.path.abspath(os.path.join(BUILD, "fake_cuda_new"))
+STAND_IN = os.path.abspath(os.path.join(BUILD, "fake_cuda"))
 
 
 @unittest.skipUnless(os.path.exists(os.path.join(STAND_IN, "libcuda.so.1")), "there is no stand-in")

@@ -271,11 +271,10 @@ static const bench_family embedding_family = {embedding_create, embedding_encode
         MICA_OP_MATMUL, MICA_DTYPE_##type, {m, n, k}, &matmul_family, 1 \
     }
 /* The matrices of an 8B model in decode, and some of them for batches and in prefill. */
-#define EIGHT(type)                                                                        \
-    LARGE(type, 1, 4096, 4096), LARGE(type, 1, 28672, 4096), LARGE(type, 1, 4096, 14336),  \
-        LARGE(type, 1, 128256, 4096), LARGE(type, 32, 4096, 4096),                         \
-        LARGE(type, 32, 28672, 4096), LARGE(type, 32, 4096, 14336),                        \
-        LARGE(type, 64, 28672, 4096), LARGE(type, 128, 28672, 4096),                       \
+#define EIGHT(type)                                                                                \
+    LARGE(type, 1, 4096, 4096), LARGE(type, 1, 28672, 4096), LARGE(type, 1, 4096, 14336),          \
+        LARGE(type, 1, 128256, 4096), LARGE(type, 32, 4096, 4096), LARGE(type, 32, 28672, 4096),   \
+        LARGE(type, 32, 4096, 14336), LARGE(type, 64, 28672, 4096), LARGE(type, 128, 28672, 4096), \
         LARGE(type, 128, 4096, 14336), LARGE(type, 2048, 14336, 4096), LARGE(type, 2048, 4096, 14336)
 /* Two of them in decode. */
 #define DECODED(type) LARGE(type, 1, 28672, 4096), LARGE(type, 1, 4096, 14336)

@@ -350,9 +350,11 @@ typedef struct mk_pack_params {
     mk_u32 unpack;
 } mk_pack_params;
 
-#define MK_X_TILES 0u   /* of 128 rows and 64 columns: pieces.cu */
-#define MK_X_ROWS 1u    /* one after the other */
-#define MK_X_WINDOWS 2u /* tiles, and of 128 columns the k-th sixteen has columns 4 k to 4 k + 3 of each 32: direct.cu */
+/* Orders of x: tiles of 128 rows and 64 columns (pieces.cu); rows one after the other; tiles in which, of 128 columns, the k-th
+ * sixteen has columns 4 k to 4 k + 3 of each 32 (direct.cu). */
+#define MK_X_TILES 0u
+#define MK_X_ROWS 1u
+#define MK_X_WINDOWS 2u
 
 /* native/tiles and native/gemm: operands in 16 bits as tiles of 64 columns; see tiles.cu. */
 typedef struct mk_tiles_params {

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -13,7 +14,6 @@
 #include "support/status.h"
 
 #define CASES 16
-#define MOST_TESTS 160
 
 static mica_device *device;
 
@@ -351,7 +351,8 @@ int main(void)
         cmocka_unit_test(test_fault_lost),    cmocka_unit_test(test_fault_wait),
         cmocka_unit_test(test_fault_compile), cmocka_unit_test(test_slow),
     };
-    struct CMUnitTest tests[MOST_TESTS];
+    const size_t own_count = sizeof own / sizeof *own;
+    struct CMUnitTest *tests = test_alloc(conform_table_count + own_count, sizeof *tests);
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < conform_table_count; i++) {
@@ -359,7 +360,9 @@ int main(void)
             (struct CMUnitTest)cmocka_unit_test_prestate(test_row, (void *)(uintptr_t)&conform_table[i]);
         tests[count++].name = conform_table[i].name;
     }
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+    for (size_t i = 0; i < own_count; i++)
         tests[count++] = own[i];
-    return _cmocka_run_group_tests("conform_null", tests, count, open_device, close_device);
+    const int failed = _cmocka_run_group_tests("conform_null", tests, count, open_device, close_device);
+    free(tests);
+    return failed;
 }

@@ -149,7 +149,6 @@ static mica_status plan_alike(const job *j, uint32_t first, uint32_t count, mica
         mica__gpu_plan_constant(plan, "EVEN", 1);
     mica__gpu_plan_constant(plan, "GATE", m->params->gate);
     mica__gpu_plan_constant(plan, "COLUMNS", j->columns);
-    mica__gpu_plan_constant(plan, "OUT", j->out);
     mica__gpu_plan_constant(plan, "SPLIT", j->split);
     plan->dispatch[plan->dispatch_count - 1].local_bytes = local_bytes(j);
     mica__gpu_plan_scratch(plan, j->x_tiles, j->end - j->x_tiles, MICA_ACCESS_READ);

@@ -138,21 +138,6 @@ MK_FN mk_u32 small_numbers(mk_u32 word, mk_u32 pair, mk_u32 zero)
     return f16_sub(bits, f16_twice(0x6400u + zero));
 }
 
-/* A scale as the sum of two f16; the second is zero where the first is exact. */
-typedef struct two_f16 {
-    mk_u32 high, low; /* twice each */
-} two_f16;
-
-MK_FN two_f16 split_scale(mk_f32 scale)
-{
-    const mk_u32 high = f16_pair(scale, scale);
-    const mk_f32 rest = scale - mk_f32_of_f16((mk_u16)high);
-    two_f16 s;
-    s.high = high;
-    s.low = f16_pair(rest, rest);
-    return s;
-}
-
 /* Columns 8 c to 8 c + 7 of block b. */
 MK_FN mk_u32x4 piece_of_raw(const raw32 *r, mk_u32 b, mk_u32 c)
 {
@@ -180,13 +165,17 @@ MK_FN mk_u32x4 piece_of_raw(const raw32 *r, mk_u32 b, mk_u32 c)
     const mk_u32 rest = r->word[11] >> shift;
     const mk_u32 s = j < 4 ? scales & 63u : (rest & 15u) | (scales >> 2 & 48u);
     const mk_u32 m = j < 4 ? mins & 63u : (rest >> 4 & 15u) | (mins >> 2 & 48u);
-    const two_f16 d = split_scale(mk_f32_of_f16((mk_u16)at) * (mk_f32)s);
+    const mk_f32 scale = mk_f32_of_f16((mk_u16)at) * (mk_f32)s;
     const mk_f32 less = -mk_f32_of_f16((mk_u16)(at >> 16)) * (mk_f32)m;
-    const mk_u32 low = f16_pair(less, less);
+    const mk_u32 least = f16_pair(less, less);
 #elif W == MK_W_Q6_K
-    const two_f16 d = split_scale(mk_f32_of_f16((mk_u16)r->meta) * (mk_f32)(mk_i8)(r->meta >> (16 + 8 * (c >> 1))));
+    const mk_f32 scale = mk_f32_of_f16((mk_u16)r->meta) * (mk_f32)(mk_i8)(r->meta >> (16 + 8 * (c >> 1)));
 #else
     const mk_u32 d = f16_twice(r->meta);
+#endif
+#if W == MK_W_Q4_K || W == MK_W_Q6_K
+    mk_u32 high, low; /* the scale, twice each */
+    split_two(scale, scale, &high, &low);
 #endif
 #pragma unroll
     for (mk_u32 i = 0; i < 4; i++) {
@@ -196,10 +185,10 @@ MK_FN mk_u32x4 piece_of_raw(const raw32 *r, mk_u32 b, mk_u32 c)
         v[i] = f16_mul(d, small_numbers(code[i >> 1], i & 1u, 128));
 #elif W == MK_W_Q4_K
         const mk_u32 q = small_numbers(code[i >> 1], i & 1u, 0);
-        v[i] = f16_fma(d.low, q, f16_fma(d.high, q, low));
+        v[i] = f16_fma(low, q, f16_fma(high, q, least));
 #else
         const mk_u32 q = small_numbers(code[i >> 1], i & 1u, 32);
-        v[i] = f16_fma(d.high, q, f16_mul(d.low, q));
+        v[i] = f16_fma(high, q, f16_mul(low, q));
 #endif
     }
 #endif

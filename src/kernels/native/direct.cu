@@ -17,6 +17,7 @@
  * rounded to 16 bits.
  */
 #define WORKERS (MK_WG - 128u)
+#define OUT (COLUMNS == 128 ? 2u : 1u)
 #define STAGES (COLUMNS == 128 ? 4u : 8u) /* more than parts: a part gives a stage back when it has its next one */
 #define WINDOW_BYTES (COLUMNS * 256u)
 #define TILE_ROWS (64u * OUT)

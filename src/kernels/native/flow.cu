@@ -453,7 +453,7 @@ MK_FN void work(ring r, const mk_stream_params *p, mk_u32 slots, mk_f32 (*sums)[
                 sums[r.stage][m][lane + warp] = v;
         }
         __syncwarp();
-        if (lane == 0)
+        if ((lane & 15u) == 0)
             barrier_arrive(r.empty + 8 * r.stage);
     }
 }
@@ -474,7 +474,7 @@ extern "C" __global__ void __launch_bounds__(MK_WG, RESIDENT)
         const cursor start = cursor_at(&p, begin, end);
         cursor filled = start;
         if (lane == 0)
-            ring_init(&r, p.stages, 1, WARPS);
+            ring_init(&r, p.stages, 1, 2 * WARPS);
         __syncwarp();
         ring to = r;
         prefill(&to, &p, &filled, 1, &w, lane);

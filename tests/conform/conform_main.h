@@ -86,7 +86,10 @@ static int conform_main(const conform_program *program, int argc, char **argv)
     }
     if (argc < 3)
         tests[count++] = (struct CMUnitTest)cmocka_unit_test(conform_test_edges);
-    failed = _cmocka_run_group_tests(program->name, tests, count, conform_open, conform_close);
+    if (count == 0)
+        print_error("no row is called \"%s\"\n", argv[2]);
+    failed =
+        count == 0 ? 1 : _cmocka_run_group_tests(program->name, tests, count, conform_open, conform_close);
     free(tests);
     return failed;
 }

@@ -174,8 +174,9 @@ MK_FN mk_u32x4 piece_of_raw(const raw32 *r, mk_u32 b, mk_u32 c)
     const mk_u32 d = f16_twice(r->meta);
 #endif
 #if W == MK_W_Q4_K || W == MK_W_Q6_K
-    mk_u32 high, low; /* the scale, twice each */
-    split_two(scale, scale, &high, &low);
+    const mk_u32 high = f16_pair(scale, scale); /* the scale is the sum of two f16, twice each */
+    const mk_f32 more = f16_rest(scale, high);
+    const mk_u32 low = f16_pair(more, more);
 #endif
 #pragma unroll
     for (mk_u32 i = 0; i < 4; i++) {

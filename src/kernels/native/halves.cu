@@ -22,6 +22,14 @@
 #define NO_NUMBER 0xff000000u /* bits of an f32 without its sign: infinite or none */
 #define LEAST_POWER (-40)     /* of a row: what is all zero must not be far from others */
 
+/* Two numbers as the sums of two f16 each. */
+MK_FN void split_two(mk_f32 a, mk_f32 b, mk_u32 *out_high, mk_u32 *out_low)
+{
+    const mk_u32 high = f16_pair(a, b);
+    *out_high = high;
+    *out_low = f16_pair(f16_rest(a, high), f16_rest(b, high >> 16));
+}
+
 /* The rows of a tile begin to come to shared memory at `to`. */
 MK_FN void fetch_rows(const mk_u8 *cache, const mk_u64 *row_at, const mk_u32 type, const mk_u32 dim, mk_u32 to, mk_u32 lid)
 {

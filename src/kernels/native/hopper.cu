@@ -150,12 +150,10 @@ MK_FN mk_u32 f16_pair(mk_f32 low, mk_f32 high)
     return r;
 }
 
-/* Two numbers as the sums of two f16 each; the second is zero where the first is exact. */
-MK_FN void split_two(mk_f32 a, mk_f32 b, mk_u32 *out_high, mk_u32 *out_low)
+/* What of v is not in `half`, v rounded to f16; zero where that is exact. */
+MK_FN mk_f32 f16_rest(mk_f32 v, mk_u32 half)
 {
-    const mk_u32 high = f16_pair(a, b);
-    *out_high = high;
-    *out_low = f16_pair(a - mk_f32_of_f16((mk_u16)high), b - mk_f32_of_f16((mk_u16)(high >> 16)));
+    return v - mk_f32_of_f16((mk_u16)half);
 }
 
 /* ---- a cluster of groups ---- */

@@ -377,7 +377,9 @@ typedef struct mk_unpack_params {
 
 /* native/direct: weights of one type, a batch of rows of x in windows of 128 columns. */
 typedef struct mk_direct_params {
-    mk_u64 stride, field_at[4]; /* of weights */
+    mk_u64 stride, field_at[4];       /* of weights; planes: decode.cu */
+    mk_u64 scale_stride, bias_stride; /* any.cu, where there are tables */
+    mk_weight weight;                 /* any.cu */
     mk_u64 y_stride[4], residual_stride;
     mk_u32 rows, k, windows;
     mk_u32 weights, outputs[4], first_tile[4];
@@ -395,9 +397,10 @@ typedef struct mk_gemm_params {
 
 /* native/routed: one weight [experts, outputs, k], or with a gate two alike. */
 typedef struct mk_routed_params {
-    mk_u64 weight_batch, weight_stride, field_at[4]; /* planes: decode.cu */
-    mk_weight weight;                                /* any.cu */
-    mk_u64 y_stride;                                 /* of a slot */
+    mk_u64 weight_batch, weight_stride, field_at[4];           /* planes: decode.cu */
+    mk_u64 scale_batch, scale_stride, bias_batch, bias_stride; /* any.cu, where there are tables */
+    mk_weight weight;                                          /* any.cu */
+    mk_u64 y_stride;                                           /* of a slot */
     mk_u32 experts, outputs, k, k_tiles;
     mk_u32 tiles; /* of the map */
     mk_u32 column_tiles;

@@ -116,8 +116,8 @@ static uint64_t draw_side(test_random *random, uint64_t count, uint64_t tile)
  */
 void conform_make_matmul_tiles(conform_case *c, test_random *random)
 {
-    const uint64_t turn = TEST_ANY_SANITIZER ? 0 : c->number % 16,
-                   block = oracle_block_values(c->row->weight);
+    const uint64_t turn = TEST_ANY_SANITIZER ? 0 : c->number % 16;
+    const uint64_t block = oracle_is_affine(c->row->weight) ? 128 : oracle_block_values(c->row->weight);
     const bool four = test_random_one_in(random, 3);
     uint64_t m = 9 + test_random_below(random, four ? 150 : 20);
     uint64_t n = 1 + test_random_below(random, four ? 300 : 40),
@@ -135,6 +135,7 @@ void conform_make_matmul_tiles(conform_case *c, test_random *random)
         m = draw_side(random, 66, 128);
         n = 1 + test_random_below(random, 12);
     }
+    c->whole = true;
     add_product(c, random, draw_type(c, random), m, n, k);
 }
 

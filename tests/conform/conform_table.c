@@ -93,6 +93,8 @@ const conform_row conform_table[] = {
     WEIGHT_ROWS("matmul", MATMUL, matmul, 2, DOT),
     MADE("matmul tiles q4_0", MATMUL, matmul_tiles, matmul, Q4_0, 2, DOT),
     MADE("matmul tiles f16", MATMUL, matmul_tiles, matmul, F16, 2, DOT),
+    MADE("matmul tiles q5_k", MATMUL, matmul_tiles, matmul, Q5_K, 2, DOT),
+    MADE("matmul tiles affine4", MATMUL, matmul_tiles, matmul, AFFINE4, 2, DOT),
     STREAM_ROWS("matmul stream", 2, DOT),
     MADE("matmul library f32", MATMUL, matmul_library, matmul, F32, 2, DOT),
     WEIGHT_ROWS("experts", MATMUL_EXPERTS, matmul_experts, 2, DOT),

@@ -84,8 +84,9 @@ static void make_case(matmul_case *c, test_random *random)
 {
     static const char *const names[TENSORS] = {"x", "added", "first", "second", "y", "y second"};
     static const mica_dtype types[] = {MICA_DTYPE_Q4_0, MICA_DTYPE_Q8_0, MICA_DTYPE_Q4_K,
-                                       MICA_DTYPE_Q6_K, MICA_DTYPE_F16,  MICA_DTYPE_BF16};
-    const mica_dtype type = types[test_random_below(random, 6)];
+                                       MICA_DTYPE_Q6_K, MICA_DTYPE_F16,  MICA_DTYPE_BF16,
+                                       MICA_DTYPE_Q5_K, MICA_DTYPE_Q3_K, MICA_DTYPE_IQ4_XS};
+    const mica_dtype type = types[test_random_below(random, sizeof types / sizeof *types)];
     const uint64_t m = 9 + test_random_below(random, 130), n = 1 + test_random_below(random, 300);
     const uint64_t k = 256 * (1 + test_random_below(random, TEST_ANY_SANITIZER ? 3 : 12));
     const uint64_t second = test_random_one_in(random, 2) ? n : 1 + test_random_below(random, 100);

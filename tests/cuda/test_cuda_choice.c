@@ -129,6 +129,13 @@ static mica_profile_entry multiply_routed(mica_device *device, mica_dtype type)
     mica_buffer *weight = NULL, *y = NULL, *x = matrix(device, MICA_DTYPE_F32, 256, 256);
     mica_buffer *ids = matrix(device, MICA_DTYPE_U32, 256, 2);
     must(mica_buffer_alloc(device, type, 3, (uint64_t[]){4, 256, 256}, &weight));
+    if (type == MICA_DTYPE_AFFINE4) {
+        mica_buffer *data = weight, *scales = NULL;
+        must(mica_buffer_alloc(device, MICA_DTYPE_BF16, 3, (uint64_t[]){4, 256, 256 / GROUP}, &scales));
+        must(mica_buffer_affine(data, scales, scales, GROUP, &weight));
+        mica_buffer_release(data);
+        mica_buffer_release(scales);
+    }
     must(mica_buffer_alloc(device, MICA_DTYPE_F32, 3, (uint64_t[]){256, 2, 256}, &y));
     mica_encoder *encoder = begin_profile(device);
     must(mica_matmul_experts(encoder, x, weight, ids, NULL, y));
@@ -150,9 +157,12 @@ static void test_other_weights(void **state)
     mica_device *device = *state;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         assert_string_equal(multiply(device, types[t], 512, 512, 512).kernel, "gemm");
+        assert_string_equal(multiply(device, types[t], 128, 512, 512).kernel, "direct_any/direct");
         assert_string_equal(multiply_routed(device, types[t]).kernel, "routed_any/routed");
     }
+    assert_string_equal(multiply_routed(device, MICA_DTYPE_AFFINE4).kernel, "routed_any/routed");
     assert_string_equal(multiply_affine(device, MICA_DTYPE_BF16, 512, 512).kernel, "gemm");
+    assert_string_equal(multiply_affine(device, MICA_DTYPE_BF16, 128, 512).kernel, "direct_any/direct");
     assert_string_equal(multiply_affine(device, MICA_DTYPE_F32, 512, 512).kernel, "matmul/tile");
 }
 

@@ -50,7 +50,7 @@ static bool is_even(const job *j, uint32_t first, uint32_t count)
         const mica__operand *weight = mica__cuda_matmul_weight(&j->m, i);
         mk_u64 at[4];
         mk_u32 bytes[4];
-        even = even && weight->offset % ALIGN == 0 && weight->stride[0] % ALIGN == 0;
+        even = even && mica__cuda_weight_is_even(weight);
         for (uint32_t f = mica__cuda_planes(weight, at, bytes); f-- > 0;)
             even = even && at[f] % ALIGN == 0;
     }
@@ -84,13 +84,16 @@ static bool look(const mica__record *record, const mica__device_info *info, job 
 {
     memset(j, 0, sizeof *j);
     if (info->compute != COMPUTE || !mica__cuda_matmul_look(record, info, &j->m) ||
-        j->m.rows <= MICA__CUDA_FEW_ROWS || j->m.rows > MOST_ROWS || !mica__cuda_matmul_reads(&j->m))
+        j->m.rows <= MICA__CUDA_FEW_ROWS || j->m.rows > MOST_ROWS)
         return false;
     const mica__cuda_matmul *m = &j->m;
     j->half = mica__cuda_matmul_weight(m, 0)->dtype == MICA_DTYPE_BF16 ? MICA__MK_BF16 : MICA__MK_F16;
-    for (uint32_t i = 0; i < m->weights; i++)
-        if ((mica__cuda_matmul_weight(m, i)->dtype == MICA_DTYPE_BF16) != (j->half == MICA__MK_BF16))
+    for (uint32_t i = 0; i < m->weights; i++) {
+        const mica__operand *weight = mica__cuda_matmul_weight(m, i);
+        if ((weight->dtype == MICA_DTYPE_BF16) != (j->half == MICA__MK_BF16) ||
+            (!mica__cuda_matmul_decodes(m, i) && !mica__cuda_weight_unpacks(record, weight)))
             return false;
+    }
     if (m->k % WINDOW_COLUMNS != 0 || !mica__cuda_half_is_enough(j->half, m->params->precision) ||
         (is_gated(j) && mica__cuda_matmul_alike(m, 0) != 2))
         return false;
@@ -116,7 +119,12 @@ static uint32_t fill_params(const job *j, uint32_t first, uint32_t count, mk_dir
     mk_u32 field_bytes[4];
     memset(p, 0, sizeof *p);
     p->stride = weight->stride[0];
-    mica__cuda_planes(weight, p->field_at, field_bytes);
+    p->scale_stride = mica__cuda_table_stride(weight, MICA__WEIGHT_SCALES, 0);
+    p->bias_stride = mica__cuda_table_stride(weight, MICA__WEIGHT_BIASES, 0);
+    if (mica__cuda_matmul_decodes(m, first))
+        mica__cuda_planes(weight, p->field_at, field_bytes);
+    else
+        p->weight = mica__gpu_weight_describe(weight);
     p->rows = (uint32_t)m->rows;
     p->k = (uint32_t)m->k;
     p->windows = j->windows;
@@ -139,13 +147,18 @@ static mica_status plan_alike(const job *j, uint32_t first, uint32_t count, mica
     const mica__cuda_matmul *m = &j->m;
     mk_direct_params p;
     const uint32_t tiles = fill_params(j, first, count, &p);
-    const mica_status status = mica__gpu_plan_next(plan, "direct/direct", (uint64_t)tiles * j->split);
+    const bool decoded = mica__cuda_matmul_decodes(m, first), even = is_even(j, first, count);
+    const mica_status status = mica__gpu_plan_next(plan, decoded ? "direct/direct" : "direct_any/direct",
+                                                   (uint64_t)tiles * j->split);
     if (status != MICA_OK)
         return status;
     mica__gpu_plan_constant(plan, "MK_WG", 128 * (j->workers + 1));
     mica__gpu_plan_constant(plan, "HALF", j->half);
-    mica__gpu_plan_constant(plan, "W", mica__cuda_matmul_weight(m, first)->dtype);
-    if (is_even(j, first, count))
+    if (decoded)
+        mica__gpu_plan_constant(plan, "W", mica__cuda_matmul_weight(m, first)->dtype);
+    else
+        mica__cuda_any_constants(plan, mica__cuda_matmul_weight(m, first), even);
+    if (decoded && even)
         mica__gpu_plan_constant(plan, "EVEN", 1);
     mica__gpu_plan_constant(plan, "GATE", m->params->gate);
     mica__gpu_plan_constant(plan, "COLUMNS", j->columns);

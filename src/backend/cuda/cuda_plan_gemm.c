@@ -60,20 +60,6 @@ static void lay_out(job *j)
     j->end = j->w_tiles + tiles * j->k_tiles * W_TILE_ROWS * TILE_COLUMNS * 2;
 }
 
-static bool is_packed(const job *j, uint32_t i)
-{
-    return mica__cuda_weight_reads(mica__cuda_matmul_weight(&j->m, i), 2, j->m.k);
-}
-
-/* By unpack.cu: of a block type, or with tables of scales of 16 bits or less. */
-static bool is_unpacked(const job *j, uint32_t i)
-{
-    const mica__operand *weight = mica__cuda_matmul_weight(&j->m, i);
-    return mica__cuda_weight_unpacks(j->m.record, weight) &&
-           (!mica__dtype_is_grouped(weight->dtype) ||
-            mica__gpu_weight_takes_codes(weight, MICA_PRECISION_DEFAULT));
-}
-
 static bool look(const mica__record *record, const mica__device_info *info, job *j)
 {
     memset(j, 0, sizeof *j);
@@ -81,7 +67,8 @@ static bool look(const mica__record *record, const mica__device_info *info, job 
         !mica__cuda_matmul_look(record, info, &j->m) || j->m.rows <= MICA__CUDA_FEW_ROWS)
         return false;
     for (uint32_t i = 0; i < j->m.weights; i++)
-        if (!is_packed(j, i) && !is_unpacked(j, i))
+        if (!mica__cuda_matmul_decodes(&j->m, i) &&
+            !mica__cuda_weight_unpacks(record, mica__cuda_matmul_weight(&j->m, i)))
             return false;
     if (!choose_half(j) || !mica__cuda_half_is_enough(j->half, j->m.params->precision))
         return false;
@@ -134,19 +121,14 @@ static mica_status plan_weights(const job *j, uint32_t first, uint32_t count, mi
     return MICA_OK;
 }
 
-static uint64_t stride_of(const mica__operand *table)
-{
-    return table->memory != NULL ? table->stride[0] : 0;
-}
-
 static mica_status plan_unpack(const job *j, uint32_t i, mica__plan *plan)
 {
     const mica__operand *weight = mica__cuda_matmul_weight(&j->m, i);
     mk_unpack_params p;
     memset(&p, 0, sizeof p);
     p.stride = weight->stride[0];
-    p.scale_stride = stride_of(weight + MICA__WEIGHT_SCALES);
-    p.bias_stride = stride_of(weight + MICA__WEIGHT_BIASES);
+    p.scale_stride = mica__cuda_table_stride(weight, MICA__WEIGHT_SCALES, 0);
+    p.bias_stride = mica__cuda_table_stride(weight, MICA__WEIGHT_BIASES, 0);
     p.weight = mica__gpu_weight_describe(weight);
     p.outputs = (uint32_t)weight->shape[0];
     p.k_tiles = j->k_tiles;
@@ -158,9 +140,7 @@ static mica_status plan_unpack(const job *j, uint32_t i, mica__plan *plan)
     if (status != MICA_OK)
         return status;
     mica__gpu_plan_constant(plan, "HALF", j->half);
-    mica__gpu_weight_constants(plan, weight, false);
-    if (weight->layout == MICA_LAYOUT_PLANES)
-        mica__gpu_plan_constant(plan, "PLANES", 1);
+    mica__cuda_any_constants(plan, weight, mica__cuda_weight_is_even(weight));
     mica__gpu_weight_bind(plan, j->m.record, mica__cuda_matmul_slot(i));
     mica__gpu_plan_scratch(plan, j->w_tiles, w_bytes(j), MICA_ACCESS_WRITE);
     mica__gpu_plan_params(plan, &p, sizeof p);
@@ -231,8 +211,9 @@ mica_status mica__cuda_plan_gemm(const mica__record *record, const mica__device_
                             .scales = j.scales};
     mica_status status = mica__cuda_plan_x(&j.m, &x, plan);
     for (uint32_t i = 0, count; i < j.m.weights && status == MICA_OK; i += count) {
-        count = is_packed(&j, i) ? mica__cuda_matmul_alike(&j.m, i) : 1;
-        status = is_packed(&j, i) ? plan_weights(&j, i, count, plan) : plan_unpack(&j, i, plan);
+        count = mica__cuda_matmul_decodes(&j.m, i) ? mica__cuda_matmul_alike(&j.m, i) : 1;
+        status =
+            mica__cuda_matmul_decodes(&j.m, i) ? plan_weights(&j, i, count, plan) : plan_unpack(&j, i, plan);
     }
     return status == MICA_OK ? plan_product(&j, info, plan) : status;
 }

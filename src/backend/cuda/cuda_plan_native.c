@@ -8,7 +8,8 @@
 #include "quant/planes.h"
 
 #define LEAST_COMPUTE 90u
-#define RUN 32u /* columns of a thread that unpacks */
+#define RUN 32u   /* columns of a thread that unpacks */
+#define ALIGN 16u /* of what is read at once */
 
 uint32_t mica__cuda_matmul_slot(uint32_t weight)
 {
@@ -46,7 +47,32 @@ bool mica__cuda_weight_unpacks(const mica__record *record, const mica__operand *
 {
     const uint64_t *shape = weight->shape + weight->ndim - 2;
     return !mica__gpu_is_float(weight->dtype) && shape[0] > 0 && shape[1] > 0 && shape[1] % RUN == 0 &&
-           mica__gpu_weight_check(record, weight) == MICA_OK;
+           mica__gpu_weight_check(record, weight) == MICA_OK &&
+           (!mica__dtype_is_grouped(weight->dtype) ||
+            mica__gpu_weight_takes_codes(weight, MICA_PRECISION_DEFAULT));
+}
+
+bool mica__cuda_weight_is_even(const mica__operand *weight)
+{
+    bool even = weight->offset % ALIGN == 0;
+    for (uint32_t d = 0; d + 1 < weight->ndim; d++)
+        even = even && weight->stride[d] % ALIGN == 0;
+    return even;
+}
+
+uint64_t mica__cuda_table_stride(const mica__operand *weight, uint32_t part, uint32_t dimension)
+{
+    const bool there = mica__dtype_is_grouped(weight->dtype) && weight[part].memory != NULL;
+    return there ? weight[part].stride[dimension] : 0;
+}
+
+void mica__cuda_any_constants(mica__plan *plan, const mica__operand *weight, bool even)
+{
+    const bool grouped = mica__dtype_is_grouped(weight->dtype);
+    mica__gpu_weight_constants(plan, weight, false);
+    if (grouped ? even && weight->shape[weight->ndim - 1] % weight->group_size == 0
+                : weight->layout == MICA_LAYOUT_PLANES)
+        mica__gpu_plan_constant(plan, "PLANES", 1);
 }
 
 uint64_t mica__cuda_tiles(uint64_t n, uint64_t tile)
@@ -116,12 +142,17 @@ bool mica__cuda_matmul_look(const mica__record *record, const mica__device_info 
     return look_at_rows(out);
 }
 
-bool mica__cuda_matmul_reads(const mica__cuda_matmul *m)
+bool mica__cuda_matmul_decodes(const mica__cuda_matmul *m, uint32_t weight)
 {
-    for (uint32_t i = 0; i < m->weights; i++)
-        if (!mica__cuda_weight_reads(mica__cuda_matmul_weight(m, i), 2, m->k))
-            return false;
-    return true;
+    return mica__cuda_weight_reads(mica__cuda_matmul_weight(m, weight), 2, m->k);
+}
+
+static bool apart_alike(const mica__operand *a, const mica__operand *b)
+{
+    bool alike = a->stride[0] == b->stride[0];
+    for (uint32_t part = MICA__WEIGHT_SCALES; part <= MICA__WEIGHT_BIASES; part++)
+        alike = alike && mica__cuda_table_stride(a, part, 0) == mica__cuda_table_stride(b, part, 0);
+    return alike;
 }
 
 uint32_t mica__cuda_matmul_alike(const mica__cuda_matmul *m, uint32_t first)
@@ -130,7 +161,7 @@ uint32_t mica__cuda_matmul_alike(const mica__cuda_matmul *m, uint32_t first)
     uint32_t count = 1;
     while (first + count < m->weights) {
         const mica__operand *next = mica__cuda_matmul_weight(m, first + count);
-        if (!mica__gpu_weight_alike(next, weight) || next->stride[0] != weight->stride[0])
+        if (!mica__gpu_weight_alike(next, weight) || !apart_alike(next, weight))
             break;
         count++;
     }

@@ -23,17 +23,23 @@ typedef struct mica__cuda_matmul {
  * weights, activations that are no floats, rows that are not evenly apart. */
 bool mica__cuda_matmul_look(const mica__record *record, const mica__device_info *info,
                             mica__cuda_matmul *out);
-/* Whether native kernels read all of its weights as they are. */
-bool mica__cuda_matmul_reads(const mica__cuda_matmul *m);
+/* Whether a weight is for decode.cu; others are for any.cu, if for either. */
+bool mica__cuda_matmul_decodes(const mica__cuda_matmul *m, uint32_t weight);
 uint32_t mica__cuda_matmul_slot(uint32_t weight);
 const mica__operand *mica__cuda_matmul_weight(const mica__cuda_matmul *m, uint32_t weight);
-/* How many weights from `first` on are of one type, layout, row stride and kind of scales. */
+/* How many weights from `first` on are of one type and layout, their rows and tables evenly apart. */
 uint32_t mica__cuda_matmul_alike(const mica__cuda_matmul *m, uint32_t first);
 bool mica__cuda_is_half(uint16_t dtype);
 /* Whether native kernels read a weight of `ndim` dimensions with rows of k: of these types, in these layouts. */
 bool mica__cuda_weight_reads(const mica__operand *weight, uint32_t ndim, uint64_t k);
-/* Whether any.cu unpacks one: quantised, in whole runs of 32 columns. */
+/* Whether any.cu unpacks one: quantised, in whole runs of 32 columns, tables of scales of 16 bits or less. */
 bool mica__cuda_weight_unpacks(const mica__record *record, const mica__operand *weight);
+/* Whether its rows begin at multiples of 16 bytes. */
+bool mica__cuda_weight_is_even(const mica__operand *weight);
+/* The bytes from a row (dimension 0) or another part of one of its tables to the next; 0 where it has none. */
+uint64_t mica__cuda_table_stride(const mica__operand *weight, uint32_t part, uint32_t dimension);
+/* The constants of any.cu for it; `even`: it and all that are read with it. */
+void mica__cuda_any_constants(mica__plan *plan, const mica__operand *weight, bool even);
 /* How many of `tile` hold n, the last one perhaps in part. */
 uint64_t mica__cuda_tiles(uint64_t n, uint64_t tile);
 /* Whether activations rounded to `half` (MK_F16, MK_BF16) are what a precision allows. */

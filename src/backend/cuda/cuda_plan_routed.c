@@ -9,7 +9,6 @@
 #include "backend/cuda/cuda_plan_native.h"
 #include "backend/gpu/gpu_plan_experts.h"
 #include "base/env.h"
-#include "quant/dtype.h"
 
 #define COMPUTE 90u /* the matrix unit's words are this device's own */
 #define GROUP 512u
@@ -44,6 +43,20 @@ static bool look_at_rows(mica__gpu_rows *rows, const mica__operand *operand)
     return rows->view[0].ndim <= 1 && rows->rows != 0 && rows->rows <= INT32_MAX;
 }
 
+/* With a gate: whether the tables of both weights are; the weights themselves are what was joined for. */
+static bool is_gate_alike(const job *j)
+{
+    if (j->gate == MICA__GATE_NONE)
+        return true;
+    const mica__operand *up = &j->record->operand[MICA__EXPERTS_UP];
+    bool alike = mica__gpu_weight_alike(j->weight, up);
+    for (uint32_t part = MICA__WEIGHT_SCALES; part <= MICA__WEIGHT_BIASES; part++)
+        for (uint32_t d = 0; d < 2; d++)
+            alike =
+                alike && mica__cuda_table_stride(j->weight, part, d) == mica__cuda_table_stride(up, part, d);
+    return alike;
+}
+
 static bool look(const mica__record *record, const mica__device_info *info, job *j)
 {
     const mica__matmul_record *params = record->params;
@@ -58,11 +71,10 @@ static bool look(const mica__record *record, const mica__device_info *info, job 
     j->half = j->weight->dtype == MICA_DTYPE_BF16 ? MICA__MK_BF16 : MICA__MK_F16;
     if (info->compute != COMPUTE || info->local_bytes < LOCAL_BYTES + 1024 ||
         mica__env_debug(MICA__DEBUG_NONATIVE) || !mica__gpu_is_float(j->x->dtype) ||
-        !mica__gpu_is_float(j->y->dtype) ||
-        (j->any &&
-         (mica__dtype_is_grouped(j->weight->dtype) || !mica__cuda_weight_unpacks(record, j->weight))) ||
-        !mica__cuda_half_is_enough(j->half, params->precision) || !look_at_rows(&j->x_rows, j->x) ||
-        !look_at_rows(&j->y_rows, j->y) || j->y_rows.rows < LEAST_SLOTS * j->weight->shape[0])
+        !mica__gpu_is_float(j->y->dtype) || (j->any && !mica__cuda_weight_unpacks(record, j->weight)) ||
+        !is_gate_alike(j) || !mica__cuda_half_is_enough(j->half, params->precision) ||
+        !look_at_rows(&j->x_rows, j->x) || !look_at_rows(&j->y_rows, j->y) ||
+        j->y_rows.rows < LEAST_SLOTS * j->weight->shape[0])
         return false;
     j->k_tiles = mica__cuda_tiles(j->k, TILE_COLUMNS);
     j->column_tiles =
@@ -105,11 +117,17 @@ static mica_status plan_x(const job *j, mica__plan *plan)
 
 static mica_status plan_product(const job *j, const mica__device_info *info, mica__plan *plan)
 {
+    const uint32_t up_slot = j->gate != MICA__GATE_NONE ? MICA__EXPERTS_UP : MICA__EXPERTS_WEIGHT;
+    const mica__operand *up = &j->record->operand[up_slot];
     mk_u32 field_bytes[4];
     mk_routed_params p;
     memset(&p, 0, sizeof p);
     p.weight_batch = j->weight->stride[0];
     p.weight_stride = j->weight->stride[1];
+    p.scale_batch = mica__cuda_table_stride(j->weight, MICA__WEIGHT_SCALES, 0);
+    p.scale_stride = mica__cuda_table_stride(j->weight, MICA__WEIGHT_SCALES, 1);
+    p.bias_batch = mica__cuda_table_stride(j->weight, MICA__WEIGHT_BIASES, 0);
+    p.bias_stride = mica__cuda_table_stride(j->weight, MICA__WEIGHT_BIASES, 1);
     if (j->any)
         p.weight = mica__gpu_weight_describe(j->weight);
     else
@@ -130,17 +148,18 @@ static mica_status plan_product(const job *j, const mica__device_info *info, mic
         return status;
     mica__gpu_plan_constant(plan, "MK_WG", GROUP);
     mica__gpu_plan_constant(plan, "HALF", j->half);
-    mica__gpu_weight_constants(plan, j->weight, false);
-    if (j->any && j->weight->layout == MICA_LAYOUT_PLANES)
-        mica__gpu_plan_constant(plan, "PLANES", 1);
+    if (j->any)
+        mica__cuda_any_constants(plan, j->weight,
+                                 mica__cuda_weight_is_even(j->weight) && mica__cuda_weight_is_even(up));
+    else
+        mica__gpu_plan_constant(plan, "W", j->weight->dtype);
     mica__gpu_plan_constant(plan, "GATE", j->gate);
     mica__gpu_plan_constant(plan, "COLUMNS", MK_TILE);
     plan->dispatch[plan->dispatch_count - 1].local_bytes = LOCAL_BYTES;
     mica__gpu_plan_scratch(plan, j->rows, j->map - j->rows, MICA_ACCESS_READ);
     mica__gpu_plan_scratch(plan, j->scales, j->x_rows.rows * sizeof(float), MICA_ACCESS_READ);
-    mica__gpu_plan_operand(plan, j->record, MICA__EXPERTS_WEIGHT, 0);
-    mica__gpu_plan_operand(plan, j->record,
-                           j->gate != MICA__GATE_NONE ? MICA__EXPERTS_UP : MICA__EXPERTS_WEIGHT, 0);
+    mica__gpu_weight_bind(plan, j->record, MICA__EXPERTS_WEIGHT);
+    mica__gpu_weight_bind(plan, j->record, up_slot);
     mica__gpu_plan_scratch(plan, j->map, j->end - j->map, MICA_ACCESS_READ);
     mica__gpu_plan_operand(plan, j->record, MICA__EXPERTS_Y, 0);
     mica__gpu_plan_params(plan, &p, sizeof p);

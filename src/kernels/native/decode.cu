@@ -15,7 +15,18 @@
 #define RAW_WORDS 16
 #endif
 
-#define WEIGHT_OF(p) ((p)->field_at) /* what fetch32 wants of parameters */
+/* A weight among the parameters of a kernel, its first row, and what fetch32 wants of parameters. */
+#define WEIGHT(i) const mk_u8 *__restrict__ w##i
+#define FIRST_ROW(i) (w##i)
+#define WEIGHT_OF(p) ((p)->field_at)
+
+typedef const mk_u8 *weight_row;
+
+MK_FN weight_row row_behind(weight_row row, mk_u64 n, mk_u64 stride, mk_u64 scale_stride, mk_u64 bias_stride)
+{
+    (void)scale_stride, (void)bias_stride; /* of other types */
+    return row + n * stride;
+}
 
 /* Codes, then what else a type has in runs of 16 bytes; `meta`: the scale in f16, and behind it two small ones. */
 typedef struct raw32 {
@@ -54,7 +65,7 @@ MK_FN void load16(const mk_u8 *p, mk_u64 at, mk_u32 *out)
 #endif
 
 /* Columns 32 b to 32 b + 31 of the row at `w`, whose planes begin at `field_at`; past k they are zero. */
-MK_FN raw32 fetch32(const mk_u8 *w, const mk_u64 *field_at, mk_u32 k, mk_u32 b)
+MK_FN raw32 fetch32(weight_row w, const mk_u64 *field_at, mk_u32 k, mk_u32 b)
 {
     raw32 r;
     if (!IS_INSIDE(32 * b + 1, k)) {
@@ -102,42 +113,6 @@ MK_FN raw32 fetch32(const mk_u8 *w, const mk_u64 *field_at, mk_u32 k, mk_u32 b)
     return r;
 }
 
-/* ---- two numbers of f16 in a word ---- */
-
-MK_FN mk_u32 f16_twice(mk_u32 low)
-{
-    return (low & 0xffffu) * 0x10001u;
-}
-
-MK_FN mk_u32 f16_sub(mk_u32 a, mk_u32 b)
-{
-    mk_u32 r;
-    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-    return r;
-}
-
-MK_FN mk_u32 f16_mul(mk_u32 a, mk_u32 b)
-{
-    mk_u32 r;
-    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-    return r;
-}
-
-MK_FN mk_u32 f16_fma(mk_u32 a, mk_u32 b, mk_u32 c)
-{
-    mk_u32 r;
-    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
-    return r;
-}
-
-/* Bytes 2 `pair` and 2 pair + 1 of a word, less `zero`: f16 has 2^10 + a byte where its last eight bits are the byte. */
-MK_FN mk_u32 small_numbers(mk_u32 word, mk_u32 pair, mk_u32 zero)
-{
-    mk_u32 bits;
-    asm("prmt.b32 %0, %1, 0x64646464, %2;" : "=r"(bits) : "r"(word), "r"(pair != 0 ? 0x4342u : 0x4140u));
-    return f16_sub(bits, f16_twice(0x6400u + zero));
-}
-
 /* Columns 8 c to 8 c + 7 of block b. */
 MK_FN mk_u32x4 piece_of_raw(const raw32 *r, mk_u32 b, mk_u32 c)
 {
@@ -165,31 +140,26 @@ MK_FN mk_u32x4 piece_of_raw(const raw32 *r, mk_u32 b, mk_u32 c)
     const mk_u32 rest = r->word[11] >> shift;
     const mk_u32 s = j < 4 ? scales & 63u : (rest & 15u) | (scales >> 2 & 48u);
     const mk_u32 m = j < 4 ? mins & 63u : (rest >> 4 & 15u) | (mins >> 2 & 48u);
-    const mk_f32 scale = mk_f32_of_f16((mk_u16)at) * (mk_f32)s;
+    const two_f16 d = split_scale(mk_f32_of_f16((mk_u16)at) * (mk_f32)(s << 4));
     const mk_f32 less = -mk_f32_of_f16((mk_u16)(at >> 16)) * (mk_f32)m;
-    const mk_u32 least = f16_pair(less, less);
+    const mk_u32 low = f16_pair(less, less);
 #elif W == MK_W_Q6_K
-    const mk_f32 scale = mk_f32_of_f16((mk_u16)r->meta) * (mk_f32)(mk_i8)(r->meta >> (16 + 8 * (c >> 1)));
+    const two_f16 d = split_scale(mk_f32_of_f16((mk_u16)r->meta) * (mk_f32)((mk_i8)(r->meta >> (16 + 8 * (c >> 1))) * 32));
 #else
     const mk_u32 d = f16_twice(r->meta);
-#endif
-#if W == MK_W_Q4_K || W == MK_W_Q6_K
-    const mk_u32 high = f16_pair(scale, scale); /* the scale is the sum of two f16, twice each */
-    const mk_f32 more = f16_rest(scale, high);
-    const mk_u32 low = f16_pair(more, more);
 #endif
 #pragma unroll
     for (mk_u32 i = 0; i < 4; i++) {
 #if W == MK_W_Q4_0
-        v[i] = f16_mul(d, small_numbers(code[i >> 1], i & 1u, 8));
+        v[i] = f16_mul(d, small_numbers(code[i >> 1], i & 1u, 8, 0));
 #elif W == MK_W_Q8_0
-        v[i] = f16_mul(d, small_numbers(code[i >> 1], i & 1u, 128));
+        v[i] = f16_mul(d, small_numbers(code[i >> 1], i & 1u, 128, 0));
 #elif W == MK_W_Q4_K
-        const mk_u32 q = small_numbers(code[i >> 1], i & 1u, 0);
-        v[i] = f16_fma(low, q, f16_fma(high, q, least));
+        const mk_u32 q = small_numbers(code[i >> 1], i & 1u, 0, 4);
+        v[i] = f16_fma(d.low, q, f16_fma(d.high, q, low));
 #else
-        const mk_u32 q = small_numbers(code[i >> 1], i & 1u, 32);
-        v[i] = f16_fma(high, q, f16_mul(low, q));
+        const mk_u32 q = small_numbers(code[i >> 1], i & 1u, 32, 5);
+        v[i] = f16_fma(d.high, q, f16_mul(d.low, q));
 #endif
     }
 #endif

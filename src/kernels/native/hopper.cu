@@ -156,6 +156,58 @@ MK_FN mk_f32 f16_rest(mk_f32 v, mk_u32 half)
     return v - mk_f32_of_f16((mk_u16)half);
 }
 
+/* ---- two numbers of f16 in a word ---- */
+
+MK_FN mk_u32 f16_twice(mk_u32 low)
+{
+    return (low & 0xffffu) * 0x10001u;
+}
+
+MK_FN mk_u32 f16_sub(mk_u32 a, mk_u32 b)
+{
+    mk_u32 r;
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+MK_FN mk_u32 f16_mul(mk_u32 a, mk_u32 b)
+{
+    mk_u32 r;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+MK_FN mk_u32 f16_fma(mk_u32 a, mk_u32 b, mk_u32 c)
+{
+    mk_u32 r;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
+
+/* Bytes 2 `pair` and 2 pair + 1 of a word, less `zero`, by 2^bits: f16 has 2^(10 - bits) + a byte by 2^bits where its last eight bits are
+ * the byte. */
+MK_FN mk_u32 small_numbers(mk_u32 word, mk_u32 pair, mk_u32 zero, mk_u32 bits)
+{
+    const mk_u32 first = 0x6400u - 0x400u * bits;
+    mk_u32 r;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(word), "r"((first >> 8) * 0x1010101u), "r"(pair != 0 ? 0x4342u : 0x4140u));
+    return f16_sub(r, f16_twice(first + zero));
+}
+
+/* A scale as the sum of two f16, each twice in a word. */
+typedef struct two_f16 {
+    mk_u32 high, low;
+} two_f16;
+
+MK_FN two_f16 split_scale(mk_f32 scale)
+{
+    two_f16 s;
+    s.high = f16_pair(scale, scale);
+    const mk_f32 rest = f16_rest(scale, s.high);
+    s.low = f16_pair(rest, rest);
+    return s;
+}
+
 /* ---- a cluster of groups ---- */
 
 MK_FN void cluster_barrier()

@@ -3,7 +3,6 @@
 //use pieces
 //use iq_grid
 //use blocks
-//use values
 //use any
 //use slots
 //arch a

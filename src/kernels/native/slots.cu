@@ -44,24 +44,25 @@ MK_FN mk_u32 slot_at(const mk_routed_params *p, const mk_u8 *map, mk_u32 place)
 
 /* What a thread brings of a tile: half a row of the weight, and a piece of each of four rows of x, which begin at `x`. */
 typedef struct source {
-    const mk_u8 *weight;
+    weight_row weight;
     mk_u32 x[PIECES], pieces; /* in use */
 } source;
 
-MK_FN source source_of(const mk_routed_params *p, const mk_u8 *w0, const mk_u8 *w1, const mk_u8 *map, routed_tile tile)
+MK_FN source source_of(const mk_routed_params *p, weight_row w0, weight_row w1, const mk_u8 *map, routed_tile tile)
 {
     const mk_u32 lid = threadIdx.x, expert = tile.expert < p->experts ? tile.expert : 0u;
     source s;
     const mk_u32 row = lid / 2;
 #if GATE != 0
     mk_u32 n = tile.column_tile * 64 + row / 16 * 8 + row % 8;
-    const mk_u8 *w = (row / 8 & 1u) != 0 ? w1 : w0;
+    const weight_row w = (row / 8 & 1u) != 0 ? w1 : w0;
 #else
     mk_u32 n = tile.column_tile * 128 + row;
-    const mk_u8 *w = w0;
+    const weight_row w = w0;
 #endif
     n = n < p->outputs ? n : p->outputs - 1;
-    s.weight = w + expert * p->weight_batch + n * p->weight_stride;
+    s.weight = row_behind(w, expert, p->weight_batch, p->scale_batch, p->bias_batch);
+    s.weight = row_behind(s.weight, n, p->weight_stride, p->scale_stride, p->bias_stride);
     const mk_u32 last = tile.count - 1;
     s.pieces = lid / 8 <= last ? (last - lid / 8) / (BRINGERS / 8) + 1 : 0;
 #pragma unroll
@@ -94,7 +95,7 @@ MK_FN void store_weight(mk_u32 stage_at, const raw32 *raw, mk_u32 k_tile)
     }
 }
 
-MK_FN void bring(const mk_routed_params *p, const mk_u8 *x, const mk_u8 *w0, const mk_u8 *w1, const mk_u8 *map, mk_u32 row_tiles,
+MK_FN void bring(const mk_routed_params *p, const mk_u8 *x, weight_row w0, weight_row w1, const mk_u8 *map, mk_u32 row_tiles,
                  mk_u32 base, ring r)
 {
     const mk_u32 tiles = row_tiles * p->column_tiles;
@@ -189,8 +190,7 @@ MK_FN void multiply(const mk_routed_params *p, const mk_u8 *scales, const mk_u8 
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1) routed(const mk_u8 *__restrict__ x, const mk_u8 *scales,
-                                                            const mk_u8 *__restrict__ w0, const mk_u8 *__restrict__ w1,
-                                                            const mk_u8 *__restrict__ map, mk_u8 *y,
+                                                            WEIGHT(0), WEIGHT(1), const mk_u8 *__restrict__ map, mk_u8 *y,
                                                             const __grid_constant__ mk_routed_params p)
 {
     __shared__ __attribute__((aligned(8))) mk_u64 bars[2 * STAGES];
@@ -203,7 +203,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) routed(const mk_u8 *__restr
     wait_for_inputs();
     const mk_u32 row_tiles = mk_ld_u32(map, 12); /* those in use */
     if (threadIdx.x < BRINGERS) {
-        bring(&p, x, w0, w1, map, row_tiles, base, r);
+        bring(&p, x, FIRST_ROW(0), FIRST_ROW(1), map, row_tiles, base, r);
     } else {
         multiply(&p, scales, map, y, row_tiles, base, r);
     }

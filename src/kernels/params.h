@@ -351,7 +351,7 @@ typedef struct mk_pack_params {
 } mk_pack_params;
 
 /* Orders of x: tiles of 128 rows and 64 columns (pieces.cu); rows one after the other; tiles in which, of 128 columns, the k-th
- * sixteen has columns 4 k to 4 k + 3 of each 32 (direct.cu). */
+ * sixteen has columns 4 k to 4 k + 3 of each 32 (batch.cu). */
 #define MK_X_TILES 0u
 #define MK_X_ROWS 1u
 #define MK_X_WINDOWS 2u

@@ -17,7 +17,9 @@
 #include "mica/mica.h"
 #include "support/tensor.h"
 
-enum { X, ADDED, FIRST, SECOND, Y, Y_SECOND, TENSORS };
+enum { X, ADDED, FIRST, SECOND, FIRST_SCALES, SECOND_SCALES, Y, Y_SECOND, TENSORS };
+
+#define GROUP 32u /* values to a scale */
 
 typedef struct matmul_case matmul_case;
 
@@ -82,10 +84,11 @@ static void encode(mica_session *session, void *drawn)
 /* Inner sizes are such that several groups share them, or one has too little for all its workers. */
 static void make_case(matmul_case *c, test_random *random)
 {
-    static const char *const names[TENSORS] = {"x", "added", "first", "second", "y", "y second"};
-    static const mica_dtype types[] = {MICA_DTYPE_Q4_0, MICA_DTYPE_Q8_0, MICA_DTYPE_Q4_K,
-                                       MICA_DTYPE_Q6_K, MICA_DTYPE_F16,  MICA_DTYPE_BF16,
-                                       MICA_DTYPE_Q5_K, MICA_DTYPE_Q3_K, MICA_DTYPE_IQ4_XS};
+    static const char *const names[TENSORS] = {"x",      "added",  "first", "second",
+                                               "scales", "scales", "y",     "y second"};
+    static const mica_dtype types[] = {MICA_DTYPE_Q4_0,   MICA_DTYPE_Q8_0,   MICA_DTYPE_Q4_K, MICA_DTYPE_Q6_K,
+                                       MICA_DTYPE_F16,    MICA_DTYPE_BF16,   MICA_DTYPE_Q5_K, MICA_DTYPE_Q3_K,
+                                       MICA_DTYPE_IQ4_XS, MICA_DTYPE_AFFINE4};
     const mica_dtype type = types[test_random_below(random, sizeof types / sizeof *types)];
     const uint64_t m = 9 + test_random_below(random, 130), n = 1 + test_random_below(random, 300);
     const uint64_t k = 256 * (1 + test_random_below(random, TEST_ANY_SANITIZER ? 3 : 12));
@@ -93,16 +96,35 @@ static void make_case(matmul_case *c, test_random *random)
     memset(c, 0, sizeof *c);
     c->pattern = &patterns[test_random_below(random, sizeof patterns / sizeof *patterns)];
     const uint64_t other = c->pattern->encode == group ? second : n;
-    const uint64_t shapes[TENSORS][2] = {{m, k}, {m, n}, {n, k}, {other, k}, {m, n}, {m, other}};
+    const uint64_t shapes[TENSORS][2] = {
+        {m, k}, {m, n}, {n, k}, {other, k}, {n, k / GROUP}, {other, k / GROUP}, {m, n}, {m, other}};
     for (uint32_t i = 0; i < TENSORS; i++) {
-        const bool is_weight = i == FIRST || i == SECOND;
-        test_tensor_init(&c->tensor[i], random, names[i], is_weight ? type : MICA_DTYPE_F32, 2, shapes[i],
-                         is_weight ? TEST_CONTIGUOUS : TEST_ROWS);
+        const bool is_weight = i == FIRST || i == SECOND, is_scales = i == FIRST_SCALES || i == SECOND_SCALES;
+        test_tensor_init(&c->tensor[i], random, names[i],
+                         is_weight   ? type
+                         : is_scales ? MICA_DTYPE_BF16
+                                     : MICA_DTYPE_F32,
+                         2, shapes[i], is_weight || is_scales ? TEST_CONTIGUOUS : TEST_ROWS);
         if (is_weight && mica_dtype_block_elements(type) > 1)
             test_tensor_blocks(&c->tensor[i], random);
         else if (i != Y && i != Y_SECOND)
             test_tensor_normal(&c->tensor[i], random, 1);
     }
+}
+
+/* As the device likes it; with tables the scales are the biases too. */
+static mica_buffer *weight_of(const matmul_case *c, uint32_t i)
+{
+    mica_buffer *data = c->tensor[FIRST + i].view, *scales = c->tensor[FIRST_SCALES + i].view, *whole = NULL,
+                *packed = NULL;
+    if (c->tensor[FIRST + i].dtype != MICA_DTYPE_AFFINE4) {
+        must(mica_buffer_pack(data, &packed));
+        return packed;
+    }
+    must(mica_buffer_affine(data, scales, scales, GROUP, &whole));
+    must(mica_buffer_pack(whole, &packed));
+    mica_buffer_release(whole);
+    return packed;
 }
 
 static bool compare_one(mica_device *device, test_random *random, uint32_t number)
@@ -115,7 +137,7 @@ static bool compare_one(mica_device *device, test_random *random, uint32_t numbe
     for (uint32_t i = 0; i < TENSORS; i++)
         must(test_tensor_upload(&c.tensor[i], device));
     for (uint32_t i = 0; i < 2; i++)
-        must(mica_buffer_pack(c.tensor[FIRST + i].view, &c.weight[i]));
+        c.weight[i] = weight_of(&c, i);
     const bool fused = fused_compare(device, &job, number);
     for (uint32_t i = 0; i < 2; i++)
         mica_buffer_release(c.weight[i]);

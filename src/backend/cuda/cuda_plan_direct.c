@@ -1,5 +1,5 @@
 /*
- * cuda_plan_direct.c - matmuls with a batch of rows of x by native/direct.cu: x rounded to 16 bits and put into windows in the
+ * cuda_plan_direct.c - matmuls with a batch of rows of x by native/batch.cu: x rounded to 16 bits and put into windows in the
  * scratch, weights multiplied as they come from memory. For more rows it pays to unpack weights first (cuda_plan_gemm.c).
  */
 #include "backend/cuda/cuda_plan.h"

@@ -29,7 +29,7 @@ MK_FN void store_piece(mk_u8 *tiles, mk_u32 tile_rows, mk_u32 row, mk_u32 piece,
     *(mk_u32x4 *)(tiles + tile + row * 128 + (((piece & 7u) ^ (row & 7u)) << 4)) = w;
 }
 
-/* The same in tiles of 128 rows as direct.cu wants them: the piece has two columns of each of four pieces of its window. */
+/* The same in tiles of 128 rows as batch.cu wants them: the piece has two columns of each of four pieces of its window. */
 MK_FN void store_in_window(mk_u8 *tiles, mk_u32 row, mk_u32 piece, mk_u32x4 w)
 {
     const mk_u32 quarter = piece >> 2 & 3u, first = (piece & ~15u) + 4 * (piece & 3u), word[4] = {w.x, w.y, w.z, w.w};

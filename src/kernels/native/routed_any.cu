@@ -6,4 +6,4 @@
 //use any
 //use slots
 //arch a
-/* routed_any.cu - slots.cu with weights of any block type. */
+/* routed_any.cu - slots.cu with weights of any quantised type. */

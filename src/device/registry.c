@@ -208,6 +208,20 @@ static mica_status find_kernels(mica__registry *registry, mica__plan *plan)
     return status;
 }
 
+static bool serves(const mica__kernel_row *row, const mica__record *record, const mica__device_info *info)
+{
+    return row->op == record->op && (row->serves == NULL || row->serves(record, info));
+}
+
+const mica__kernel_row *mica__registry_row(mica_device *device, const mica__record *record)
+{
+    const mica__registry *registry = device->registry;
+    for (uint32_t i = registry->first_row[record->op]; i < registry->row_count; i++)
+        if (serves(&registry->rows[i], record, &device->info))
+            return &registry->rows[i];
+    return NULL;
+}
+
 /* A plan from its beginning; what it has no room for is a refusal too. */
 static mica_status plan_with(const mica__kernel_row *row, const mica__record *record,
                              const mica__device_info *info, mica__plan *plan)
@@ -229,7 +243,7 @@ static mica_status plan_record(mica_device *device, const mica__record *record, 
     for (uint32_t i = registry->first_row[record->op];
          i < registry->row_count && status == MICA_ERR_KERNEL_NOT_FOUND; i++) {
         const mica__kernel_row *row = &registry->rows[i];
-        if (row->op != record->op || (row->serves != NULL && !row->serves(record, &device->info)))
+        if (!serves(row, record, &device->info))
             continue;
         served = true;
         status = plan_with(row, record, &device->info, plan);
@@ -303,17 +317,12 @@ static void want(mica__preparation *preparation, const mica__plan_dispatch *disp
 
 void mica__preparation_add(mica__preparation *preparation, const mica__record *record)
 {
-    const mica__registry *registry = preparation->registry;
+    mica_device *device = preparation->registry->device;
+    const mica__kernel_row *row = mica__registry_row(device, record);
     mica__plan *plan = &preparation->plan;
-    for (uint32_t i = registry->first_row[record->op]; i < registry->row_count; i++) {
-        const mica__kernel_row *row = &registry->rows[i];
-        if (row->op != record->op || (row->serves != NULL && !row->serves(record, &registry->device->info)))
-            continue;
-        if (plan_with(row, record, &registry->device->info, plan) == MICA_OK)
-            for (uint32_t d = 0; d < plan->dispatch_count; d++)
-                want(preparation, &plan->dispatch[d]);
-        return;
-    }
+    if (row != NULL && plan_with(row, record, &device->info, plan) == MICA_OK)
+        for (uint32_t d = 0; d < plan->dispatch_count; d++)
+            want(preparation, &plan->dispatch[d]);
 }
 
 static void compile_wanted(void *context)

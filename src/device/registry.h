@@ -21,6 +21,8 @@ void mica__registry_destroy(mica__registry *registry); /* NULL ok */
 mica_status mica__registry_plan(mica_device *device, const mica__record *record, mica__plan *plan);
 /* The same without compiling. */
 mica_status mica__registry_check(mica_device *device, const mica__record *record, mica__plan *plan);
+/* That row, whether its kernels can be had or not; NULL: none. */
+const mica__kernel_row *mica__registry_row(mica_device *device, const mica__record *record);
 
 /* Compiles what the plans of many records ask for and nobody has asked for yet, side by side: compilers take long and use one
  * core. What cannot be had is left to mica__registry_plan, which says why. */

@@ -368,18 +368,23 @@ typedef struct mk_tiles_params {
     mk_f32 eps;
 } mk_tiles_params;
 
+/* Bytes from one row of a weight to the next, or from one matrix of it, of each of its tables; 0 for those that it has not. */
+typedef struct mk_steps {
+    mk_u64 data, scales, biases;
+} mk_steps;
+
 /* native/unpack: one weight; `side` 0, or with a gate 1 and 2. */
 typedef struct mk_unpack_params {
-    mk_u64 stride, scale_stride, bias_stride; /* of a row */
+    mk_steps row;
     mk_weight weight;
     mk_u32 outputs, k_tiles, side, first_tile;
 } mk_unpack_params;
 
 /* native/direct: weights of one type, a batch of rows of x in windows of 128 columns. */
 typedef struct mk_direct_params {
-    mk_u64 stride, field_at[4];       /* of weights; planes: decode.cu */
-    mk_u64 scale_stride, bias_stride; /* any.cu, where there are tables */
-    mk_weight weight;                 /* any.cu */
+    mk_steps row;
+    mk_u64 field_at[4]; /* planes: decode.cu */
+    mk_weight weight;   /* any.cu */
     mk_u64 y_stride[4], residual_stride;
     mk_u32 rows, k, windows;
     mk_u32 weights, outputs[4], first_tile[4];
@@ -397,10 +402,10 @@ typedef struct mk_gemm_params {
 
 /* native/routed: one weight [experts, outputs, k], or with a gate two alike. */
 typedef struct mk_routed_params {
-    mk_u64 weight_batch, weight_stride, field_at[4];           /* planes: decode.cu */
-    mk_u64 scale_batch, scale_stride, bias_batch, bias_stride; /* any.cu, where there are tables */
-    mk_weight weight;                                          /* any.cu */
-    mk_u64 y_stride;                                           /* of a slot */
+    mk_steps expert, row;
+    mk_u64 field_at[4]; /* planes: decode.cu */
+    mk_weight weight;   /* any.cu */
+    mk_u64 y_stride;    /* of a slot */
     mk_u32 experts, outputs, k, k_tiles;
     mk_u32 tiles; /* of the map */
     mk_u32 column_tiles;

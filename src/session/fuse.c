@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "device/registry.h"
 #include "session/fusion.h"
 #include "session/passes.h"
 
@@ -202,6 +203,19 @@ static mica_status replace(mica__fusion_pass *pass, const mica__draft *draft, ui
     return MICA_OK;
 }
 
+/* Whether the members of the draft's own op have the kernels of its row when they are alone. Another row adds up in another
+ * order, so joining would change bits; and it is the one that the device has for such a record. */
+static bool keeps_its_row(const mica__fusion_pass *pass, const mica__draft *draft)
+{
+    const mica__kernel_row *row = mica__registry_row(pass->device, &draft->record);
+    for (uint32_t i = 0; i < draft->member_count; i++) {
+        const mica__record *member = pass->list->record[draft->member[i]];
+        if (member->op == draft->record.op && mica__registry_row(pass->device, member) != row)
+            return false;
+    }
+    return true;
+}
+
 mica_status mica__fusion_offer(mica__fusion_pass *pass, mica__draft *draft, bool *out_applied)
 {
     uint32_t target = 0;
@@ -209,6 +223,8 @@ mica_status mica__fusion_offer(mica__fusion_pass *pass, mica__draft *draft, bool
         return MICA_OK;
     name_draft(pass, draft);
     if (pass->device != NULL) {
+        if (!keeps_its_row(pass, draft))
+            return MICA_OK;
         mica_status served = mica__record_check(pass->device, &draft->record, true);
         if (served == MICA_ERR_OUT_OF_MEMORY)
             return served;

@@ -3,7 +3,7 @@
  *
  * A pattern is tried with every record as its anchor. It looks at the records around through the flow, drafts
  * the record that would replace them, and offers the draft; mica__fusion_offer does what is common to all:
- * overlaps inside the draft, the place where it can run, a kernel that serves it.
+ * overlaps inside the draft, the place where it can run, a kernel that serves it and that its parts would have had too.
  */
 #ifndef MICA_SESSION_FUSION_H
 #define MICA_SESSION_FUSION_H

@@ -1,6 +1,7 @@
 /*
- * test_fused_matmul.c - matmuls of a batch of rows together with what models do around them, as one record where the device has a
- * kernel for that: the same bits as the ops one after the other. Those have their oracles in the table.
+ * test_fused_matmul.c - matmuls of few and of a batch of rows together with what models do around them, as one record where the device
+ * has a kernel for that: the same bits as the ops one after the other, also with weights of two types. Those have their oracles in
+ * the table.
  *
  *   test_fused_matmul [DEVICE]
  */
@@ -81,16 +82,22 @@ static void encode(mica_session *session, void *drawn)
     mica_buffer_release(temp);
 }
 
-/* Inner sizes are such that several groups share them, or one has too little for all its workers. */
+/* One in four has weights of two types, perhaps. Inner sizes are such that several groups share them, or one has too little for all its workers. */
 static void make_case(matmul_case *c, test_random *random)
 {
     static const char *const names[TENSORS] = {"x",      "added",  "first", "second",
                                                "scales", "scales", "y",     "y second"};
-    static const mica_dtype types[] = {MICA_DTYPE_Q4_0,   MICA_DTYPE_Q8_0,   MICA_DTYPE_Q4_K, MICA_DTYPE_Q6_K,
-                                       MICA_DTYPE_F16,    MICA_DTYPE_BF16,   MICA_DTYPE_Q5_K, MICA_DTYPE_Q3_K,
-                                       MICA_DTYPE_IQ4_XS, MICA_DTYPE_AFFINE4};
-    const mica_dtype type = types[test_random_below(random, sizeof types / sizeof *types)];
-    const uint64_t m = 9 + test_random_below(random, 130), n = 1 + test_random_below(random, 300);
+    static const mica_dtype types[] = {MICA_DTYPE_Q4_0,    MICA_DTYPE_Q8_0, MICA_DTYPE_Q4_K,
+                                       MICA_DTYPE_Q6_K,    MICA_DTYPE_F16,  MICA_DTYPE_BF16,
+                                       MICA_DTYPE_Q5_K,    MICA_DTYPE_Q3_K, MICA_DTYPE_IQ4_XS,
+                                       MICA_DTYPE_AFFINE4, MICA_DTYPE_IQ2_S};
+    const uint64_t count = sizeof types / sizeof *types;
+    const mica_dtype first = types[test_random_below(random, count)];
+    const mica_dtype type[2] = {first, test_random_one_in(random, 4) ? types[test_random_below(random, count)]
+                                                                     : first};
+    const uint64_t m =
+        test_random_one_in(random, 4) ? 1 + test_random_below(random, 8) : 9 + test_random_below(random, 130);
+    const uint64_t n = 1 + test_random_below(random, 300);
     const uint64_t k = 256 * (1 + test_random_below(random, TEST_ANY_SANITIZER ? 3 : 12));
     const uint64_t second = test_random_one_in(random, 2) ? n : 1 + test_random_below(random, 100);
     memset(c, 0, sizeof *c);
@@ -101,11 +108,11 @@ static void make_case(matmul_case *c, test_random *random)
     for (uint32_t i = 0; i < TENSORS; i++) {
         const bool is_weight = i == FIRST || i == SECOND, is_scales = i == FIRST_SCALES || i == SECOND_SCALES;
         test_tensor_init(&c->tensor[i], random, names[i],
-                         is_weight   ? type
+                         is_weight   ? type[i - FIRST]
                          : is_scales ? MICA_DTYPE_BF16
                                      : MICA_DTYPE_F32,
                          2, shapes[i], is_weight || is_scales ? TEST_CONTIGUOUS : TEST_ROWS);
-        if (is_weight && mica_dtype_block_elements(type) > 1)
+        if (is_weight && mica_dtype_block_elements(c->tensor[i].dtype) > 1)
             test_tensor_blocks(&c->tensor[i], random);
         else if (i != Y && i != Y_SECOND)
             test_tensor_normal(&c->tensor[i], random, 1);

@@ -8,10 +8,8 @@
 
 #include "backend/cuda/cuda_plan_native.h"
 
-#define COMPUTE 90u /* the matrix unit's words are this device's own */
 #define MOST_ROWS 128u
 #define WINDOW_COLUMNS 128u
-#define ALIGN 16u
 #define X_TILE_ROWS 128u
 #define LONG_ROW 64u /* windows */
 
@@ -42,18 +40,11 @@ static uint32_t tiles_of(const job *j, uint32_t first, uint32_t count, mk_u32 fi
     return (uint32_t)tiles;
 }
 
-/* Whether rows and planes of weights [first, first + count) begin at multiples of 16 bytes. */
 static bool is_even(const job *j, uint32_t first, uint32_t count)
 {
     bool even = true;
-    for (uint32_t i = first; i < first + count; i++) {
-        const mica__operand *weight = mica__cuda_matmul_weight(&j->m, i);
-        mk_u64 at[4];
-        mk_u32 bytes[4];
-        even = even && mica__cuda_weight_is_even(weight);
-        for (uint32_t f = mica__cuda_planes(weight, at, bytes); f-- > 0;)
-            even = even && at[f] % ALIGN == 0;
-    }
+    for (uint32_t i = first; i < first + count; i++)
+        even = even && mica__cuda_weight_is_even(mica__cuda_matmul_weight(&j->m, i));
     return even;
 }
 
@@ -83,19 +74,11 @@ static uint32_t local_bytes(const job *j)
 static bool look(const mica__record *record, const mica__device_info *info, job *j)
 {
     memset(j, 0, sizeof *j);
-    if (info->compute != COMPUTE || !mica__cuda_matmul_look(record, info, &j->m) ||
-        j->m.rows <= MICA__CUDA_FEW_ROWS || j->m.rows > MOST_ROWS)
+    if (info->compute != MICA__CUDA_MATRIX || !mica__cuda_matmul_look(record, info, &j->m) ||
+        j->m.rows <= MICA__CUDA_FEW_ROWS || j->m.rows > MOST_ROWS || !mica__cuda_matmul_half(&j->m, &j->half))
         return false;
     const mica__cuda_matmul *m = &j->m;
-    j->half = mica__cuda_matmul_weight(m, 0)->dtype == MICA_DTYPE_BF16 ? MICA__MK_BF16 : MICA__MK_F16;
-    for (uint32_t i = 0; i < m->weights; i++) {
-        const mica__operand *weight = mica__cuda_matmul_weight(m, i);
-        if ((weight->dtype == MICA_DTYPE_BF16) != (j->half == MICA__MK_BF16) ||
-            (!mica__cuda_matmul_decodes(m, i) && !mica__cuda_weight_unpacks(record, weight)))
-            return false;
-    }
-    if (m->k % WINDOW_COLUMNS != 0 || !mica__cuda_half_is_enough(j->half, m->params->precision) ||
-        (is_gated(j) && mica__cuda_matmul_alike(m, 0) != 2))
+    if (m->k % WINDOW_COLUMNS != 0 || (is_gated(j) && mica__cuda_matmul_alike(m, 0) != 2))
         return false;
     j->columns = m->rows <= 32 ? 32 : m->rows <= 64 ? 64 : 128;
     j->windows = (uint32_t)(m->k / WINDOW_COLUMNS);
@@ -118,9 +101,7 @@ static uint32_t fill_params(const job *j, uint32_t first, uint32_t count, mk_dir
     const mica__operand *weight = mica__cuda_matmul_weight(m, first);
     mk_u32 field_bytes[4];
     memset(p, 0, sizeof *p);
-    p->stride = weight->stride[0];
-    p->scale_stride = mica__cuda_table_stride(weight, MICA__WEIGHT_SCALES, 0);
-    p->bias_stride = mica__cuda_table_stride(weight, MICA__WEIGHT_BIASES, 0);
+    p->row = mica__cuda_weight_steps(weight, 0);
     if (mica__cuda_matmul_decodes(m, first))
         mica__cuda_planes(weight, p->field_at, field_bytes);
     else

@@ -14,7 +14,6 @@
 #include "base/status.h"
 #include "quant/dtype.h"
 
-#define COMPUTE 90u /* the matrix unit's words are this device's own */
 #define GROUP 384u
 #define LOCAL_BYTES (4u * 49152u + 1024u)
 #define X_TILE_ROWS 128u
@@ -30,16 +29,6 @@ typedef struct job {
     uint32_t k_tiles, row_tiles, column_tiles, first_tile[MICA__MAX_WEIGHTS];
     uint64_t scales, x_tiles, w_tiles, end;
 } job;
-
-/* All weights in f16, or all bf16. */
-static bool choose_half(job *j)
-{
-    uint32_t wide = 0;
-    for (uint32_t i = 0; i < j->m.weights; i++)
-        wide += mica__cuda_matmul_weight(&j->m, i)->dtype == MICA_DTYPE_BF16;
-    j->half = wide > 0 ? MICA__MK_BF16 : MICA__MK_F16;
-    return wide == 0 || wide == j->m.weights;
-}
 
 static void lay_out(job *j)
 {
@@ -63,14 +52,9 @@ static void lay_out(job *j)
 static bool look(const mica__record *record, const mica__device_info *info, job *j)
 {
     memset(j, 0, sizeof *j);
-    if (info->compute != COMPUTE || info->local_bytes < LOCAL_BYTES + 1024 ||
-        !mica__cuda_matmul_look(record, info, &j->m) || j->m.rows <= MICA__CUDA_FEW_ROWS)
-        return false;
-    for (uint32_t i = 0; i < j->m.weights; i++)
-        if (!mica__cuda_matmul_decodes(&j->m, i) &&
-            !mica__cuda_weight_unpacks(record, mica__cuda_matmul_weight(&j->m, i)))
-            return false;
-    if (!choose_half(j) || !mica__cuda_half_is_enough(j->half, j->m.params->precision))
+    if (info->compute != MICA__CUDA_MATRIX || info->local_bytes < LOCAL_BYTES + 1024 ||
+        !mica__cuda_matmul_look(record, info, &j->m) || j->m.rows <= MICA__CUDA_FEW_ROWS ||
+        !mica__cuda_matmul_half(&j->m, &j->half))
         return false;
     lay_out(j);
     return j->end <= MOST_SCRATCH;
@@ -126,9 +110,7 @@ static mica_status plan_unpack(const job *j, uint32_t i, mica__plan *plan)
     const mica__operand *weight = mica__cuda_matmul_weight(&j->m, i);
     mk_unpack_params p;
     memset(&p, 0, sizeof p);
-    p.stride = weight->stride[0];
-    p.scale_stride = mica__cuda_table_stride(weight, MICA__WEIGHT_SCALES, 0);
-    p.bias_stride = mica__cuda_table_stride(weight, MICA__WEIGHT_BIASES, 0);
+    p.row = mica__cuda_weight_steps(weight, 0);
     p.weight = mica__gpu_weight_describe(weight);
     p.outputs = (uint32_t)weight->shape[0];
     p.k_tiles = j->k_tiles;

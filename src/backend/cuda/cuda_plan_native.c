@@ -8,8 +8,7 @@
 #include "quant/planes.h"
 
 #define LEAST_COMPUTE 90u
-#define RUN 32u   /* columns of a thread that unpacks */
-#define ALIGN 16u /* of what is read at once */
+#define RUN 32u /* columns of a thread that unpacks */
 
 uint32_t mica__cuda_matmul_slot(uint32_t weight)
 {
@@ -31,16 +30,20 @@ bool mica__cuda_is_half(uint16_t dtype)
     return dtype == MICA_DTYPE_F16 || dtype == MICA_DTYPE_BF16;
 }
 
+bool mica__cuda_is_known(uint16_t dtype)
+{
+    return mica__cuda_is_half(dtype) || dtype == MICA_DTYPE_Q4_0 || dtype == MICA_DTYPE_Q8_0 ||
+           dtype == MICA_DTYPE_Q4_K || dtype == MICA_DTYPE_Q6_K;
+}
+
 bool mica__cuda_weight_reads(const mica__operand *weight, uint32_t ndim, uint64_t k)
 {
-    const uint16_t dtype = weight->dtype;
-    const bool blocks = dtype == MICA_DTYPE_Q4_0 || dtype == MICA_DTYPE_Q8_0 || dtype == MICA_DTYPE_Q4_K ||
-                        dtype == MICA_DTYPE_Q6_K;
+    const bool canonical = mica__cuda_is_half(weight->dtype);
     if (weight->ndim != ndim || weight->shape[ndim - 1] != k || k == 0 || k > INT32_MAX / 4 ||
         weight->shape[ndim - 2] == 0 || weight->shape[ndim - 2] > INT32_MAX / 4)
         return false;
-    return blocks ? weight->layout == MICA_LAYOUT_PLANES
-                  : mica__cuda_is_half(dtype) && weight->layout == MICA_LAYOUT_CANONICAL;
+    return mica__cuda_is_known(weight->dtype) &&
+           weight->layout == (canonical ? MICA_LAYOUT_CANONICAL : MICA_LAYOUT_PLANES);
 }
 
 bool mica__cuda_weight_unpacks(const mica__record *record, const mica__operand *weight)
@@ -54,16 +57,41 @@ bool mica__cuda_weight_unpacks(const mica__record *record, const mica__operand *
 
 bool mica__cuda_weight_is_even(const mica__operand *weight)
 {
-    bool even = weight->offset % ALIGN == 0;
+    mk_u64 at[4];
+    mk_u32 bytes[4];
+    bool even = weight->offset % MICA__CUDA_WIDE == 0;
     for (uint32_t d = 0; d + 1 < weight->ndim; d++)
-        even = even && weight->stride[d] % ALIGN == 0;
+        even = even && weight->stride[d] % MICA__CUDA_WIDE == 0;
+    for (uint32_t f = mica__cuda_planes(weight, at, bytes); f-- > 0;)
+        even = even && at[f] % MICA__CUDA_WIDE == 0;
     return even;
 }
 
-uint64_t mica__cuda_table_stride(const mica__operand *weight, uint32_t part, uint32_t dimension)
+bool mica__cuda_weight_has(const mica__operand *weight, uint32_t table)
 {
-    const bool there = mica__dtype_is_grouped(weight->dtype) && weight[part].memory != NULL;
-    return there ? weight[part].stride[dimension] : 0;
+    return table == MICA__WEIGHT_DATA ||
+           (mica__dtype_is_grouped(weight->dtype) && weight[table].memory != NULL);
+}
+
+static uint64_t step_of(const mica__operand *weight, uint32_t table, uint32_t dimension)
+{
+    return mica__cuda_weight_has(weight, table) ? weight[table].stride[dimension] : 0;
+}
+
+mk_steps mica__cuda_weight_steps(const mica__operand *weight, uint32_t dimension)
+{
+    return (mk_steps){step_of(weight, MICA__WEIGHT_DATA, dimension),
+                      step_of(weight, MICA__WEIGHT_SCALES, dimension),
+                      step_of(weight, MICA__WEIGHT_BIASES, dimension)};
+}
+
+bool mica__cuda_weight_alike(const mica__operand *a, const mica__operand *b)
+{
+    bool alike = mica__gpu_weight_alike(a, b);
+    for (uint32_t d = 0; d + 1 < a->ndim; d++)
+        for (uint32_t table = MICA__WEIGHT_DATA; table <= MICA__WEIGHT_BIASES; table++)
+            alike = alike && step_of(a, table, d) == step_of(b, table, d);
+    return alike;
 }
 
 void mica__cuda_any_constants(mica__plan *plan, const mica__operand *weight, bool even)
@@ -147,24 +175,26 @@ bool mica__cuda_matmul_decodes(const mica__cuda_matmul *m, uint32_t weight)
     return mica__cuda_weight_reads(mica__cuda_matmul_weight(m, weight), 2, m->k);
 }
 
-static bool apart_alike(const mica__operand *a, const mica__operand *b)
+bool mica__cuda_matmul_half(const mica__cuda_matmul *m, uint32_t *out_half)
 {
-    bool alike = a->stride[0] == b->stride[0];
-    for (uint32_t part = MICA__WEIGHT_SCALES; part <= MICA__WEIGHT_BIASES; part++)
-        alike = alike && mica__cuda_table_stride(a, part, 0) == mica__cuda_table_stride(b, part, 0);
-    return alike;
+    uint32_t wide = 0;
+    for (uint32_t i = 0; i < m->weights; i++) {
+        const mica__operand *weight = mica__cuda_matmul_weight(m, i);
+        if (!mica__cuda_matmul_decodes(m, i) && !mica__cuda_weight_unpacks(m->record, weight))
+            return false;
+        wide += weight->dtype == MICA_DTYPE_BF16;
+    }
+    *out_half = wide > 0 ? MICA__MK_BF16 : MICA__MK_F16;
+    return (wide == 0 || wide == m->weights) && mica__cuda_half_is_enough(*out_half, m->params->precision);
 }
 
 uint32_t mica__cuda_matmul_alike(const mica__cuda_matmul *m, uint32_t first)
 {
     const mica__operand *weight = mica__cuda_matmul_weight(m, first);
     uint32_t count = 1;
-    while (first + count < m->weights) {
-        const mica__operand *next = mica__cuda_matmul_weight(m, first + count);
-        if (!mica__gpu_weight_alike(next, weight) || !apart_alike(next, weight))
-            break;
+    while (first + count < m->weights &&
+           mica__cuda_weight_alike(mica__cuda_matmul_weight(m, first + count), weight))
         count++;
-    }
     return count;
 }
 

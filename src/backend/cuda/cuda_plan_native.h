@@ -4,6 +4,8 @@
 
 #include "backend/gpu/gpu_plan_weight.h"
 
+#define MICA__CUDA_MATRIX 90u /* the compute capability whose own words those of wgmma.cu are */
+#define MICA__CUDA_WIDE 16u   /* bytes that a thread or a bulk copy reads at once */
 #define MICA__CUDA_FEW_ROWS \
     8u /* of x: up to this many the weights are the traffic, beyond it the arithmetic */
 
@@ -25,19 +27,26 @@ bool mica__cuda_matmul_look(const mica__record *record, const mica__device_info 
                             mica__cuda_matmul *out);
 /* Whether a weight is for decode.cu; others are for any.cu, if for either. */
 bool mica__cuda_matmul_decodes(const mica__cuda_matmul *m, uint32_t weight);
+/* Whether matrix units take all of its weights in one type of 16 bits (MK_F16, MK_BF16) and the precision allows it. */
+bool mica__cuda_matmul_half(const mica__cuda_matmul *m, uint32_t *out_half);
 uint32_t mica__cuda_matmul_slot(uint32_t weight);
 const mica__operand *mica__cuda_matmul_weight(const mica__cuda_matmul *m, uint32_t weight);
-/* How many weights from `first` on are of one type and layout, their rows and tables evenly apart. */
+/* How many weights from `first` on are alike. */
 uint32_t mica__cuda_matmul_alike(const mica__cuda_matmul *m, uint32_t first);
 bool mica__cuda_is_half(uint16_t dtype);
+/* Types that decode.cu and lanes.cu take as they lie; the others are taken apart by blocks.kc. */
+bool mica__cuda_is_known(uint16_t dtype);
 /* Whether native kernels read a weight of `ndim` dimensions with rows of k: of these types, in these layouts. */
 bool mica__cuda_weight_reads(const mica__operand *weight, uint32_t ndim, uint64_t k);
 /* Whether any.cu unpacks one: quantised, in whole runs of 32 columns, tables of scales of 16 bits or less. */
 bool mica__cuda_weight_unpacks(const mica__record *record, const mica__operand *weight);
-/* Whether its rows begin at multiples of 16 bytes. */
+/* Whether its rows, and planes where it has some, begin at multiples of MICA__CUDA_WIDE bytes. */
 bool mica__cuda_weight_is_even(const mica__operand *weight);
-/* The bytes from a row (dimension 0) or another part of one of its tables to the next; 0 where it has none. */
-uint64_t mica__cuda_table_stride(const mica__operand *weight, uint32_t part, uint32_t dimension);
+/* Whether it has the table (MICA__WEIGHT_…): data always, of some types scales and biases. */
+bool mica__cuda_weight_has(const mica__operand *weight, uint32_t table);
+mk_steps mica__cuda_weight_steps(const mica__operand *weight, uint32_t dimension);
+/* Whether both are of one type and layout, with everything as far apart. */
+bool mica__cuda_weight_alike(const mica__operand *a, const mica__operand *b);
 /* The constants of any.cu for it; `even`: it and all that are read with it. */
 void mica__cuda_any_constants(mica__plan *plan, const mica__operand *weight, bool even);
 /* How many of `tile` hold n, the last one perhaps in part. */

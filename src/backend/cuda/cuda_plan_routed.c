@@ -10,7 +10,6 @@
 #include "backend/gpu/gpu_plan_experts.h"
 #include "base/env.h"
 
-#define COMPUTE 90u /* the matrix unit's words are this device's own */
 #define GROUP 512u
 #define LOCAL_BYTES (6u * 32768u + 1024u)
 #define W_TILE_ROWS 128u
@@ -35,26 +34,23 @@ static uint64_t stride_of(const mica__gpu_rows *rows)
     return rows->view[0].ndim == 0 ? 0 : rows->view[0].stride[0];
 }
 
+static uint32_t up_slot(const job *j)
+{
+    return j->gate != MICA__GATE_NONE ? MICA__EXPERTS_UP : MICA__EXPERTS_WEIGHT;
+}
+
+/* The second weight of a gate, else the only one. */
+static const mica__operand *up_of(const job *j)
+{
+    return &j->record->operand[up_slot(j)];
+}
+
 /* Rows one stride apart. */
 static bool look_at_rows(mica__gpu_rows *rows, const mica__operand *operand)
 {
     mica__gpu_rows_add(rows, operand);
     mica__gpu_view_collapse(rows->view, rows->count, 0);
     return rows->view[0].ndim <= 1 && rows->rows != 0 && rows->rows <= INT32_MAX;
-}
-
-/* With a gate: whether the tables of both weights are; the weights themselves are what was joined for. */
-static bool is_gate_alike(const job *j)
-{
-    if (j->gate == MICA__GATE_NONE)
-        return true;
-    const mica__operand *up = &j->record->operand[MICA__EXPERTS_UP];
-    bool alike = mica__gpu_weight_alike(j->weight, up);
-    for (uint32_t part = MICA__WEIGHT_SCALES; part <= MICA__WEIGHT_BIASES; part++)
-        for (uint32_t d = 0; d < 2; d++)
-            alike =
-                alike && mica__cuda_table_stride(j->weight, part, d) == mica__cuda_table_stride(up, part, d);
-    return alike;
 }
 
 static bool look(const mica__record *record, const mica__device_info *info, job *j)
@@ -69,12 +65,12 @@ static bool look(const mica__record *record, const mica__device_info *info, job 
     j->k = j->weight->shape[2];
     j->any = !mica__cuda_weight_reads(j->weight, 3, j->k);
     j->half = j->weight->dtype == MICA_DTYPE_BF16 ? MICA__MK_BF16 : MICA__MK_F16;
-    if (info->compute != COMPUTE || info->local_bytes < LOCAL_BYTES + 1024 ||
+    if (info->compute != MICA__CUDA_MATRIX || info->local_bytes < LOCAL_BYTES + 1024 ||
         mica__env_debug(MICA__DEBUG_NONATIVE) || !mica__gpu_is_float(j->x->dtype) ||
         !mica__gpu_is_float(j->y->dtype) || (j->any && !mica__cuda_weight_unpacks(record, j->weight)) ||
-        !is_gate_alike(j) || !mica__cuda_half_is_enough(j->half, params->precision) ||
-        !look_at_rows(&j->x_rows, j->x) || !look_at_rows(&j->y_rows, j->y) ||
-        j->y_rows.rows < LEAST_SLOTS * j->weight->shape[0])
+        !mica__cuda_weight_alike(j->weight, up_of(j)) ||
+        !mica__cuda_half_is_enough(j->half, params->precision) || !look_at_rows(&j->x_rows, j->x) ||
+        !look_at_rows(&j->y_rows, j->y) || j->y_rows.rows < LEAST_SLOTS * j->weight->shape[0])
         return false;
     j->k_tiles = mica__cuda_tiles(j->k, TILE_COLUMNS);
     j->column_tiles =
@@ -115,32 +111,31 @@ static mica_status plan_x(const job *j, mica__plan *plan)
     return MICA_OK;
 }
 
+static void fill_params(const job *j, mk_routed_params *p)
+{
+    mk_u32 field_bytes[4];
+    memset(p, 0, sizeof *p);
+    p->expert = mica__cuda_weight_steps(j->weight, 0);
+    p->row = mica__cuda_weight_steps(j->weight, 1);
+    if (j->any)
+        p->weight = mica__gpu_weight_describe(j->weight);
+    else
+        mica__cuda_planes(j->weight, p->field_at, field_bytes);
+    p->y_stride = stride_of(&j->y_rows);
+    p->experts = (uint32_t)j->weight->shape[0];
+    p->outputs = (uint32_t)j->weight->shape[1];
+    p->k = (uint32_t)j->k;
+    p->k_tiles = (uint32_t)j->k_tiles;
+    p->tiles = mica__gpu_experts_tiles(j->record);
+    p->column_tiles = (uint32_t)j->column_tiles;
+    p->x_slots = mica__gpu_experts_x_slots(j->record);
+    p->y_type = mica__gpu_type(j->y->dtype);
+}
+
 static mica_status plan_product(const job *j, const mica__device_info *info, mica__plan *plan)
 {
-    const uint32_t up_slot = j->gate != MICA__GATE_NONE ? MICA__EXPERTS_UP : MICA__EXPERTS_WEIGHT;
-    const mica__operand *up = &j->record->operand[up_slot];
-    mk_u32 field_bytes[4];
     mk_routed_params p;
-    memset(&p, 0, sizeof p);
-    p.weight_batch = j->weight->stride[0];
-    p.weight_stride = j->weight->stride[1];
-    p.scale_batch = mica__cuda_table_stride(j->weight, MICA__WEIGHT_SCALES, 0);
-    p.scale_stride = mica__cuda_table_stride(j->weight, MICA__WEIGHT_SCALES, 1);
-    p.bias_batch = mica__cuda_table_stride(j->weight, MICA__WEIGHT_BIASES, 0);
-    p.bias_stride = mica__cuda_table_stride(j->weight, MICA__WEIGHT_BIASES, 1);
-    if (j->any)
-        p.weight = mica__gpu_weight_describe(j->weight);
-    else
-        mica__cuda_planes(j->weight, p.field_at, field_bytes);
-    p.y_stride = stride_of(&j->y_rows);
-    p.experts = (uint32_t)j->weight->shape[0];
-    p.outputs = (uint32_t)j->weight->shape[1];
-    p.k = (uint32_t)j->k;
-    p.k_tiles = (uint32_t)j->k_tiles;
-    p.tiles = mica__gpu_experts_tiles(j->record);
-    p.column_tiles = (uint32_t)j->column_tiles;
-    p.x_slots = mica__gpu_experts_x_slots(j->record);
-    p.y_type = mica__gpu_type(j->y->dtype);
+    fill_params(j, &p);
     const uint64_t most = p.tiles * j->column_tiles;
     const mica_status status = mica__gpu_plan_next(plan, j->any ? "routed_any/routed" : "routed/routed",
                                                    most < info->processors ? most : info->processors);
@@ -150,7 +145,7 @@ static mica_status plan_product(const job *j, const mica__device_info *info, mic
     mica__gpu_plan_constant(plan, "HALF", j->half);
     if (j->any)
         mica__cuda_any_constants(plan, j->weight,
-                                 mica__cuda_weight_is_even(j->weight) && mica__cuda_weight_is_even(up));
+                                 mica__cuda_weight_is_even(j->weight) && mica__cuda_weight_is_even(up_of(j)));
     else
         mica__gpu_plan_constant(plan, "W", j->weight->dtype);
     mica__gpu_plan_constant(plan, "GATE", j->gate);
@@ -159,7 +154,7 @@ static mica_status plan_product(const job *j, const mica__device_info *info, mic
     mica__gpu_plan_scratch(plan, j->rows, j->map - j->rows, MICA_ACCESS_READ);
     mica__gpu_plan_scratch(plan, j->scales, j->x_rows.rows * sizeof(float), MICA_ACCESS_READ);
     mica__gpu_weight_bind(plan, j->record, MICA__EXPERTS_WEIGHT);
-    mica__gpu_weight_bind(plan, j->record, up_slot);
+    mica__gpu_weight_bind(plan, j->record, up_slot(j));
     mica__gpu_plan_scratch(plan, j->map, j->end - j->map, MICA_ACCESS_READ);
     mica__gpu_plan_operand(plan, j->record, MICA__EXPERTS_Y, 0);
     mica__gpu_plan_params(plan, &p, sizeof p);

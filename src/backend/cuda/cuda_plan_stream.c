@@ -25,19 +25,11 @@
 #define ALONE (116u << 10)
 #define STATIC_LOCAL (9u << 10)  /* at most, besides */
 #define LEAST_LOCAL (160u << 10) /* that a device must have */
-#define ALIGN 16u                /* of what is copied or read at once */
 #define LEAST_ROWS 4u            /* of a group */
 
 static uint32_t round_up(uint32_t n, uint32_t to)
 {
     return (n + to - 1) / to * to;
-}
-
-/* Types that lanes.cu takes as they lie; the others are taken apart by blocks.kc in runs.cu. */
-static bool has_lanes(uint16_t dtype)
-{
-    return mica__cuda_is_half(dtype) || dtype == MICA_DTYPE_Q4_0 || dtype == MICA_DTYPE_Q8_0 ||
-           dtype == MICA_DTYPE_Q4_K || dtype == MICA_DTYPE_Q6_K;
 }
 
 /* Whether neighbouring runs are made of the same bytes, so that a lane takes two: RUNS of runs.cu. */
@@ -122,13 +114,6 @@ static uint32_t count_alike(const mica__cuda_matmul *m, uint32_t first)
     return count;
 }
 
-/* Whether a weight has the table: codes always, of some types scales and biases. */
-static bool has_part(const mica__operand *weight, uint32_t part)
-{
-    return part == MICA__WEIGHT_DATA ||
-           (mica__dtype_is_grouped(weight->dtype) && weight[part].memory != NULL);
-}
-
 /* Everything of the weights and of shared memory; the bytes of it, 0 where it does not fit. */
 static uint32_t fill_weights(const mica__cuda_matmul *m, uint32_t first, uint32_t count,
                              const mica__device_info *info, mk_stream_params *p, uint32_t *out_each)
@@ -139,7 +124,7 @@ static uint32_t fill_weights(const mica__cuda_matmul *m, uint32_t first, uint32_
     p->rows = (uint32_t)m->rows;
     p->weight = mica__gpu_weight_describe(weight);
     for (uint32_t part = 0; part < PARTS; part++)
-        p->row_bytes[part] = has_part(weight, part) ? (uint32_t)weight[part].stride[0] : 0;
+        p->row_bytes[part] = mica__cuda_weight_has(weight, part) ? (uint32_t)weight[part].stride[0] : 0;
     for (uint32_t i = 0; i < MICA__MAX_WEIGHTS; i++) {
         const bool there = i < (is_gated(m, first) ? 1 : count);
         const uint32_t n = there ? (uint32_t)mica__cuda_matmul_weight(m, first + i)->shape[0] : 0;
@@ -163,9 +148,10 @@ static uint64_t solid_bytes(const mica__operand *weight, uint32_t part)
 static bool is_solid(const mica__operand *weight)
 {
     for (uint32_t part = 0; part < PARTS; part++) {
-        const uint64_t row = has_part(weight, part) ? solid_bytes(weight, part) : 0;
-        if (has_part(weight, part) &&
-            (weight[part].stride[0] != row || row % ALIGN != 0 || weight[part].offset % ALIGN != 0))
+        const uint64_t row = mica__cuda_weight_has(weight, part) ? solid_bytes(weight, part) : 0;
+        if (mica__cuda_weight_has(weight, part) &&
+            (weight[part].stride[0] != row || row % MICA__CUDA_WIDE != 0 ||
+             weight[part].offset % MICA__CUDA_WIDE != 0))
             return false;
     }
     return true;
@@ -190,9 +176,9 @@ bool mica__cuda_stream_serves(const mica__record *record, const mica__device_inf
     mk_stream_params p;
     uint32_t each = 0;
     if (info->local_bytes < LEAST_LOCAL || !mica__cuda_matmul_look(record, info, &m) ||
-        m.rows > MICA__CUDA_FEW_ROWS || m.x_stride % ALIGN != 0 ||
-        record->operand[MICA__MATMUL_X].offset % ALIGN != 0 ||
-        (m.norm == 2 && record->operand[MICA__MATMUL_NORM_WEIGHT].offset % ALIGN != 0))
+        m.rows > MICA__CUDA_FEW_ROWS || m.x_stride % MICA__CUDA_WIDE != 0 ||
+        record->operand[MICA__MATMUL_X].offset % MICA__CUDA_WIDE != 0 ||
+        (m.norm == 2 && record->operand[MICA__MATMUL_NORM_WEIGHT].offset % MICA__CUDA_WIDE != 0))
         return false;
     for (uint32_t i = 0; i < m.weights; i++)
         if (!is_read(&m, mica__cuda_matmul_weight(&m, i)))
@@ -245,7 +231,7 @@ static void set_constants(mica__plan *plan, const mica__cuda_matmul *m, uint32_t
     mica__gpu_plan_constant(
         plan, "ADDS",
         first == 0 && m->residual ? 1 + mica__gpu_type(operand[MICA__MATMUL_RESIDUAL].dtype) : 0);
-    if (!has_lanes(weight->dtype))
+    if (!mica__cuda_is_known(weight->dtype))
         mica__gpu_plan_constant(plan, "PLANES", 1);
     if (mica__dtype_is_grouped(weight->dtype)) {
         mica__gpu_plan_constant(plan, "GROUP", weight->group_size);
@@ -261,7 +247,7 @@ static mica_status plan_alike(const mica__cuda_matmul *m, uint32_t first, uint32
     const uint32_t local_bytes = fill_weights(m, first, count, info, &p, &each);
     const uint32_t most = (p.row_end[3] + LEAST_ROWS - 1) / LEAST_ROWS;
     const uint32_t groups = most < info->processors ? most : info->processors;
-    const bool lanes = has_lanes(mica__cuda_matmul_weight(m, first)->dtype);
+    const bool lanes = mica__cuda_is_known(mica__cuda_matmul_weight(m, first)->dtype);
     const mica_status status =
         mica__gpu_plan_next(plan, lanes ? "stream/matvec" : "stream_any/matvec", groups);
     if (status != MICA_OK)

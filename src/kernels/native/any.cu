@@ -17,9 +17,9 @@ MK_FN weight_row row_of(const mk_u8 *q, const mk_u8 *scales, const mk_u8 *biases
     return row;
 }
 
-MK_FN weight_row row_behind(weight_row row, mk_u64 n, mk_u64 stride, mk_u64 scale_stride, mk_u64 bias_stride)
+MK_FN weight_row row_behind(weight_row row, mk_u64 n, const mk_steps *by)
 {
-    return row_of(row.q + n * stride, row.scales + n * scale_stride, row.biases + n * bias_stride);
+    return row_of(row.q + n * by->data, row.scales + n * by->scales, row.biases + n * by->biases);
 }
 
 #define RAW_WORDS 12

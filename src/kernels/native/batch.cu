@@ -136,7 +136,7 @@ MK_FN void work(const mk_direct_params *p, weight_row w0, weight_row w1, rows_pl
 #pragma unroll
     for (mk_u32 h = 0; h < 2; h++) {
         const mk_u32 n = tile.first + (GATE != 0 ? row / 16 * 8 + row % 8 : row + 8 * h);
-        from[h] = row_behind(GATE != 0 && h != 0 ? w1 : w0, n < last ? n : last, p->stride, p->scale_stride, p->bias_stride);
+        from[h] = row_behind(GATE != 0 && h != 0 ? w1 : w0, n < last ? n : last, &p->row);
     }
     two_raws next[AHEAD];
     mk_f32 d[COLUMNS / 2];

@@ -22,10 +22,9 @@
 
 typedef const mk_u8 *weight_row;
 
-MK_FN weight_row row_behind(weight_row row, mk_u64 n, mk_u64 stride, mk_u64 scale_stride, mk_u64 bias_stride)
+MK_FN weight_row row_behind(weight_row row, mk_u64 n, const mk_steps *by)
 {
-    (void)scale_stride, (void)bias_stride; /* of other types */
-    return row + n * stride;
+    return row + n * by->data;
 }
 
 /* Codes, then what else a type has in runs of 16 bytes; `meta`: the scale in f16, and behind it two small ones. */

@@ -61,8 +61,7 @@ MK_FN source source_of(const mk_routed_params *p, weight_row w0, weight_row w1, 
     const weight_row w = w0;
 #endif
     n = n < p->outputs ? n : p->outputs - 1;
-    s.weight = row_behind(w, expert, p->weight_batch, p->scale_batch, p->bias_batch);
-    s.weight = row_behind(s.weight, n, p->weight_stride, p->scale_stride, p->bias_stride);
+    s.weight = row_behind(row_behind(w, expert, &p->expert), n, &p->row);
     const mk_u32 last = tile.count - 1;
     s.pieces = lid / 8 <= last ? (last - lid / 8) / (BRINGERS / 8) + 1 : 0;
 #pragma unroll

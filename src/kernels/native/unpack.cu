@@ -13,7 +13,7 @@ extern "C" __global__ void __launch_bounds__(MK_WG) unpack(WEIGHT(0), mk_u8 *til
     const mk_u32 inside = row < p.outputs && b < 2 * p.k_tiles; /* both threads of a pair, or none */
     launch_dependents();
     wait_for_inputs();
-    const weight_row from = row_behind(FIRST_ROW(0), row, p.stride, p.scale_stride, p.bias_stride);
+    const weight_row from = row_behind(FIRST_ROW(0), row, &p.row);
     const raw32 raw = fetch32(from, &p.weight, inside != 0 ? p.weight.k : 0, b);
     const weight_place to = place_of(row, p.side, p.first_tile);
     mk_u32x4 piece[4];

@@ -296,33 +296,64 @@ void conform_oracle_matmul(conform_case *c)
     free(parts[1]);
 }
 
-void conform_make_matmul_experts(conform_case *c, test_random *random)
-{
-    uint64_t m, n, k, experts = 1 + test_random_below(random, 6), slots = 1 + test_random_below(random, 4);
-    bool shared = c->typical || test_random_one_in(random, 2);
+/* x [m, k] or [m, slots, k], weight [experts, n, k], y [m, slots, n]. */
+typedef struct routed {
+    uint64_t m, n, k, experts, slots;
+    bool shared; /* the slots of a token see the same row of x */
+    test_layout x, y;
+} routed;
 
-    draw_sizes(c, random, &m, &n, &k);
-    draw_precision(c, random);
-    if (c->typical) {
-        n = 768;
-        k = 2048;
-        experts = 32;
-        slots = 8;
-    }
-    conform_add(c, random, "x", draw_type(c, random), shared ? 2 : 3,
-                shared ? (uint64_t[]){m, k, 0} : (uint64_t[]){m, slots, k}, TEST_ROWS_REPEAT);
+static void add_routed(conform_case *c, test_random *random, const routed *r)
+{
+    conform_add(c, random, "x", draw_type(c, random), r->shared ? 2 : 3,
+                r->shared ? (uint64_t[]){r->m, r->k, 0} : (uint64_t[]){r->m, r->slots, r->k}, r->x);
     test_tensor_normal(conform_tensor(c, EX_X), random, 1);
-    conform_add_weight(c, random, "weight", 3, (uint64_t[]){experts, n, k});
-    conform_add(c, random, "ids", conform_index(random), 2, (uint64_t[]){m, slots}, TEST_CONTIGUOUS);
-    test_tensor_indices(conform_tensor(c, EX_IDS), random, experts);
+    conform_add_weight(c, random, "weight", 3, (uint64_t[]){r->experts, r->n, r->k});
+    conform_add(c, random, "ids", conform_index(random), 2, (uint64_t[]){r->m, r->slots}, TEST_CONTIGUOUS);
+    test_tensor_indices(conform_tensor(c, EX_IDS), random, r->experts);
     if (!c->typical && test_random_one_in(random, 5)) {
-        test_tensor_set(conform_tensor(c, EX_IDS), test_random_below(random, m * slots), (double)experts);
+        test_tensor_set(conform_tensor(c, EX_IDS), test_random_below(random, r->m * r->slots),
+                        (double)r->experts);
         c->wanted = MICA_ERR_FAULT;
     }
-    conform_add_output(c, random, "y", draw_type(c, random), 3, (uint64_t[]){m, slots, n}, TEST_ROWS, false,
-                       0);
-    c->flops = 2.0 * (double)(m * slots * n * k);
-    c->bytes = conform_bytes(c, EX_WEIGHT) / (double)experts * (double)slots;
+    conform_add_output(c, random, "y", draw_type(c, random), 3, (uint64_t[]){r->m, r->slots, r->n}, r->y,
+                       false, 0);
+    c->flops = 2.0 * (double)(r->m * r->slots * r->n * r->k);
+    c->bytes = conform_bytes(c, EX_WEIGHT) / (double)r->experts * (double)r->slots;
+}
+
+void conform_make_matmul_experts(conform_case *c, test_random *random)
+{
+    routed r = {.experts = 1 + test_random_below(random, 6), .slots = 1 + test_random_below(random, 4)};
+    r.shared = c->typical || test_random_one_in(random, 2);
+    r.x = TEST_ROWS_REPEAT;
+    r.y = TEST_ROWS;
+    draw_sizes(c, random, &r.m, &r.n, &r.k);
+    draw_precision(c, random);
+    if (c->typical) {
+        r.n = 768;
+        r.k = 2048;
+        r.experts = 32;
+        r.slots = 8;
+    }
+    add_routed(c, random, &r);
+}
+
+/* For matrix units: at least two slots for each expert, more than a tile of them for some, whole groups, rows one stride apart. */
+void conform_make_experts_tiles(conform_case *c, test_random *random)
+{
+    const mica_dtype type = c->row->weight;
+    const uint64_t block = oracle_is_affine(type) ? 128 : oracle_block_values(type);
+    routed r = {.experts = 1 + test_random_below(random, 5), .slots = 1 + test_random_below(random, 4)};
+    r.m = 2 * r.experts + test_random_below(random, TEST_ANY_SANITIZER ? 8 : 200);
+    r.n = 1 + test_random_below(random, TEST_ANY_SANITIZER ? 20 : 200);
+    r.k = block * (1 + test_random_below(random, 3));
+    r.shared = c->typical || test_random_one_in(random, 2);
+    r.x = r.shared ? TEST_ROWS : TEST_CONTIGUOUS;
+    r.y = TEST_CONTIGUOUS;
+    c->whole = true;
+    add_routed(c, random, &r);
+    c->packed = true;
 }
 
 mica_status conform_encode_matmul_experts(const conform_case *c, mica_encoder *encoder)

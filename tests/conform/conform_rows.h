@@ -43,6 +43,7 @@ CONFORM_OP(sample_history)
 #undef CONFORM_OP
 /* More cases of matmul and of attention, encoded and judged alike. */
 void conform_make_matmul_tiles(conform_case *c, test_random *random);
+void conform_make_experts_tiles(conform_case *c, test_random *random);
 void conform_make_matmul_stream(conform_case *c, test_random *random);
 void conform_make_matmul_library(conform_case *c, test_random *random);
 void conform_make_prompt(conform_case *c, test_random *random);

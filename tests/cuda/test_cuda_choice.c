@@ -230,6 +230,26 @@ static void test_tiles(void **state)
         assert_true(whole_rows > 0 && whole_columns > 0 && batches > 0);
 }
 
+/* The rows that are there for slots of experts in tiles. */
+static void test_experts_rows(void **state)
+{
+    mica_device *device = *state;
+    uint32_t rows = 0;
+    for (uint32_t r = 0; r < conform_table_count; r++) {
+        const conform_row *row = &conform_table[r];
+        const bool known = row->weight == MICA_DTYPE_Q4_K || row->weight == MICA_DTYPE_F16;
+        if (strncmp(row->name, "experts tiles ", 14) != 0)
+            continue;
+        for (uint64_t i = 0; i < CONFORM_GPU_CASES; i++) {
+            uint64_t shape[2];
+            assert_string_equal(run_case(device, row, CONFORM_SEED + i, shape).kernel,
+                                known ? "routed" : "routed_any/routed");
+        }
+        rows++;
+    }
+    assert_int_equal(rows, 4);
+}
+
 /* The rows that are there for streamed weights. */
 static void test_stream_rows(void **state)
 {
@@ -260,11 +280,57 @@ static void test_library(void **state)
     }
 }
 
+/* ---- what is joined ---- */
+
+/* Records that are left of two matmuls of the same rows and their gated product. */
+static uint32_t records_of_gate(mica_device *device, mica_dtype gate, mica_dtype up, uint64_t rows)
+{
+    const mica_dtype type[2] = {gate, up};
+    mica_buffer *x = matrix(device, MICA_DTYPE_F32, rows, 512),
+                *y = matrix(device, MICA_DTYPE_F32, rows, 512);
+    mica_buffer *side[2] = {NULL, NULL};
+    mica_session *session = NULL;
+    mica_recording *recording = NULL;
+    must(mica_session_begin(device, NULL, MICA_SESSION_RECORD, &session));
+    mica_encoder *encoder = mica_session_encoder(session);
+    for (uint32_t i = 0; i < 2; i++) {
+        mica_buffer *plain = matrix(device, type[i], 512, 512), *weight = NULL;
+        must(mica_buffer_pack(plain, &weight));
+        must(mica_session_temp(session, MICA_DTYPE_F32, 2, (uint64_t[]){rows, 512}, &side[i]));
+        must(mica_matmul(encoder, x, weight, NULL, side[i]));
+        mica_buffer_release(plain);
+        mica_buffer_release(weight);
+    }
+    must(mica_silu_mul(encoder, side[0], side[1], y));
+    must(mica_session_record(session, MICA_FINISH_ALL, NULL, &recording));
+    const uint32_t count = mica_recording_count(recording);
+    mica_recording_release(recording);
+    mica_session_release(session);
+    mica_buffer_release(side[0]);
+    mica_buffer_release(side[1]);
+    mica_buffer_release(x);
+    mica_buffer_release(y);
+    return count;
+}
+
+/* Only what has the same kernels joined as apart: those for few rows and for batches take a gate of one type. A group, of
+ * which each type has a launch of its own, and the product are left then. */
+static void test_gates(void **state)
+{
+    mica_device *device = *state;
+    for (uint64_t rows = 1; rows <= 256; rows *= 16)
+        assert_int_equal(records_of_gate(device, MICA_DTYPE_Q4_K, MICA_DTYPE_Q4_K, rows), 1);
+    assert_int_equal(records_of_gate(device, MICA_DTYPE_Q4_K, MICA_DTYPE_Q6_K, 1), 2);
+    assert_int_equal(records_of_gate(device, MICA_DTYPE_Q4_K, MICA_DTYPE_Q6_K, 16), 2);
+    assert_int_equal(records_of_gate(device, MICA_DTYPE_Q4_K, MICA_DTYPE_Q6_K, 256), 1);
+}
+
 int main(void)
 {
 #define WITH_DEVICE(test) cmocka_unit_test_setup_teardown(test, open_device, close_device)
     const struct CMUnitTest tests[] = {WITH_DEVICE(test_models),  WITH_DEVICE(test_other_weights),
                                        WITH_DEVICE(test_streams), WITH_DEVICE(test_stream_rows),
-                                       WITH_DEVICE(test_tiles),   WITH_DEVICE(test_library)};
+                                       WITH_DEVICE(test_tiles),   WITH_DEVICE(test_library),
+                                       WITH_DEVICE(test_gates),   WITH_DEVICE(test_experts_rows)};
     return cmocka_run_group_tests_name("which kernels CUDA runs", tests, NULL, NULL);
 }

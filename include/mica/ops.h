@@ -142,7 +142,8 @@ typedef struct mica_matmul_params {
  * numbers may take both operands as such (bf16 with bf16 weights, else f16, each row of x times a power of two) with weights of
  * 16 bits, of every block type, and of those that would take 8-bit blocks, unless F32, or with bf16 weights F16, or with
  * quantised ones Q8, is asked for.
- * `params` may be NULL. The bits of a row of y do not depend on the other rows. */
+ * `params` may be NULL. The bits of a row of y do not depend on what stands in other rows; on the CPU not on how many there are either,
+ * while a GPU has other kernels for one, for a few and for many. */
 MICA_API mica_status mica_matmul(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
                                  const mica_matmul_params *params, mica_buffer *y);
 /* Expert-routed: ids [T, S] name for each slot an expert of weight [E, N, K]; x is [T, K] (each slot reads its

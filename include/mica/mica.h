@@ -5,6 +5,7 @@
  *   types.h    element types, ops               device.h   devices, buffers, kernels, encoders, fences
  *   ops.h      one function per operation       session.h  a forward pass, recorded and replayed
  *   weights.h  model files, read alike          format.h   metadata, writing, quantising, converting
+ *   work.h     limits, and stopping a call
  *
  * Workflow: mica_device_open -> mica_buffer_alloc / write -> mica_session_begin (recording) -> ops on
  * mica_session_encoder -> mica_session_record -> mica_recording_replay_and_wait as often as needed -> read.
@@ -17,6 +18,7 @@
 
 #include "mica/status.h"
 #include "mica/host.h"
+#include "mica/work.h"
 #include "mica/types.h"
 #include "mica/device.h"
 #include "mica/ops.h"

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/env.h"
 #include "base/status.h"
+#include "base/work.h"
 #include "mica/host.h"
 
 /* In front of every block; as large as the alignment so that what follows is aligned. */
@@ -80,6 +81,7 @@ void *mica__alloc(size_t size)
     if (head == NULL)
         return NULL;
     head->total = total;
+    mica__call_count(total);
     atomic_fetch_add_explicit(&live_bytes, total, memory_order_relaxed);
     atomic_fetch_add_explicit(&live_blocks, 1, memory_order_relaxed);
     if (mica__env_debug(MICA__DEBUG_POISON))

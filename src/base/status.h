@@ -14,6 +14,14 @@
  * may point into the old sentence: `mica__fail(code, "%s: %s", path, mica_status_message())` adds context. */
 mica_status mica__fail(mica_status code, const char *format, ...) MICA__PRINTF(2, 3);
 
+/* Leaves the function with the status of a call that failed. */
+#define MICA__TRY(call)                  \
+    do {                                 \
+        const mica_status try_ = (call); \
+        if (try_ != MICA_OK)             \
+            return try_;                 \
+    } while (0)
+
 /* Sets this thread's sentence to `text`, or to the meaning of the code where `text` is NULL. For a failure
  * that happened on another thread or in a fence and is handed on here. */
 void mica__status_set(mica_status code, const char *text);

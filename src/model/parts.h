@@ -15,14 +15,6 @@
 #include "mica/ops.h"
 #include "mica/session.h"
 
-/* Leaves the function with the status of a call that failed. */
-#define MICA__TRY(call)                  \
-    do {                                 \
-        const mica_status try_ = (call); \
-        if (try_ != MICA_OK)             \
-            return try_;                 \
-    } while (0)
-
 /* ---- tensors -------------------------------------------------------------------------------------------- */
 
 typedef enum mica__tensor_id {

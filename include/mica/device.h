@@ -309,7 +309,8 @@ MICA_API mica_status mica_device_find_libraries(const mica_device *device, char 
 /*
  * GPU kernels that were compiled once are kept in a folder shared by all processes of the user: MICA_CACHE_DIR, else
  * mica/ in XDG_CACHE_HOME or ~/.cache. Damaged entries are compiled anew, the oldest go when 256 MB are passed, and a
- * folder that cannot be used only costs time.
+ * folder that cannot be used only costs time. What another user may have written is not used: the folder and each file in it
+ * must belong to the effective user or to root, and nobody else may write them; else a warning says so, once.
  */
 typedef struct mica_cache_entry {
     char name[MICA_NAME_BYTES]; /* kernel file and its constants */

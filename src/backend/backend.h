@@ -49,9 +49,8 @@ typedef struct mica__device_info {
     void *native;          /* the driver's own device or context; NULL on the cpu */
     int32_t dlpack_device; /* DLPack's number for this kind of device */
     /* GPUs only. */
-    const char *target; /* target word of the kernel text ("MK_OPENCL"); NULL: kernels are built in */
-    char identity
-        [192]; /* whatever compiled code depends on: device, driver, compiler; part of the cache's key */
+    const char *target;  /* target word of the kernel text ("MK_OPENCL"); NULL: kernels are built in */
+    char identity[512];  /* whatever compiled code depends on: device, driver, options; of the cache's key */
     uint32_t features;   /* MICA__FEATURE_* */
     uint32_t compute;    /* compute capability as 10 * major + minor; 0: no such thing */
     uint32_t processors; /* multiprocessors or compute units */

@@ -29,12 +29,24 @@ static const char *kind_of(mode_t mode)
     return S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
 }
 
-/* Opens and looks at a file; the descriptor is the caller's. */
-static mica_status open_regular(const char *path, int *out_descriptor, uint64_t *out_size)
+/* Whether nobody but the user and root can have changed what was looked at. */
+static mica_status check_own(const char *path, const struct stat *info)
+{
+    if (info->st_uid != geteuid() && info->st_uid != 0)
+        return mica__fail(MICA_ERR_IO, "\"%s\" belongs to user %lu, expected %lu or root", path,
+                          (unsigned long)info->st_uid, (unsigned long)geteuid());
+    if ((info->st_mode & (S_IWGRP | S_IWOTH)) != 0)
+        return mica__fail(MICA_ERR_IO, "\"%s\" can be written by others: its mode is %03o", path,
+                          (unsigned)(info->st_mode & 0777));
+    return MICA_OK;
+}
+
+/* Opens and looks at a file; the descriptor is the caller's. `own`: only one that no other user can have written. */
+static mica_status open_regular(const char *path, bool own, int *out_descriptor, uint64_t *out_size)
 {
     struct stat info;
     /* Without O_NONBLOCK a pipe would block here until someone writes to it. */
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (own ? O_NOFOLLOW : 0));
     if (descriptor < 0)
         return mica__file_fail("open", path, errno);
     if (fstat(descriptor, &info) != 0) {
@@ -46,6 +58,11 @@ static mica_status open_regular(const char *path, int *out_descriptor, uint64_t 
         close(descriptor);
         return mica__fail(MICA_ERR_IO, "cannot read \"%s\": it is %s, expected a file", path,
                           kind_of(info.st_mode));
+    }
+    const mica_status status = own ? check_own(path, &info) : MICA_OK;
+    if (status != MICA_OK) {
+        close(descriptor);
+        return status;
     }
     *out_descriptor = descriptor;
     *out_size = (uint64_t)info.st_size;
@@ -67,12 +84,12 @@ static mica__file *alloc_file(const char *path, uint64_t size)
     return file;
 }
 
-mica_status mica__file_open_read(const char *path, mica__file **out_file)
+static mica_status open_file(const char *path, bool own, mica__file **out_file)
 {
     int descriptor = -1;
     uint64_t size = 0;
     *out_file = NULL;
-    const mica_status status = open_regular(path, &descriptor, &size);
+    const mica_status status = open_regular(path, own, &descriptor, &size);
     if (status != MICA_OK)
         return status;
     mica__file *file = alloc_file(path, size);
@@ -83,6 +100,26 @@ mica_status mica__file_open_read(const char *path, mica__file **out_file)
     file->descriptor = descriptor;
     *out_file = file;
     return MICA_OK;
+}
+
+mica_status mica__file_open_read(const char *path, mica__file **out_file)
+{
+    return open_file(path, false, out_file);
+}
+
+mica_status mica__file_open_own(const char *path, mica__file **out_file)
+{
+    return open_file(path, true, out_file);
+}
+
+mica_status mica__file_check_own_folder(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return mica__file_fail("examine", path, errno);
+    if (!S_ISDIR(info.st_mode))
+        return mica__fail(MICA_ERR_IO, "\"%s\" is no folder", path);
+    return check_own(path, &info);
 }
 
 mica_status mica__file_from_bytes(const char *name, const void *bytes, uint64_t size, mica__file **out_file)

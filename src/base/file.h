@@ -16,6 +16,13 @@ typedef struct mica__file mica__file;
 /* Opens a regular file; folders, pipes and devices are refused. The caller owns *out_file. */
 mica_status mica__file_open_read(const char *path, mica__file **out_file);
 
+/* The same, but only a file that no other user can have written: it belongs to the effective user or to root, nobody else
+ * may write it, and the last part of the path is no link. Else IO says which of these it is. */
+mica_status mica__file_open_own(const char *path, mica__file **out_file);
+
+/* Whether a folder is one that no other user can put files into, in the same sense; links are followed. Else IO. */
+mica_status mica__file_check_own_folder(const char *path);
+
 /* A file that is memory: the caller keeps `bytes` alive and unchanged as long as the handle and its mappings. `name`
  * stands for the path in sentences; copied. The caller owns *out_file. */
 mica_status mica__file_from_bytes(const char *name, const void *bytes, uint64_t size, mica__file **out_file);
@@ -82,6 +89,9 @@ typedef struct mica__file_writer mica__file_writer;
 
 /* Creates the temporary file in the folder of `path`. The caller owns *out_writer. */
 mica_status mica__file_writer_open(const char *path, mica__file_writer **out_writer);
+
+/* The new file will be the user's alone, whatever the process's umask says. */
+void mica__file_writer_hide(mica__file_writer *writer);
 
 /* Appends. A failure is kept: later writes and the commit fail with it too. */
 mica_status mica__file_writer_write(mica__file_writer *writer, const void *bytes, size_t size);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -69,6 +70,12 @@ mica_status mica__file_writer_open(const char *path, mica__file_writer **out_wri
     }
     *out_writer = writer;
     return MICA_OK;
+}
+
+void mica__file_writer_hide(mica__file_writer *writer)
+{
+    if (fchmod(writer->descriptor, 0600) != 0 && writer->failure == 0)
+        writer->failure = errno;
 }
 
 /* Starts the run that is full, after the one before it has arrived. A hint: errors show in the flush. */

@@ -1,14 +1,20 @@
 /*
- * kernel_cache.c - compiled kernels on disk: one file each, "<key in hex>.kernel": header, name, bytes.
+ * kernel_cache.c - compiled kernels on disk: one file each, "<hash of the key>.kernel": header, key, bytes.
  *
  * Files appear by rename, so a reader sees a whole one or none; a hash over the bytes finds what a disk or a person
  * damaged. Nobody waits for anybody: two processes that compile the same kernel write the same file twice.
+ *
+ * What is loaded here runs with the rights of the process. So the folder and each file must be the user's own (or root's) and
+ * closed to other writers, and the file must hold the key itself, letter by letter: a name, which is but a hash, can be
+ * given to any file, and texts with equal hashes can be made.
  */
 #include "device/kernel_cache.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,21 +24,23 @@
 #include "base/alloc.h"
 #include "base/env.h"
 #include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "mica/device.h"
 
-#define MAGIC "mica-k1" /* with its NUL the first eight bytes */
+#define MAGIC "mica-k2" /* with its NUL the first eight bytes */
 #define SUFFIX ".kernel"
 #define UNFINISHED ".tmp"
-#define NAME_CHARS 32 /* of the key in hex */
+#define NAME_CHARS 32 /* of the hash in hex */
 #define MOST_BYTES ((uint64_t)256 << 20)
-#define MOST_ENTRY ((uint64_t)64 << 20)
+#define MOST_ENTRY ((uint64_t)64 << 20) /* the key and the code together */
 #define PATH_BYTES 1152
 
 typedef struct header {
     char magic[8];
-    mica__hash128 key, sum; /* sum: of the bytes */
-    uint64_t bytes;
+    mica__hash128 sum; /* of all that follows the header */
+    uint64_t identity_bytes, text_bytes, bytes;
     char name[MICA_NAME_BYTES];
 } header;
 
@@ -48,51 +56,98 @@ static const char *folder(void)
     return mica__env_get()->cache_dir;
 }
 
-static bool path_of(mica__hash128 key, char *path)
+static bool path_of(const mica__kernel_key *key, char *path)
 {
+    mica__hash128 hash = {0, 0};
+    hash = mica__hash_key(key->identity, strlen(key->identity), hash);
+    hash = mica__hash_key(key->text, strlen(key->text), hash);
     const int length =
-        snprintf(path, PATH_BYTES, "%s/%016" PRIx64 "%016" PRIx64 SUFFIX, folder(), key.high, key.low);
+        snprintf(path, PATH_BYTES, "%s/%016" PRIx64 "%016" PRIx64 SUFFIX, folder(), hash.high, hash.low);
     return folder()[0] != '\0' && length > 0 && length < PATH_BYTES;
 }
 
-static mica__hash128 sum_of(const void *bytes, uint64_t size)
+/* ---- whose it is ---- */
+
+/* Says once why the cache, or something in it, is passed over: the reason is the thread's sentence. */
+static void warn(void)
 {
-    const mica__hash128 zero = {0, 0};
-    return mica__hash_key(bytes, (size_t)size, zero);
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (mica__log_wanted() && !atomic_flag_test_and_set(&said))
+        mica__log(MICA_LOG_WARNING, "kernel cache: %s; compiled kernels there are not used",
+                  mica_status_message());
 }
 
-static bool same_hash(mica__hash128 a, mica__hash128 b)
+/* Whether the folder is there and nobody else can put kernels into it. */
+static bool folder_is_own(void)
 {
-    return a.low == b.low && a.high == b.high;
+    if (mica__file_check_own_folder(folder()) == MICA_OK)
+        return true;
+    if (mica__file_look(folder()) == MICA__FILE_KIND_FOLDER)
+        warn();
+    return false;
 }
 
-void *mica__kernel_cache_load(mica__hash128 key, uint64_t *out_bytes)
+/* Opens an entry that is there and of the user; NULL otherwise. */
+static mica__file *open_entry(const char *path)
+{
+    struct stat about;
+    mica__file *file = NULL;
+    if (lstat(path, &about) == 0 && mica__file_open_own(path, &file) != MICA_OK)
+        warn();
+    return file;
+}
+
+/* ---- one entry ---- */
+
+/* Whether `size` bytes behind the header `head` are what it says, of that key. */
+static bool is_whole(const header *head, const mica__kernel_key *key, const char *bytes, uint64_t size)
+{
+    const mica__hash128 sum = mica__hash_key(bytes, (size_t)size, (mica__hash128){0, 0});
+    const uint64_t identity = strlen(key->identity), text = strlen(key->text);
+    return memcmp(head->magic, MAGIC, sizeof head->magic) == 0 && head->sum.low == sum.low &&
+           head->sum.high == sum.high && head->identity_bytes == identity && head->text_bytes == text &&
+           head->bytes > 0 && head->bytes <= size && identity + text == size - head->bytes &&
+           memcmp(bytes, key->identity, (size_t)identity) == 0 &&
+           memcmp(bytes + identity, key->text, (size_t)text) == 0;
+}
+
+/* The code of an open entry; NULL if it is damaged or of another key. */
+static void *read_entry(const mica__file *file, const mica__kernel_key *key, uint64_t *out_bytes)
+{
+    header head;
+    const uint64_t size = mica__file_size(file);
+    if (size <= sizeof head || size - sizeof head > MOST_ENTRY ||
+        mica__file_read_at(file, 0, &head, sizeof head) != MICA_OK)
+        return NULL;
+    const uint64_t rest = size - sizeof head;
+    char *bytes = mica__alloc((size_t)rest + 1);
+    if (bytes == NULL)
+        return NULL;
+    bytes[rest] = '\0'; /* PTX ends with one */
+    if (mica__file_read_at(file, sizeof head, bytes, (size_t)rest) != MICA_OK ||
+        !is_whole(&head, key, bytes, rest)) {
+        mica__free(bytes);
+        return NULL;
+    }
+    memmove(bytes, bytes + (rest - head.bytes), (size_t)head.bytes + 1);
+    *out_bytes = head.bytes;
+    return bytes;
+}
+
+void *mica__kernel_cache_load(const mica__kernel_key *key, uint64_t *out_bytes)
 {
     char path[PATH_BYTES];
-    void *data = NULL;
-    size_t size = 0;
-    header head;
     *out_bytes = 0;
-    if (!path_of(key, path) || mica__file_look(path) != MICA__FILE_KIND_REGULAR ||
-        mica__file_read_all(path, MOST_ENTRY + sizeof head, &data, &size) != MICA_OK)
+    if (!path_of(key, path) || !folder_is_own())
         return NULL;
-    bool fine = size > sizeof head;
-    if (fine) {
-        memcpy(&head, data, sizeof head);
-        fine = memcmp(head.magic, MAGIC, sizeof head.magic) == 0 && same_hash(head.key, key) &&
-               head.bytes == size - sizeof head;
-    }
-    if (fine) {
-        memmove(data, (unsigned char *)data + sizeof head, (size_t)head.bytes);
-        fine = same_hash(head.sum, sum_of(data, head.bytes));
-        *out_bytes = head.bytes;
-    }
-    if (fine)
-        return data;
-    unlink(path);
-    mica__free(data);
-    *out_bytes = 0;
-    return NULL;
+    mica__file *file = open_entry(path);
+    if (file == NULL)
+        return NULL;
+    void *bytes = read_entry(file, key, out_bytes);
+    mica__file_close(file);
+    if (bytes == NULL)
+        unlink(path);
+    return bytes;
 }
 
 /* ---- the folder ---- */
@@ -129,7 +184,7 @@ static mica_status each_entry(bool (*visit)(const found *entry, void *context), 
         if (!is_entry(entry->d_name))
             continue;
         const int length = snprintf(file.path, sizeof file.path, "%s/%s", folder(), entry->d_name);
-        if (length <= 0 || (size_t)length >= sizeof file.path || stat(file.path, &about) != 0)
+        if (length <= 0 || (size_t)length >= sizeof file.path || lstat(file.path, &about) != 0)
             continue;
         file.bytes = (uint64_t)about.st_size;
         file.written = about.st_mtime;
@@ -179,25 +234,33 @@ static bool make_folder(void)
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
-void mica__kernel_cache_store(mica__hash128 key, const char *name, const void *bytes, uint64_t size)
+void mica__kernel_cache_store(const mica__kernel_key *key, const char *name, const void *bytes, uint64_t size)
 {
     char path[PATH_BYTES];
-    header head;
+    header head = {.magic = MAGIC, .bytes = size};
     mica__file_writer *writer = NULL;
-    if (size == 0 || size > MOST_ENTRY || !path_of(key, path) || !make_folder())
+    head.identity_bytes = strlen(key->identity);
+    head.text_bytes = strlen(key->text);
+    if (size == 0 || size > MOST_ENTRY || head.identity_bytes + head.text_bytes > MOST_ENTRY - size ||
+        !path_of(key, path) || !make_folder() || !folder_is_own())
         return;
-    memset(&head, 0, sizeof head);
-    memcpy(head.magic, MAGIC, sizeof head.magic);
-    head.key = key;
-    head.sum = sum_of(bytes, size);
-    head.bytes = size;
+    const size_t before = (size_t)(head.identity_bytes + head.text_bytes);
+    char *all = mica__alloc(before + (size_t)size);
+    if (all == NULL)
+        return;
+    memcpy(all, key->identity, (size_t)head.identity_bytes);
+    memcpy(all + head.identity_bytes, key->text, (size_t)head.text_bytes);
+    memcpy(all + before, bytes, (size_t)size);
+    head.sum = mica__hash_key(all, before + (size_t)size, (mica__hash128){0, 0});
     snprintf(head.name, sizeof head.name, "%s", name);
-    if (mica__file_writer_open(path, &writer) != MICA_OK)
-        return;
-    (void)mica__file_writer_write(writer, &head, sizeof head);
-    (void)mica__file_writer_write(writer, bytes, (size_t)size);
-    if (mica__file_writer_commit(writer) == MICA_OK)
-        shrink();
+    if (mica__file_writer_open(path, &writer) == MICA_OK) {
+        mica__file_writer_hide(writer);
+        (void)mica__file_writer_write(writer, &head, sizeof head);
+        (void)mica__file_writer_write(writer, all, before + (size_t)size);
+        if (mica__file_writer_commit(writer) == MICA_OK)
+            shrink();
+    }
+    mica__free(all);
 }
 
 /* ---- for people ---- */
@@ -213,23 +276,32 @@ typedef struct listing {
     time_t now;
 } listing;
 
+/* What a list calls an entry: its name, which goes to terminals, or what is wrong with it. */
+static void name_entry(const char *path, char *name)
+{
+    header head;
+    mica__file *file = NULL;
+    const char *word = "(of another user)";
+    if (is_unfinished(path)) {
+        word = "(unfinished)";
+    } else if (mica__file_open_own(path, &file) == MICA_OK) {
+        const bool whole = mica__file_read_at(file, 0, &head, sizeof head) == MICA_OK &&
+                           memcmp(head.magic, MAGIC, sizeof head.magic) == 0;
+        word = whole ? head.name : "(damaged)";
+    }
+    snprintf(name, MICA_NAME_BYTES, "%.*s", MICA_NAME_BYTES - 1, word);
+    for (char *at = name; *at != '\0'; at++)
+        *at = *at >= ' ' && *at <= '~' ? *at : '?';
+    mica__file_close(file);
+}
+
 static bool list(const found *entry, void *context)
 {
     listing *l = context;
-    header head;
-    mica__file *file = NULL;
-    if (mica__file_open_read(entry->path, &file) != MICA_OK)
-        return true;
-    const bool whole = mica__file_read_at(file, 0, &head, sizeof head) == MICA_OK &&
-                       memcmp(head.magic, MAGIC, sizeof head.magic) == 0;
-    mica__file_close(file);
     if (l->count < l->capacity) {
         mica_cache_entry *to = &l->entries[l->count];
         memset(to, 0, sizeof *to);
-        snprintf(to->name, sizeof to->name, "%.*s", (int)sizeof to->name - 1,
-                 is_unfinished(entry->path) ? "(unfinished)"
-                 : whole                    ? head.name
-                                            : "(damaged)");
+        name_entry(entry->path, to->name);
         to->bytes = entry->bytes;
         to->seconds = l->now > entry->written ? (uint64_t)(l->now - entry->written) : 0;
     }

@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "device/kernel_cache.h"
@@ -109,12 +108,10 @@ static mica_status create(mica_device *device, mica__program_desc *desc, mica__p
 {
     const mica__backend_table *table = device->table;
     void *binary = NULL;
-    mica__hash128 key = {0, 0};
+    const mica__kernel_key key = {device->info.identity, desc->text};
     const bool cached = table->program_binary != NULL && desc->text != NULL;
     if (cached) {
-        key = mica__hash_key(device->info.identity, strlen(device->info.identity), key);
-        key = mica__hash_key(desc->text, strlen(desc->text), key);
-        binary = mica__kernel_cache_load(key, &desc->binary_bytes);
+        binary = mica__kernel_cache_load(&key, &desc->binary_bytes);
         desc->binary = binary;
     }
     mica_status status = MICA_ERR_KERNEL_NOT_FOUND;
@@ -137,7 +134,7 @@ static mica_status create(mica_device *device, mica__program_desc *desc, mica__p
     if (status == MICA_OK && cached) {
         uint64_t bytes = 0;
         if (table->program_binary(*out, &binary, &bytes) == MICA_OK)
-            mica__kernel_cache_store(key, desc->name, binary, bytes);
+            mica__kernel_cache_store(&key, desc->name, binary, bytes);
         mica__free(binary);
     }
     return status;

@@ -215,7 +215,7 @@ static mica_status read_facts(mica__device *device)
     info->features = MICA__FEATURE_SUBGROUPS;
     describe_features(device);
     /* The compiler's version is not in it: asking would open the compiler, and what an older one made still runs. */
-    snprintf(info->identity, sizeof info->identity, "cuda %.80s sm_%u driver %d %s%s", properties->name,
+    snprintf(info->identity, sizeof info->identity, "cuda %s sm_%u driver %d %s%s", properties->name,
              info->compute, device->version, MICA__CUDA_OPTIONS,
              mica__env_debug(MICA__DEBUG_NONVRTC) ? " nonvrtc" : "");
     return MICA_OK;

@@ -119,8 +119,8 @@ static void fill_texts(mica__device *device)
     snprintf(properties->backend, sizeof properties->backend, "opencl");
     snprintf(properties->driver, sizeof properties->driver, "%.40s, %.10s, driver %.40s", platform, version,
              driver);
-    snprintf(info->identity, sizeof info->identity, "%.30s|%.40s|%.30s|%.30s|%s", platform, properties->name,
-             driver, version, device->options);
+    snprintf(info->identity, sizeof info->identity, "%s|%s|%s|%s|%s", platform, properties->name, driver,
+             version, device->options);
 }
 
 static void gather_info(mica__device *device)

@@ -105,6 +105,12 @@ mica__file_kind mica__file_look(const char *path)
                                    : MICA__FILE_KIND_OTHER;
 }
 
+bool mica__file_exists(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0;
+}
+
 bool mica__file_same(const char *a, const char *b)
 {
     struct stat first, second;

@@ -55,6 +55,12 @@ void mica__file_will_need(const mica__file *file, uint64_t offset, uint64_t size
  * the size. The caller frees *out_data with mica__free. */
 mica_status mica__file_read_all(const char *path, size_t max_bytes, void **out_data, size_t *out_size);
 
+/* The same for a file of a folder that a stranger made. Links are followed within the folder, and out of a snapshot of the
+ * Hugging Face cache to that model's blobs (.../snapshots/REVISION/x -> ../../blobs/HASH); one that leads anywhere else is
+ * MICA_ERR_IO, since what it leads to is not the stranger's to give. A file that is not there: *out_data is NULL. */
+mica_status mica__file_read_inside(const char *folder, const char *path, size_t max_bytes, void **out_data,
+                                   size_t *out_size);
+
 /* A whole file in the address space. An empty file has data NULL and size 0. If another process cuts the file
  * while it is mapped, reading past its new end kills the process: the operating system has no other way. */
 typedef struct mica__file_map {

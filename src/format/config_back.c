@@ -84,6 +84,14 @@ double mica__back_number(const mica__config_back *b, const char *key, double oth
     return value != NULL && value_number(value, &number) && isfinite(number) ? number : otherwise;
 }
 
+/* Of a key that stands behind no architecture; not below 0. */
+static double file_number(const mica__config_back *b, const char *key, double otherwise)
+{
+    const mica_value *value = mica__archive_meta(b->plan->archive, key);
+    double number = 0;
+    return value != NULL && value_number(value, &number) && number >= 0 ? number : otherwise;
+}
+
 static uint32_t whole(const mica__config_back *b, const char *key, uint32_t otherwise)
 {
     const double number = mica__back_number(b, key, (double)otherwise);
@@ -233,6 +241,7 @@ static void put_sizes(mica__config_back *b)
 {
     const bool gpt2 = mica__back_is(b, "gpt2"), bert = mica__back_is(b, "bert");
     const uint64_t places = table_rows(b, "position_embd.weight", b->context);
+    const uint64_t types = (uint64_t)file_number(b, "tokenizer.ggml.token_type_count", 2);
     mica__back_put_whole(b, "vocab_size",
                          table_rows(b, "token_embd.weight", whole(b, "vocab_size", 0)));
     if (gpt2)
@@ -243,7 +252,7 @@ static void put_sizes(mica__config_back *b)
                                                           : "attention.layer_norm_rms_epsilon",
                                           1e-5));
     if (bert)
-        mica__back_put_whole(b, "type_vocab_size", table_rows(b, "token_types.weight", 0));
+        mica__back_put_whole(b, "type_vocab_size", table_rows(b, "token_types.weight", types));
     if (gpt2 || bert)
         return;
     mica__back_put_whole(b, "num_key_value_heads", whole(b, "attention.head_count_kv", b->heads));
@@ -368,14 +377,17 @@ static bool is_in(const char *list, const char *word)
     return strstr(list, marked) != NULL;
 }
 
-/* How many of a group a layer has; *out_of: how many there are. */
+/* How many of a group a layer has; *out_of: how many it has matrices for. */
 static uint32_t count_biases(const mica__config_back *b, size_t group, uint32_t layer, uint32_t *out_of)
 {
     uint32_t found = 0;
     *out_of = 0;
     for (size_t i = 0; i < 4 && biases[group].name[i] != NULL; i++) {
-        found += has_in_layer(b, layer, biases[group].name[i]);
-        ++*out_of;
+        char matrix[40];
+        const char *name = biases[group].name[i];
+        snprintf(matrix, sizeof matrix, "%.*sweight", (int)(strlen(name) - 4), name);
+        found += has_in_layer(b, layer, name);
+        *out_of += has_in_layer(b, layer, matrix);
     }
     return found;
 }
@@ -491,9 +503,8 @@ static void put_tokens(mica__config_back *b)
                 {"eos_token_id", "tokenizer.ggml.eos_token_id"},
                 {"pad_token_id", "tokenizer.ggml.padding_token_id"}};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const mica_value *value = mica__archive_meta(b->plan->archive, keys[i].gguf);
-        double number = 0;
-        if (value != NULL && value_number(value, &number) && number >= 0)
+        const double number = file_number(b, keys[i].gguf, -1);
+        if (number >= 0)
             mica__back_put_whole(b, keys[i].hf, (uint64_t)number);
         else
             mica__back_put_null(b, keys[i].hf);

@@ -4,11 +4,14 @@
 #else
 #define _DEFAULT_SOURCE /* madvise */
 #define _POSIX_C_SOURCE 200809L
+#define _XOPEN_SOURCE 700 /* realpath */
 #endif
 #include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -142,6 +145,12 @@ mica__file_kind mica__file_look(const char *path)
                                    : MICA__FILE_KIND_OTHER;
 }
 
+bool mica__file_exists(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0;
+}
+
 bool mica__file_same(const char *a, const char *b)
 {
     struct stat first, second;
@@ -241,6 +250,42 @@ mica_status mica__file_read_all(const char *path, size_t max_bytes, void **out_d
         status = read_whole(file, max_bytes, out_data, out_size);
     mica__file_close(file);
     return status;
+}
+
+/* Whether `path` is below `root`, of which `length` characters count. Both are resolved. */
+static bool is_below(const char *root, size_t length, const char *path)
+{
+    return strncmp(root, path, length) == 0 && (path[length] == '/' || (length == 1 && root[0] == '/'));
+}
+
+/* Whether a resolved path is among the blobs of the model whose snapshot `root` is, or is in. */
+static bool is_blob(char *root, const char *path)
+{
+    static const char part[] = "/snapshots/", blobs[] = "/blobs";
+    char *at = NULL;
+    for (char *next = strstr(root, part); next != NULL; next = strstr(next + 1, part))
+        at = next;
+    if (at == NULL)
+        return false;
+    memcpy(at, blobs, sizeof blobs); /* shorter than what stands there */
+    return is_below(root, strlen(root), path);
+}
+
+mica_status mica__file_read_inside(const char *folder, const char *path, size_t max_bytes, void **out_data,
+                                   size_t *out_size)
+{
+    char root[PATH_MAX], resolved[PATH_MAX];
+    *out_data = NULL;
+    *out_size = 0;
+    if (realpath(path, resolved) == NULL)
+        return errno == ENOENT || errno == ENOTDIR ? MICA_OK : mica__file_fail("find", path, errno);
+    if (realpath(folder, root) == NULL)
+        return mica__file_fail("find", folder, errno);
+    if (!is_below(root, strlen(root), resolved) && !is_blob(root, resolved))
+        return mica__fail(MICA_ERR_IO,
+                          "cannot read \"%s\": it is a link out of its folder, to \"%s\"; a copy would do", path,
+                          resolved);
+    return mica__file_read_all(resolved, max_bytes, out_data, out_size);
 }
 
 mica_status mica__file_map_open(const mica__file *file, mica__file_map *out_map)

@@ -37,6 +37,9 @@ typedef enum mica__file_kind {
 /* What a path leads to, links followed. Never fails. */
 mica__file_kind mica__file_look(const char *path);
 
+/* Whether anything has that name, be it a link that leads nowhere. Never fails. */
+bool mica__file_exists(const char *path);
+
 /* Whether two paths lead to one and the same file or folder, links followed. Never fails: false if one is not there. */
 bool mica__file_same(const char *a, const char *b);
 
@@ -58,6 +61,12 @@ void mica__file_will_need(const mica__file *file, uint64_t offset, uint64_t size
 /* Reads a whole file of at most max_bytes (more: MICA_ERR_BUDGET). One NUL follows the bytes and is not in
  * the size. The caller frees *out_data with mica__free. */
 mica_status mica__file_read_all(const char *path, size_t max_bytes, void **out_data, size_t *out_size);
+
+/* The same for a file of a folder that a stranger made. Links are followed within the folder, and out of a snapshot of the
+ * Hugging Face cache to that model's blobs (.../snapshots/REVISION/x -> ../../blobs/HASH); one that leads anywhere else is
+ * MICA_ERR_IO, since what it leads to is not the stranger's to give. A file that is not there: *out_data is NULL. */
+mica_status mica__file_read_inside(const char *folder, const char *path, size_t max_bytes, void **out_data,
+                                   size_t *out_size);
 
 /* A whole file in the address space. An empty file has data NULL and size 0. If another process cuts the file
  * while it is mapped, reading past its new end kills the process: the operating system has no other way. */
@@ -84,11 +93,18 @@ void mica__file_map_close(mica__file_map *map);
 /* A hint about a range (cut to the mapping, widened to pages; inward for DONT_NEED). Never fails. */
 void mica__file_map_advise(const mica__file_map *map, size_t offset, size_t size, mica__file_advice advice);
 
-/* A new file that takes the place of `path` on commit, and leaves no trace otherwise. */
+/* A new file that takes the place of `path` on commit, and leaves no trace otherwise, also if the process is killed, but
+ * for the moment in which it takes the place of another file, and where the system has no files without names: then one may
+ * stay whose name ends in ".mica-tmp", for mica__file_sweep. */
 typedef struct mica__file_writer mica__file_writer;
 
-/* Creates the temporary file in the folder of `path`. The caller owns *out_writer. */
+/* Removes what killed processes left beside `path` of files and folders that they were writing. Never fails. */
+void mica__file_sweep(const char *path);
+
+/* Creates the file in the folder of `path`. The caller owns *out_writer. */
 mica_status mica__file_writer_open(const char *path, mica__file_writer **out_writer);
+/* The same with a temporary name from the start, as where the system has no files without names. */
+mica_status mica__file_writer_open_named(const char *path, mica__file_writer **out_writer);
 
 /* The new file will be the user's alone, whatever the process's umask says. */
 void mica__file_writer_hide(mica__file_writer *writer);
@@ -99,14 +115,26 @@ mica_status mica__file_writer_write(mica__file_writer *writer, const void *bytes
 /* Bytes written so far. */
 uint64_t mica__file_writer_size(const mica__file_writer *writer);
 
-/* Flushes to the disk, renames over `path`, flushes the folder. Frees the writer, also on failure, when
- * the old file is as it was. */
+/* Flushes to the disk, takes the place of `path` (of a link: the link's), flushes the folder. Frees the writer, also on
+ * failure, when the old file is as it was. */
 mica_status mica__file_writer_commit(mica__file_writer *writer);
 
 /* The same, but a file that stands at `path` is left as it is and refused, also one that came after open. */
 mica_status mica__file_writer_commit_new(mica__file_writer *writer);
 
-/* Removes the temporary file and frees the writer; NULL is fine. */
+/* Removes the file and frees the writer; NULL is fine. */
 void mica__file_writer_discard(mica__file_writer *writer);
+
+/* The same for a folder of files, which may not be there before. */
+typedef struct mica__folder_writer mica__folder_writer;
+
+/* Makes a folder beside `path`. The caller owns *out_writer. */
+mica_status mica__folder_writer_open(const char *path, mica__folder_writer **out_writer);
+/* Where its files are to be written; lives as long as the writer. */
+const char *mica__folder_writer_path(const mica__folder_writer *writer);
+/* Gives it its name; refused if anything but an empty folder has that. Frees the writer, also on failure. */
+mica_status mica__folder_writer_commit(mica__folder_writer *writer);
+/* Removes the folder with the files in it and frees the writer; NULL is fine. */
+void mica__folder_writer_discard(mica__folder_writer *writer);
 
 #endif

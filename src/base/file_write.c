@@ -1,11 +1,15 @@
-/* file_write.c: replacing a file in one step: write beside it, flush, rename. */
-#define _GNU_SOURCE /* sync_file_range */
+/*
+ * file_write.c: replacing a file in one step: write it without a name, flush, name it.
+ *
+ * Linux gives files without a name (O_TMPFILE), which are gone with their process, however that ends. Where there are none,
+ * and for the moment in which a new file takes the place of an old one, it has a temporary name (file_temporary.h).
+ */
+#define _GNU_SOURCE /* sync_file_range, O_TMPFILE */
 #define _POSIX_C_SOURCE 200809L
 #include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,26 +18,24 @@
 
 #include "base/alloc.h"
 #include "base/file_error.h"
+#include "base/file_temporary.h"
 
 /* Written bytes go to the disk in runs of this many while more are written, so that the flush at the end, which nobody
  * can stop, has little left to do; small enough that a wait for one is short on a slow disk. */
 #define RUN_BYTES ((uint64_t)8 << 20)
 
-/* Room for ".<process>.<number>.tmp" and a NUL. */
-#define SUFFIX_BYTES 48
-
 struct mica__file_writer {
     int descriptor;
     int failure;            /* errno of the first failed write, 0 = none */
     uint64_t size, started; /* written; of that on its way to the disk */
-    char *path, *temporary; /* both in the block of this struct */
+    char *path, *temporary; /* both in the block of this struct; temporary is "" while the file has no name */
 };
 
 /* Two blocks of text after the struct: the path, and the path with room for the suffix. */
 static mica__file_writer *alloc_writer(const char *path)
 {
     const size_t length = strlen(path);
-    mica__file_writer *writer = mica__calloc(1, sizeof *writer + 2 * length + 1 + SUFFIX_BYTES);
+    mica__file_writer *writer = mica__calloc(1, sizeof *writer + 2 * length + 1 + MICA__FILE_TEMPORARY_BYTES);
     if (writer == NULL)
         return NULL;
     writer->path = (char *)(writer + 1);
@@ -42,27 +44,50 @@ static mica__file_writer *alloc_writer(const char *path)
     return writer;
 }
 
+/* A file without a name in the folder of the path, or -1: the system, the file system or /proc does not serve. */
+static int open_nameless(mica__file_writer *writer)
+{
+#if defined(__linux__) && defined(O_TMPFILE)
+    char way[40];
+    mica__file_folder(writer->path, writer->temporary);
+    const int descriptor = open(writer->temporary, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+    writer->temporary[0] = '\0';
+    snprintf(way, sizeof way, "/proc/self/fd/%d", descriptor);
+    if (descriptor < 0 || faccessat(AT_FDCWD, way, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return descriptor;
+    close(descriptor);
+#else
+    (void)writer;
+#endif
+    return -1;
+}
+
 /* A name of our own beside the path, never an existing file. Returns the descriptor or -1 with errno. */
 static int open_temporary(mica__file_writer *writer)
 {
-    static _Atomic unsigned next_number;
-    const size_t capacity = strlen(writer->path) + SUFFIX_BYTES;
+    const size_t capacity = strlen(writer->path) + MICA__FILE_TEMPORARY_BYTES;
     int descriptor;
-    do {
-        const unsigned number = atomic_fetch_add_explicit(&next_number, 1, memory_order_relaxed);
-        snprintf(writer->temporary, capacity, "%s.%ld.%u.tmp", writer->path, (long)getpid(), number);
+    for (;;) {
+        mica__file_temporary_name(writer->path, writer->temporary, capacity);
         descriptor = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    } while (descriptor < 0 && (errno == EEXIST || errno == EINTR));
-    return descriptor;
+        if (descriptor >= 0 && mica__file_hold(descriptor))
+            return descriptor;
+        if (descriptor >= 0)
+            close(descriptor);
+        else if (errno != EEXIST && errno != EINTR)
+            return -1;
+    }
 }
 
-mica_status mica__file_writer_open(const char *path, mica__file_writer **out_writer)
+static mica_status open_writer(const char *path, bool named, mica__file_writer **out_writer)
 {
     *out_writer = NULL;
     mica__file_writer *writer = alloc_writer(path);
     if (writer == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the handle of \"%s\"", path);
-    writer->descriptor = open_temporary(writer);
+    writer->descriptor = named ? -1 : open_nameless(writer);
+    if (writer->descriptor < 0)
+        writer->descriptor = open_temporary(writer);
     if (writer->descriptor < 0) {
         const mica_status status = mica__file_fail("create", writer->temporary, errno);
         mica__free(writer);
@@ -76,6 +101,16 @@ void mica__file_writer_hide(mica__file_writer *writer)
 {
     if (fchmod(writer->descriptor, 0600) != 0 && writer->failure == 0)
         writer->failure = errno;
+}
+
+mica_status mica__file_writer_open(const char *path, mica__file_writer **out_writer)
+{
+    return open_writer(path, false, out_writer);
+}
+
+mica_status mica__file_writer_open_named(const char *path, mica__file_writer **out_writer)
+{
+    return open_writer(path, true, out_writer);
 }
 
 /* Starts the run that is full, after the one before it has arrived. A hint: errors show in the flush. */
@@ -120,10 +155,7 @@ uint64_t mica__file_writer_size(const mica__file_writer *writer)
  * happened, so that is no failure. */
 static void flush_folder(const char *path, char *scratch)
 {
-    const char *slash = strrchr(path, '/');
-    const size_t length = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
-    memcpy(scratch, length == 0 ? "." : path, length == 0 ? 1 : length);
-    scratch[length == 0 ? 1 : length] = '\0';
+    mica__file_folder(path, scratch);
     const int folder = open(scratch, O_RDONLY | O_CLOEXEC);
     if (folder < 0)
         return;
@@ -131,48 +163,76 @@ static void flush_folder(const char *path, char *scratch)
     close(folder);
 }
 
-/* Gives the temporary file its name, but only if nothing has it: returns 0 or an errno. */
+/* Gives a file without a name one that nothing has: returns 0 or an errno. */
+static int name_nameless(const mica__file_writer *writer, const char *name)
+{
+    char way[40];
+    snprintf(way, sizeof way, "/proc/self/fd/%d", writer->descriptor);
+    return linkat(AT_FDCWD, way, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+}
+
+/* Gives the file its name, but only if nothing has it: returns 0 or an errno. */
 static int name_new(const mica__file_writer *writer)
 {
+    if (writer->temporary[0] == '\0')
+        return name_nameless(writer, writer->path);
     if (link(writer->temporary, writer->path) == 0) {
         unlink(writer->temporary);
         return 0;
     }
     const int failure = errno;
-    if (failure == EEXIST || mica__file_look(writer->path) != MICA__FILE_KIND_NONE)
+    if (failure == EEXIST || mica__file_exists(writer->path))
         return EEXIST;
     /* A file system without links: the look above is all there is. */
     return rename(writer->temporary, writer->path) == 0 ? 0 : errno;
 }
 
-/* Flush, close, rename; returns 0 or an errno. The descriptor is closed in any case. */
-static int finish_file(mica__file_writer *writer, bool replace)
+/* The file takes the place of whatever has its name, of a link itself: returns 0 or an errno. */
+static int name_over(mica__file_writer *writer)
 {
-    int failure = writer->failure;
-    if (failure == 0 && fsync(writer->descriptor) != 0)
-        failure = errno;
-    if (close(writer->descriptor) != 0 && failure == 0)
-        failure = errno;
-    writer->descriptor = -1;
-    if (failure == 0 && !replace)
-        return name_new(writer);
+    const size_t capacity = strlen(writer->path) + MICA__FILE_TEMPORARY_BYTES;
+    int failure = 0;
+    if (writer->temporary[0] == '\0') {
+        failure = name_nameless(writer, writer->path);
+        if (failure != EEXIST)
+            return failure;
+        (void)mica__file_hold(writer->descriptor);
+        do {
+            mica__file_temporary_name(writer->path, writer->temporary, capacity);
+            failure = name_nameless(writer, writer->temporary);
+        } while (failure == EEXIST);
+        if (failure != 0)
+            writer->temporary[0] = '\0';
+    }
     if (failure == 0 && rename(writer->temporary, writer->path) != 0)
         failure = errno;
     return failure;
 }
 
+static void forget(mica__file_writer *writer)
+{
+    if (writer->temporary[0] != '\0')
+        unlink(writer->temporary);
+    close(writer->descriptor);
+    mica__free(writer);
+}
+
 static mica_status commit(mica__file_writer *writer, bool replace)
 {
-    mica_status status = MICA_OK;
-    const int failure = finish_file(writer, replace);
-    if (failure == 0) {
-        flush_folder(writer->path, writer->temporary);
-    } else {
-        unlink(writer->temporary);
-        status = mica__file_fail(replace ? "replace" : "create", writer->path, failure);
+    int failure = writer->failure;
+    if (failure == 0 && fsync(writer->descriptor) != 0)
+        failure = errno;
+    if (failure == 0)
+        failure = replace ? name_over(writer) : name_new(writer);
+    if (failure != 0) {
+        const mica_status status = mica__file_fail(replace ? "replace" : "create", writer->path, failure);
+        forget(writer);
+        return status;
     }
+    flush_folder(writer->path, writer->temporary);
+    close(writer->descriptor);
     mica__free(writer);
-    return status;
+    return MICA_OK;
 }
 
 mica_status mica__file_writer_commit(mica__file_writer *writer)
@@ -187,9 +247,6 @@ mica_status mica__file_writer_commit_new(mica__file_writer *writer)
 
 void mica__file_writer_discard(mica__file_writer *writer)
 {
-    if (writer == NULL)
-        return;
-    close(writer->descriptor);
-    unlink(writer->temporary);
-    mica__free(writer);
+    if (writer != NULL)
+        forget(writer);
 }

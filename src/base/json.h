@@ -161,6 +161,8 @@ void mica__json_int(mica__json_writer *writer, int64_t value);
 void mica__json_uint(mica__json_writer *writer, uint64_t value);
 /* 15 digits, or 16 or 17 where fewer read back as another double; null for what is not finite. */
 void mica__json_double(mica__json_writer *writer, double value);
+/* The same, but a whole number has a point too, for readers that tell 1.0 from 1. */
+void mica__json_real(mica__json_writer *writer, double value);
 void mica__json_bool(mica__json_writer *writer, bool value);
 void mica__json_null(mica__json_writer *writer);
 

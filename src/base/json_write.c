@@ -224,19 +224,33 @@ static void set_point(char *text)
     *out = '\0';
 }
 
-void mica__json_double(mica__json_writer *writer, double value)
+/* With as few digits as read back to it. */
+static void print_double(double value, char *text, size_t size)
 {
-    char text[48];
-    if (!isfinite(value)) {
-        put_value(writer, "null");
-        return;
-    }
     for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
+        snprintf(text, size, "%.*g", digits, value);
         if (digits == 17 || strtod(text, NULL) == value)
             break;
     }
     set_point(text);
+}
+
+void mica__json_double(mica__json_writer *writer, double value)
+{
+    char text[48] = "null";
+    if (isfinite(value))
+        print_double(value, text, sizeof text);
+    put_value(writer, text);
+}
+
+void mica__json_real(mica__json_writer *writer, double value)
+{
+    char text[48] = "null";
+    if (isfinite(value)) {
+        print_double(value, text, sizeof text - 2);
+        if (strpbrk(text, ".e") == NULL)
+            memcpy(text + strlen(text), ".0", 3);
+    }
     put_value(writer, text);
 }
 

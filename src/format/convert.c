@@ -1,19 +1,16 @@
 /*
  * convert.c - mica_convert: which way a conversion goes, the place it goes to, and the folder around the tensors.
  *
- * A folder gets its files one by one, each whole; if one cannot be written, those that are there are taken back, and
- * the folder too if it was not there before.
+ * A folder that was not there appears whole, by one rename. Into one that is there files come one by one, each whole, and
+ * config.json, without which it is no model, is the last of them and its old one the first that goes; if one cannot be
+ * written, those that came are taken back.
  */
 #include "format/convert.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/file_error.h"
 #include "base/sort.h"
 #include "format/mix.h"
 #include "format/safetensors.h"
@@ -40,7 +37,8 @@ typedef struct conversion {
     const char *input, *output;
     mica_convert_options options;
     mica_format format;
-    bool folder; /* the output is one */
+    bool folder;      /* the output is one */
+    const char *root; /* of a folder: where its files are written */
     mica__plan plan;
     const char *config; /* of a folder; NULL: none */
 } conversion;
@@ -159,17 +157,17 @@ static mica_status plan_safetensors(conversion *c)
 
 /* Small files that are written and wait for their names. */
 typedef struct side {
-    mica__file_writer *writer[SIDE_FILES + 1]; /* and config.json */
+    mica__file_writer *writer[SIDE_FILES + 1]; /* and config.json, the last */
     char *path[SIDE_FILES + 1];
     uint32_t count;
 } side;
 
 static mica_status put_file(conversion *c, side *files, const char *name, const void *bytes, size_t size)
 {
-    char *path = mica__plan_text(&c->plan, "%s/%s", c->output, name);
+    char *path = mica__plan_text(&c->plan, "%s/%s", c->root, name);
     if (path == NULL)
         return MICA_ERR_OUT_OF_MEMORY;
-    if (!c->options.overwrite && mica__file_look(path) != MICA__FILE_KIND_NONE)
+    if (!c->options.overwrite && mica__file_exists(path))
         return mica__fail(MICA_ERR_IO, "cannot write \"%s\": it exists and overwrite is not set", path);
     mica_status status = mica__file_writer_open(path, &files->writer[files->count]);
     if (status != MICA_OK)
@@ -211,50 +209,84 @@ static mica_status copy_side_files(conversion *c, side *files)
     return status;
 }
 
-static mica_status name_side_files(side *files)
+static mica_status name_side_files(const conversion *c, side *files)
 {
     mica_status status = MICA_OK;
     for (uint32_t i = 0; i < files->count && status == MICA_OK; i++) {
         mica__file_writer *writer = files->writer[i];
         files->writer[i] = NULL;
-        status = mica__file_writer_commit(writer);
+        status = c->options.overwrite ? mica__file_writer_commit(writer) : mica__file_writer_commit_new(writer);
         for (uint32_t k = 0; status != MICA_OK && k < i; k++)
             unlink(files->path[k]);
     }
     return status;
 }
 
-static mica_status write_folder(conversion *c, const mica_writer_options *writing, const mica__plan_run *run)
+/* What an older model in the folder had beside its tensors, and the index that would be read before the new ones: config.json
+ * first. Nothing of it may be taken for the new model's. */
+static void clear_folder(void *context)
 {
-    const bool made = mkdir(c->output, 0777) == 0;
-    const int reason = errno;
-    const char *path = mica__plan_text(&c->plan, "%s/model.safetensors", c->output);
+    static const char *const first[] = {"config.json", "model.safetensors.index.json"};
+    conversion *c = context;
+    for (size_t i = 0; c->options.overwrite && i < 2 + SIDE_FILES; i++) {
+        const char *path = mica__plan_text(&c->plan, "%s/%s", c->root, i < 2 ? first[i] : side_files[i - 2]);
+        if (path != NULL)
+            unlink(path);
+    }
+}
+
+static mica_status put_side_files(conversion *c, side *files)
+{
+    mica_status status = copy_side_files(c, files);
+    if (status == MICA_OK)
+        status = make_tokenizer(c, files);
+    if (status == MICA_OK && c->config != NULL)
+        status = put_file(c, files, "config.json", c->config, strlen(c->config));
+    return status;
+}
+
+static mica_status fill_folder(conversion *c, const mica_writer_options *writing, mica__plan_run run)
+{
+    const char *path = mica__plan_text(&c->plan, "%s/model.safetensors", c->root);
     side files = {.count = 0};
     mica_writer *writer = NULL;
-    mica_status status = path == NULL ? MICA_ERR_OUT_OF_MEMORY : MICA_OK;
-    if (!made && mica__file_look(c->output) != MICA__FILE_KIND_FOLDER)
-        return mica__file_fail("create the folder", c->output, reason);
+    mica_status status =
+        path == NULL ? MICA_ERR_OUT_OF_MEMORY : mica_writer_create(path, writing, &writer);
     if (status == MICA_OK)
-        status = mica_writer_create(path, writing, &writer);
-    if (status == MICA_OK && c->config != NULL)
-        status = put_file(c, &files, "config.json", c->config, strlen(c->config));
+        status = put_side_files(c, &files);
+    run.ready = clear_folder;
+    run.ready_context = c;
     if (status == MICA_OK)
-        status = copy_side_files(c, &files);
-    if (status == MICA_OK)
-        status = make_tokenizer(c, &files);
-    if (status == MICA_OK)
-        status = mica__plan_write(&c->plan, writer, run);
+        status = mica__plan_write(&c->plan, writer, &run);
     else
         mica_writer_discard(writer);
     if (status == MICA_OK) {
-        status = name_side_files(&files);
+        status = name_side_files(c, &files);
         if (status != MICA_OK)
             unlink(path);
     }
     for (uint32_t i = 0; i < files.count; i++)
         mica__file_writer_discard(files.writer[i]);
-    if (status != MICA_OK && made)
-        rmdir(c->output);
+    return status;
+}
+
+static mica_status write_folder(conversion *c, const mica_writer_options *writing, const mica__plan_run *run)
+{
+    mica__folder_writer *folder = NULL;
+    c->root = c->output;
+    mica__file_sweep(c->output);
+    if (mica__file_look(c->output) == MICA__FILE_KIND_FOLDER)
+        return fill_folder(c, writing, *run);
+    if (mica__file_exists(c->output))
+        return mica__fail(MICA_ERR_IO, "cannot create the folder \"%s\": it exists and is none", c->output);
+    mica_status status = mica__folder_writer_open(c->output, &folder);
+    if (status != MICA_OK)
+        return status;
+    c->root = mica__folder_writer_path(folder);
+    status = fill_folder(c, writing, *run);
+    if (status == MICA_OK)
+        return mica__folder_writer_commit(folder);
+    mica__folder_writer_discard(folder);
     return status;
 }
 
@@ -265,7 +297,8 @@ static mica_status write_output(conversion *c)
     const mica_writer_options writing = {.format = c->format == MICA_FORMAT_GGUF ? MICA_FORMAT_GGUF
                                                                                  : MICA_FORMAT_SAFETENSORS,
                                          .overwrite = c->options.overwrite};
-    const mica__plan_run run = {c->options.threads, c->options.progress, c->options.context};
+    const mica__plan_run run = {
+        .threads = c->options.threads, .progress = c->options.progress, .context = c->options.context};
     mica_writer *writer = NULL;
     if (c->folder)
         return write_folder(c, &writing, &run);

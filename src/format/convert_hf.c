@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "format/config_map.h"
+#include "format/config_back.h"
 #include "format/convert.h"
 #include "format/safetensors.h"
 #include "quant/dtype.h"

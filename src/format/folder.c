@@ -37,10 +37,8 @@ static mica_status read_config(mica__archive *archive, const char *folder)
     mica_status status;
     if (path == NULL)
         return MICA_ERR_OUT_OF_MEMORY;
-    if (mica__file_look(path) == MICA__FILE_KIND_NONE)
-        return MICA_OK;
-    status = mica__file_read_all(path, MAX_CONFIG, &text, &length);
-    if (status != MICA_OK)
+    status = mica__file_read_inside(folder, path, MAX_CONFIG, &text, &length);
+    if (status != MICA_OK || text == NULL)
         return status == MICA_ERR_BUDGET ? mica__fail(MICA_ERR_MALFORMED_FILE, "%s", mica_status_message())
                                          : status;
     archive->config = mica__archive_text(archive, text, length);

@@ -254,7 +254,5 @@ mica_status mica__plan_read_side(mica__plan *plan, const char *folder, const cha
     *out = (mica__side_file){.path = mica__plan_text(plan, "%s/%s", folder, name)};
     if (out->path == NULL)
         return MICA_ERR_OUT_OF_MEMORY;
-    if (mica__file_look(out->path) != MICA__FILE_KIND_REGULAR)
-        return MICA_OK;
-    return mica__file_read_all(out->path, MOST_SIDE_BYTES, &out->data, &out->size);
+    return mica__file_read_inside(folder, out->path, MOST_SIDE_BYTES, &out->data, &out->size);
 }

@@ -62,6 +62,8 @@ typedef struct mica__plan_run {
     uint32_t threads; /* 0 = one a core */
     mica_progress progress;
     void *context;
+    void (*ready)(void *ready_context); /* called when all is written and nothing has its name; may be NULL */
+    void *ready_context;
 } mica__plan_run;
 
 /* A file beside the weights. */

@@ -294,5 +294,7 @@ mica_status mica__plan_write(const mica__plan *plan, mica_writer *writer, const 
         mica_writer_discard(writer);
         return status;
     }
+    if (run->ready != NULL)
+        run->ready(run->ready_context);
     return mica_writer_finish(writer);
 }

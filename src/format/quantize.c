@@ -84,7 +84,8 @@ static mica_status run(const mica__archive *archive, const char *input, const ch
 {
     const mica_writer_options writing = {
         .format = MICA_FORMAT_GGUF, .alignment = find_alignment(archive), .overwrite = options->overwrite};
-    const mica__plan_run running = {options->threads, options->progress, options->context};
+    const mica__plan_run running = {
+        .threads = options->threads, .progress = options->progress, .context = options->context};
     mica__plan plan = {.archive = archive};
     mica__mix mix;
     mica_writer *writer = NULL;

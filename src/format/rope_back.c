@@ -3,37 +3,15 @@
  * as the rule that gives them (Llama 3). The other way is rope_map.c.
  */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "format/config_map.h"
+#include "format/config_back.h"
 #include "format/llama3.h"
 
 #define MOST_FACTORS 32768u
 
-typedef struct back {
-    mica__plan *plan;
-    const char *arch;
-    mica__json_writer *json;
-} back;
-
-static const mica_value *get(const back *b, const char *key)
-{
-    char full[160];
-    snprintf(full, sizeof full, "%.60s.%.90s", b->arch, key);
-    return mica__archive_meta(b->plan->archive, full);
-}
-
-static double number_of(const back *b, const char *key, double otherwise)
-{
-    const mica_value *value = get(b, key);
-    if (value == NULL || (value->type != MICA_VALUE_F32 && value->type != MICA_VALUE_U32))
-        return otherwise;
-    return value->type == MICA_VALUE_F32 ? value->as.f : (double)value->as.u;
-}
-
 /* The values of a vector of f32; *out_values is NULL where the file has none. They are the plan's memory. */
-static mica_status read_factors(const back *b, const char *name, const float **out_values,
+static mica_status read_factors(const mica__config_back *b, const char *name, const float **out_values,
                                 uint32_t *out_count)
 {
     const mica__archive *archive = b->plan->archive;
@@ -58,33 +36,35 @@ static mica_status read_factors(const back *b, const char *name, const float **o
     return status;
 }
 
-static void put_list(const back *b, const char *key, const float *values, uint32_t count)
+static void put_list(mica__config_back *b, const char *key, const float *values, uint32_t count)
 {
-    mica__json_key(b->json, key);
-    mica__json_begin_array(b->json);
+    mica__json_key(&b->json, key);
+    mica__json_begin_array(&b->json);
     for (uint32_t i = 0; i < count; i++)
-        mica__json_double(b->json, mica__config_shortest((double)values[i]));
-    mica__json_end_array(b->json);
+        mica__json_real(&b->json, mica__back_shortest((double)values[i]));
+    mica__json_end_array(&b->json);
 }
 
-static void put_number(const back *b, const char *key, double number)
+/* Transformers 4 wants exactly three members in Phi-3's, and calls the type so there. */
+static void begin(mica__config_back *b, const char *type)
 {
-    mica__json_key(b->json, key);
-    mica__json_double(b->json, mica__config_shortest(number));
+    mica__json_key(&b->json, "rope_scaling");
+    mica__json_begin_object(&b->json);
+    mica__json_key(&b->json, mica__back_is(b, "phi3") ? "type" : "rope_type");
+    mica__json_string(&b->json, type);
 }
 
-static void begin(const back *b, const char *type, size_t length)
+/* What GGUF says about the scale of the result; 0: nothing. */
+static double attention_of(const mica__config_back *b)
 {
-    mica__json_key(b->json, "rope_scaling");
-    mica__json_begin_object(b->json);
-    mica__json_key(b->json, "rope_type");
-    mica__json_string_n(b->json, type, length);
+    const double plain = mica__back_number(b, "rope.scaling.attn_factor", 0);
+    return mica__back_number(b, "rope.scaling.yarn_attn_factor", plain);
 }
 
-/* Two lists; the context before it was stretched stands beside them, where Phi-3's code looks for it. */
-static mica_status put_longrope(const back *b, bool *out_factors)
+/* Two lists; the context before it was stretched stands beside them, where Phi-3's code looks for it. The scale of the
+ * result follows from the two contexts; one that does not is written. */
+static mica_status put_longrope(mica__config_back *b, bool *out_factors)
 {
-    const mica_value *context = get(b, "rope.scaling.original_context_length");
     const float *far = NULL, *near = NULL;
     uint32_t far_count = 0, near_count = 0;
     mica_status status = read_factors(b, "rope_factors_long.weight", &far, &far_count);
@@ -92,14 +72,19 @@ static mica_status put_longrope(const back *b, bool *out_factors)
         status = read_factors(b, "rope_factors_short.weight", &near, &near_count);
     if (status != MICA_OK || far == NULL || near == NULL)
         return status;
-    begin(b, "longrope", 8);
-    mica__json_key(b->json, "type");
-    mica__json_string(b->json, "longrope");
+    const double before = mica__back_number(b, "rope.scaling.original_context_length", b->context),
+                 stretch = before > 0 ? b->context / before : 1,
+                 usual = stretch > 1 ? sqrt(1 + log(stretch) / log(before)) : 1, scale = attention_of(b);
+    begin(b, "longrope");
     put_list(b, "long_factor", far, far_count);
     put_list(b, "short_factor", near, near_count);
-    mica__json_end_object(b->json);
-    if (context != NULL)
-        mica__config_put(b->json, "original_max_position_embeddings", context);
+    if (fabs((scale > 0 ? scale : 1) - usual) > 1e-6 * usual)
+        mica__back_put_real(b, "attention_factor", scale > 0 ? scale : 1);
+    if (!mica__back_is(b, "phi3"))
+        mica__back_put_whole(b, "original_max_position_embeddings", (uint64_t)before);
+    mica__json_end_object(&b->json);
+    if (mica__back_is(b, "phi3"))
+        mica__back_put_whole(b, "original_max_position_embeddings", (uint64_t)before);
     *out_factors = true;
     return MICA_OK;
 }
@@ -125,11 +110,23 @@ static bool find_context(mica__llama3 *rule, const float *factors, uint32_t coun
     return false;
 }
 
-/* The rule of Llama 3 is not in the file. Its two edges are the same in all models; the factor is the largest; the
- * context before it was stretched is a power of two. Factors that no such rule gives stay a tensor. */
-static mica_status put_llama3(const back *b, bool *out_factors)
+static void put_rule(mica__config_back *b, const mica__llama3 *rule)
 {
-    mica__llama3 rule = {.base = number_of(b, "rope.freq_base", 10000), .factor = 1, .low = 1, .high = 4};
+    begin(b, "llama3");
+    mica__back_put_real(b, "factor", (double)rule->factor);
+    mica__back_put_real(b, "low_freq_factor", (double)rule->low);
+    mica__back_put_real(b, "high_freq_factor", (double)rule->high);
+    mica__back_put_whole(b, "original_max_position_embeddings", (uint64_t)rule->context);
+    mica__json_end_object(&b->json);
+}
+
+/* The rule of Llama 3 is not in the file. Its two edges are the same in all models; the factor is the largest; the
+ * context before it was stretched is a power of two. Factors that no such rule gives are listed, the same for short texts
+ * and long ones. */
+static mica_status put_llama3(mica__config_back *b, bool *out_factors)
+{
+    mica__llama3 rule = {
+        .base = mica__back_number(b, "rope.freq_base", 10000), .factor = 1, .low = 1, .high = 4};
     const float *factors = NULL;
     uint32_t count = 0;
     const mica_status status = read_factors(b, "rope_freqs.weight", &factors, &count);
@@ -137,44 +134,84 @@ static mica_status put_llama3(const back *b, bool *out_factors)
         return status;
     for (uint32_t i = 0; i < count; i++)
         rule.factor = factors[i] > rule.factor ? factors[i] : rule.factor;
-    if (!find_context(&rule, factors, count))
-        return MICA_OK;
-    begin(b, "llama3", 6);
-    put_number(b, "factor", (double)rule.factor);
-    put_number(b, "low_freq_factor", (double)rule.low);
-    put_number(b, "high_freq_factor", (double)rule.high);
-    mica__json_key(b->json, "original_max_position_embeddings");
-    mica__json_uint(b->json, (uint64_t)rule.context);
-    mica__json_end_object(b->json);
     *out_factors = true;
+    if (find_context(&rule, factors, count)) {
+        put_rule(b, &rule);
+        return MICA_OK;
+    }
+    begin(b, "longrope");
+    put_list(b, "long_factor", factors, count);
+    put_list(b, "short_factor", factors, count);
+    mica__back_put_real(b, "attention_factor", 1);
+    mica__back_put_whole(b, "original_max_position_embeddings", b->context);
+    mica__json_end_object(&b->json);
     return MICA_OK;
 }
 
-/* What the keys say: the type, its factor, and the context before it was stretched. */
-static void put_keys(const back *b)
+/* HF states the whole scale of the result, GGUF what it differs by from the usual one. */
+static mica_status put_yarn(mica__config_back *b)
 {
-    const mica_value *type = get(b, "rope.scaling.type");
-    const mica_value *factor = get(b, "rope.scaling.factor");
-    const mica_value *context = get(b, "rope.scaling.original_context_length");
-    if (type == NULL || type->type != MICA_VALUE_STRING)
-        return;
-    begin(b, type->as.string.data, (size_t)type->as.string.length);
-    if (factor != NULL)
-        mica__config_put(b->json, "factor", factor);
-    if (context != NULL)
-        mica__config_put(b->json, "original_max_position_embeddings", context);
-    mica__json_end_object(b->json);
+    const double factor = mica__back_number(b, "rope.scaling.factor", 1), scale = attention_of(b);
+    if (mica__back_number(b, "rope.scaling.yarn_ext_factor", 1) != 1)
+        return mica__back_refuse(b, "rope.scaling.yarn_ext_factor", "another one than 1");
+    if (!(factor > 0))
+        return mica__back_refuse(b, "rope.scaling.factor", "not above 0");
+    begin(b, "yarn");
+    mica__back_put_real(b, "factor", factor);
+    mica__back_put_whole(
+        b, "original_max_position_embeddings",
+        (uint64_t)mica__back_number(b, "rope.scaling.original_context_length", b->context));
+    mica__back_put_real(b, "beta_fast", mica__back_number(b, "rope.scaling.yarn_beta_fast", 32));
+    mica__back_put_real(b, "beta_slow", mica__back_number(b, "rope.scaling.yarn_beta_slow", 1));
+    if (scale > 0 || factor < 1)
+        mica__back_put_real(b, "attention_factor", (scale > 0 ? scale : 1) * (1 + 0.1 * log(factor)));
+    mica__json_end_object(&b->json);
+    return MICA_OK;
 }
 
-mica_status mica__rope_from_gguf(mica__plan *plan, const mica__family *family, mica__json_writer *json,
-                                 bool *out_factors)
+/* What the keys say where there are no factors. */
+static mica_status put_keys(mica__config_back *b, const char *type)
 {
-    const back b = {plan, family->arch, json};
+    if (strcmp(type, "none") == 0 || strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0)
+        return MICA_OK;
+    if (mica__back_is(b, "phi3") || (strcmp(type, "yarn") != 0 && strcmp(type, "linear") != 0))
+        return mica__back_refuse(b, "rope.scaling.type", type);
+    if (strcmp(type, "yarn") == 0)
+        return put_yarn(b);
+    begin(b, "linear");
+    mica__back_put_real(b, "factor", mica__back_number(b, "rope.scaling.factor", 1));
+    mica__json_end_object(&b->json);
+    return MICA_OK;
+}
+
+/* The part of a head that turns, which must come out whole again. */
+static void put_part(mica__config_back *b)
+{
+    double part = (double)b->rotary / b->head;
+    while ((uint32_t)(b->head * part) < b->rotary)
+        part = nextafter(part, 1);
+    mica__json_key(&b->json, "partial_rotary_factor");
+    mica__json_real(&b->json, part);
+}
+
+mica_status mica__rope_from_gguf(mica__config_back *b, bool *out_factors)
+{
+    const mica_value *name = mica__back_get(b, "rope.scaling.type");
+    const char *type = name != NULL && name->type == MICA_VALUE_STRING ? name->as.string.data : "none";
+    const bool made = strcmp(type, "yarn") == 0 || strcmp(type, "linear") == 0;
+    mica_status status = MICA_OK;
     *out_factors = false;
-    mica_status status = put_longrope(&b, out_factors);
+    if (mica__back_is(b, "gpt2") || mica__back_is(b, "bert"))
+        return MICA_OK;
+    mica__back_put_real(b, "rope_theta", mica__back_number(b, "rope.freq_base", 10000));
+    if (mica__back_is(b, "gemma3"))
+        mica__back_put_real(b, "rope_local_base_freq", mica__back_number(b, "rope.freq_base_swa", 10000));
+    if (mica__back_is(b, "phi3"))
+        put_part(b);
+    status = put_longrope(b, out_factors);
     if (status == MICA_OK && !*out_factors)
-        status = put_llama3(&b, out_factors);
-    if (status == MICA_OK && !*out_factors)
-        put_keys(&b);
-    return status;
+        status = put_llama3(b, out_factors);
+    if (status == MICA_OK && *out_factors && made)
+        return mica__back_refuse(b, "rope.scaling.type", "another scaling beside the tensors of factors");
+    return status == MICA_OK && !*out_factors ? put_keys(b, type) : status;
 }

@@ -62,8 +62,9 @@ static mica_status probe_place(const char *path, const mica_writer_options *opti
     if (kind == MICA__FILE_KIND_FOLDER || kind == MICA__FILE_KIND_OTHER)
         return mica__fail(MICA_ERR_IO, "cannot write \"%s\": it is %s", path,
                           kind == MICA__FILE_KIND_FOLDER ? "a folder" : "no plain file");
-    if (kind != MICA__FILE_KIND_NONE && !options->overwrite && options->split_bytes == 0)
+    if (!options->overwrite && options->split_bytes == 0 && mica__file_exists(path))
         return mica__fail(MICA_ERR_IO, "cannot write \"%s\": it exists and overwrite is not set", path);
+    mica__file_sweep(path);
     const mica_status status = mica__file_writer_open(path, &probe);
     mica__file_writer_discard(probe);
     return status;

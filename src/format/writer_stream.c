@@ -74,7 +74,7 @@ static mica_status open_entry(const mica_writer *writer, mica__writer_file *entr
     if (path == NULL)
         return MICA_ERR_OUT_OF_MEMORY;
     entry->path = path;
-    if (!writer->options.overwrite && mica__file_look(path) != MICA__FILE_KIND_NONE)
+    if (!writer->options.overwrite && mica__file_exists(path))
         return mica__fail(MICA_ERR_IO, "cannot write \"%s\": it exists and overwrite is not set", path);
     return mica__file_writer_open(path, &entry->file);
 }
@@ -228,19 +228,27 @@ static mica_status complete(mica_writer *writer)
     return status;
 }
 
-/* All files get their names; if one cannot, those that have theirs are taken back. */
+static mica_status place_file(mica_writer *writer, uint32_t part)
+{
+    mica__file_writer *file = writer->part[part].file;
+    writer->part[part].file = NULL;
+    return writer->options.overwrite ? mica__file_writer_commit(file) : mica__file_writer_commit_new(file);
+}
+
+/* All files get their names; if one cannot, those that have theirs are taken back. Of several the one that readers begin with
+ * is the last: the first of a split GGUF, the index of safetensors. Its old one goes before the others come, so that old and
+ * new files are never read together. */
 static mica_status place_files(mica_writer *writer)
 {
+    const uint32_t count = writer->part_count, key = writer->format == &mica__gguf_format ? 0 : count - 1;
     mica_status status = MICA_OK;
     uint32_t placed = 0;
-    for (; placed < writer->part_count && status == MICA_OK; placed++) {
-        mica__file_writer *file = writer->part[placed].file;
-        writer->part[placed].file = NULL;
-        status =
-            writer->options.overwrite ? mica__file_writer_commit(file) : mica__file_writer_commit_new(file);
-    }
+    if (count > 1 && writer->options.overwrite)
+        remove(writer->part[key].path);
+    for (; placed < count && status == MICA_OK; placed++)
+        status = place_file(writer, key == 0 ? count - 1 - placed : placed);
     for (uint32_t i = 0; status != MICA_OK && i + 1 < placed; i++)
-        remove(writer->part[i].path);
+        remove(writer->part[key == 0 ? count - 1 - i : i].path);
     return status;
 }
 

@@ -15,8 +15,11 @@ static const rewrite_tensor llama[] = {
     {LAYER(0) "self_attn.q_proj.weight", MICA_DTYPE_BF16, 2, {16, 16}},
     {LAYER(0) "self_attn.q_proj.bias", MICA_DTYPE_BF16, 1, {16}},
     {LAYER(0) "self_attn.k_proj.weight", MICA_DTYPE_F16, 2, {8, 16}},
+    {LAYER(0) "self_attn.k_proj.bias", MICA_DTYPE_BF16, 1, {8}},
     {LAYER(0) "self_attn.v_proj.weight", MICA_DTYPE_F32, 2, {8, 16}},
+    {LAYER(0) "self_attn.v_proj.bias", MICA_DTYPE_BF16, 1, {8}},
     {LAYER(0) "self_attn.o_proj.weight", MICA_DTYPE_BF16, 2, {16, 16}},
+    {LAYER(0) "self_attn.o_proj.bias", MICA_DTYPE_BF16, 1, {16}},
     {LAYER(0) "mlp.gate_proj.weight", MICA_DTYPE_BF16, 2, {24, 16}},
     {LAYER(0) "mlp.up_proj.weight", MICA_DTYPE_BF16, 2, {24, 16}},
     {LAYER(0) "mlp.down_proj.weight", MICA_DTYPE_BF16, 2, {16, 24}},
@@ -58,7 +61,7 @@ static void test_llama(void **state)
     make_llama("");
     convert_ok("hf", "out.gguf", NULL);
     mica__archive *hf = rewrite_open(rewrite_path("hf")), *gguf = rewrite_open(rewrite_path("out.gguf"));
-    assert_int_equal(gguf->visible_count, 13);
+    assert_int_equal(gguf->visible_count, 16);
     check_pairs(hf, gguf, LAYER(0) "self_attn.q_proj.weight", "blk.0.attn_q.weight", 16);
     check_pairs(hf, gguf, LAYER(0) "self_attn.q_proj.bias", "blk.0.attn_q.bias", 1);
     check_pairs(hf, gguf, LAYER(0) "self_attn.k_proj.weight", "blk.0.attn_k.weight", 16);
@@ -228,6 +231,7 @@ static void test_gpt2(void **state)
         {"h.0.attn.c_attn.weight", MICA_DTYPE_F16, 2, {16, 48}},
         {"h.0.attn.c_attn.bias", MICA_DTYPE_F32, 1, {48}},
         {"h.0.mlp.c_fc.weight", MICA_DTYPE_F32, 2, {16, 64}},
+        {"h.0.mlp.c_fc.bias", MICA_DTYPE_F32, 1, {64}},
         {"h.0.attn.bias", MICA_DTYPE_F32, 4, {1, 1, 32, 32}},
         {"ln_f.bias", MICA_DTYPE_F32, 1, {16}},
     };
@@ -240,7 +244,7 @@ static void test_gpt2(void **state)
         list, sizeof list / sizeof list[0]);
     convert_ok("hf", "out.gguf", NULL);
     mica__archive *hf = rewrite_open(rewrite_path("hf")), *gguf = rewrite_open(rewrite_path("out.gguf"));
-    assert_int_equal(gguf->visible_count, 6);
+    assert_int_equal(gguf->visible_count, 7);
     double *was = rewrite_decode(hf, "h.0.attn.c_attn.weight", &count);
     double *is = rewrite_decode(gguf, "blk.0.attn_qkv.weight", &count);
     for (uint64_t r = 0; r < 48; r++)
@@ -262,6 +266,7 @@ static void test_bert(void **state)
         {"bert.embeddings.word_embeddings.weight", MICA_DTYPE_F32, 2, {6, 16}},
         {"bert.embeddings.LayerNorm.gamma", MICA_DTYPE_F32, 1, {16}},
         {"bert.encoder.layer.0.attention.self.query.weight", MICA_DTYPE_F32, 2, {16, 16}},
+        {"bert.encoder.layer.0.attention.self.query.bias", MICA_DTYPE_F32, 1, {16}},
         {"bert.encoder.layer.0.output.LayerNorm.bias", MICA_DTYPE_F32, 1, {16}},
         {"bert.pooler.dense.weight", MICA_DTYPE_F32, 2, {16, 16}},
         {"cls.predictions.bias", MICA_DTYPE_F32, 1, {6}},
@@ -291,7 +296,7 @@ static void test_bert(void **state)
     check_u32(gguf, "tokenizer.ggml.padding_token_id", 0);
     check_text(gguf, "tokenizer.ggml.model", "bert");
     assert_int_equal(mica__archive_meta(gguf, "bert.attention.causal")->as.u, 0);
-    assert_int_equal(gguf->visible_count, 4);
+    assert_int_equal(gguf->visible_count, 5);
     rig_tensor(gguf, "token_embd_norm.weight");
     rig_tensor(gguf, "blk.0.layer_output_norm.bias");
     mica__archive_close(gguf);

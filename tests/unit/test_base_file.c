@@ -145,21 +145,102 @@ static void mapping_outlives_the_handle(void **state)
     mica__file_close(file);
 }
 
+typedef mica_status (*opener)(const char *path, mica__file_writer **out_writer);
+
+/* Where the system has files without names, and where it has not. */
+static const opener openers[] = {mica__file_writer_open, mica__file_writer_open_named};
+
 static void old_file_stays_until_commit(void **state)
 {
     mica__file_writer *writer = NULL;
     (void)state;
-    put_file(path_of("atomic"), "old", 3);
+    for (size_t i = 0; i < 2; i++) {
+        put_file(path_of("atomic"), "old", 3);
+        const uint32_t before = test_folder_count(folder);
+        assert_int_equal(openers[i](path_of("atomic"), &writer), MICA_OK);
+        assert_int_equal(mica__file_writer_write(writer, "new ", 4), MICA_OK);
+        assert_int_equal(mica__file_writer_write(writer, "text", 4), MICA_OK);
+        assert_int_equal(mica__file_writer_size(writer), 8);
+        expect_contents(path_of("atomic"), "old");
+        assert_in_range(test_folder_count(folder), before + (i != 0), before + 1);
+        mica__file_sweep(path_of("atomic")); /* what someone is writing stays */
+        assert_int_equal(mica__file_writer_commit(writer), MICA_OK);
+        expect_contents(path_of("atomic"), "new text");
+        assert_int_equal(test_folder_count(folder), before);
+    }
+}
+
+/* A link is replaced or refused, never followed. */
+static void links_are_not_followed(void **state)
+{
+    mica__file_writer *writer = NULL;
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        put_file(path_of("victim"), "old", 3);
+        (void)unlink(path_of("link"));
+        assert_int_equal(symlink("victim", path_of("link")), 0);
+        assert_int_equal(openers[i](path_of("link"), &writer), MICA_OK);
+        assert_int_equal(mica__file_writer_write(writer, "new", 3), MICA_OK);
+        assert_int_equal(mica__file_writer_commit(writer), MICA_OK);
+        expect_contents(path_of("victim"), "old");
+        expect_contents(path_of("link"), "new");
+        assert_int_equal(unlink(path_of("link")), 0);
+        assert_int_equal(symlink("nowhere", path_of("link")), 0);
+        assert_int_equal(openers[i](path_of("link"), &writer), MICA_OK);
+        assert_int_equal(mica__file_writer_commit_new(writer), MICA_ERR_IO);
+        assert_int_not_equal(access(path_of("nowhere"), F_OK), 0);
+    }
+}
+
+/* Processes that are killed while they write: without names nothing is left, of the rest the next sweep leaves nothing. */
+static void what_the_killed_leave_is_swept(void **state)
+{
+    (void)state;
     const uint32_t before = test_folder_count(folder);
-    assert_int_equal(mica__file_writer_open(path_of("atomic"), &writer), MICA_OK);
-    assert_int_equal(mica__file_writer_write(writer, "new ", 4), MICA_OK);
-    assert_int_equal(mica__file_writer_write(writer, "text", 4), MICA_OK);
-    assert_int_equal(mica__file_writer_size(writer), 8);
-    expect_contents(path_of("atomic"), "old");
-    assert_int_equal(test_folder_count(folder), before + 1);
-    assert_int_equal(mica__file_writer_commit(writer), MICA_OK);
-    expect_contents(path_of("atomic"), "new text");
-    assert_int_equal(test_folder_count(folder), before);
+    for (size_t i = 0; i < 2; i++) {
+        int status = 0;
+        const pid_t child = fork();
+        if (child == 0) {
+            mica__file_writer *writer = NULL;
+            mica__folder_writer *other = NULL;
+            if (openers[i](path_of("killed"), &writer) != MICA_OK ||
+                mica__file_writer_write(writer, "x", 1) != MICA_OK ||
+                mica__folder_writer_open(path_of("killed_folder"), &other) != MICA_OK)
+                _exit(1);
+            char inside[600];
+            snprintf(inside, sizeof inside, "%s/a", mica__folder_writer_path(other));
+            put_file(inside, "x", 1);
+            raise(SIGKILL);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status));
+        assert_true(test_folder_count(folder) > before);
+        mica__file_sweep(path_of("killed"));
+        assert_int_equal(test_folder_count(folder), before);
+    }
+}
+
+static void folders_appear_whole(void **state)
+{
+    mica__folder_writer *writer = NULL;
+    char inside[600];
+    (void)state;
+    const uint32_t before = test_folder_count(folder);
+    for (int commit = 1; commit >= 0; commit--) {
+        assert_int_equal(mica__folder_writer_open(path_of("made//"), &writer), MICA_OK);
+        snprintf(inside, sizeof inside, "%s/a", mica__folder_writer_path(writer));
+        put_file(inside, "x", 1);
+        mica__file_sweep(path_of("made"));
+        assert_int_not_equal(access(path_of("made/a"), F_OK), 0);
+        if (commit)
+            assert_int_equal(mica__folder_writer_commit(writer), MICA_OK);
+        else
+            mica__folder_writer_discard(writer);
+        assert_int_equal(access(path_of("made/a"), F_OK) == 0, commit);
+        if (commit)
+            test_folder_remove(path_of("made"));
+        assert_int_equal(test_folder_count(folder), before);
+    }
 }
 
 static void discard_leaves_no_trace(void **state)
@@ -276,6 +357,9 @@ int main(void)
         cmocka_unit_test(what_is_no_file_is_refused),
         cmocka_unit_test(mapping_outlives_the_handle),
         cmocka_unit_test(old_file_stays_until_commit),
+        cmocka_unit_test(links_are_not_followed),
+        cmocka_unit_test(what_the_killed_leave_is_swept),
+        cmocka_unit_test(folders_appear_whole),
         cmocka_unit_test(discard_leaves_no_trace),
         cmocka_unit_test(failed_commit_keeps_the_old),
         cmocka_unit_test(failed_write_keeps_the_old),

@@ -85,7 +85,7 @@ static mica_status run(const mica__archive *archive, const char *input, const ch
     const mica_writer_options writing = {
         .format = MICA_FORMAT_GGUF, .alignment = find_alignment(archive), .overwrite = options->overwrite};
     const mica__plan_run running = {options->threads, options->progress, options->context};
-    mica__plan plan = {.archive = archive};
+    mica__plan plan = {.archive = archive, .accepted = {options->accept_keys, options->accept_key_count}};
     mica__mix mix;
     mica_writer *writer = NULL;
     mica_status status = mica__mix_find(options->type, &mix);

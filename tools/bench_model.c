@@ -308,6 +308,7 @@ static int run_model(bench_run *run, const bench_plan *plan, uint32_t threads)
 {
     tool_model_source source = {
         .path = run->path, .device = tool_word(run->call, "device"), .threads = threads};
+    tool_accepted_keys(run->call, &source.accepted);
     int result = tool_model_open_source(&source, &run->model);
     if (result != 0)
         return result;

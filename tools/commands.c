@@ -64,6 +64,7 @@ static const tool_option tokenize_options[] = {
     {"ids", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "only the ids, on one line"},
     {"special", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0,
      "add the tokens that the model wants, and take the text of control tokens as those"},
+    TOOL_ACCEPT_OPTION,
 };
 static const tool_group tokenize_group = {"options", tokenize_options, COUNT(tokenize_options)};
 
@@ -103,6 +104,7 @@ static const tool_option bench_options[] = {
     {"md", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "print a table in Markdown"},
     {"profile", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0,
      "of models: the time of each kernel in one more prompt or step, which run one at a time then"},
+    TOOL_ACCEPT_OPTION,
 };
 static const tool_group bench_group = {"options", bench_options, COUNT(bench_options)};
 
@@ -129,6 +131,7 @@ static const tool_option quantize_options[] = {
     {"keep", NULL, TOOL_REPEATED, "PATTERN=TYPE", NULL, NULL, 0, 0,
      "type of the tensors of these names (* and ?)"},
     {"pure", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "every matrix gets TYPE, no mix"},
+    TOOL_ACCEPT_OPTION,
     WORKERS,
     FORCE,
 };
@@ -141,6 +144,7 @@ static const tool_option convert_options[] = {
      "format of OUT; else by its ending, and mlx for affine types"},
     {"group-size", NULL, TOOL_NUMBER, "N", NULL, "0", 0, 128,
      "values that share a scale in affine types: 32, 64 or 128; 0 is 64"},
+    TOOL_ACCEPT_OPTION,
     WORKERS,
     FORCE,
 };

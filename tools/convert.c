@@ -22,6 +22,8 @@ int tool_convert(const tool_call *call)
 {
     const char *type = tool_word(call, "type");
     tool_progress progress;
+    tool_accepted accepted;
+    tool_accepted_keys(call, &accepted);
     mica_convert_options options = {
         .size = sizeof options,
         .format = find_format(tool_word(call, "format")),
@@ -30,6 +32,8 @@ int tool_convert(const tool_call *call)
         .progress = tool_progress_step,
         .context = &progress,
         .group_size = (uint32_t)tool_number(call, "group-size"),
+        .accept_keys = accepted.name,
+        .accept_key_count = accepted.count,
     };
     if (type != NULL) {
         options.type = tool_type_find(call, "--type", type, strlen(type));

@@ -24,6 +24,12 @@ extern const tool_group tool_generation_group;
     {                                                                                                       \
         "threads", "-t", TOOL_NUMBER, "N", NULL, "0", 0, 1024, "threads of the cpu device; 0 is one a core" \
     }
+/* tool_accepted_keys reads it. */
+#define TOOL_ACCEPT_OPTION                                                                               \
+    {                                                                                                    \
+        "accept-key", NULL, TOOL_REPEATED, "KEY", NULL, NULL, 0, 0,                                      \
+            "key of config.json to pass over though mica does not know it or its value; may be repeated" \
+    }
 /* tool_batch reads them. */
 #define TOOL_BATCH_OPTIONS                                                                                \
     {"batch-size",                                                                                        \

@@ -11,9 +11,12 @@
 extern const unsigned char mica_demo_model[];
 extern const uint64_t mica_demo_model_size;
 
-mica_status tool_weights_open(const char *path, mica_weights **out_weights)
+mica_status tool_weights_open(const char *path, const tool_accepted *accepted, mica_weights **out_weights)
 {
-    mica_weights_options options = {.size = sizeof options, .flags = MICA_WEIGHTS_AS_GGUF};
+    mica_weights_options options = {.size = sizeof options,
+                                    .flags = MICA_WEIGHTS_AS_GGUF,
+                                    .accept_keys = accepted == NULL ? NULL : accepted->name,
+                                    .accept_key_count = accepted == NULL ? 0 : accepted->count};
     return path != NULL
                ? mica_weights_open(path, &options, out_weights)
                : mica_weights_open_bytes(mica_demo_model, mica_demo_model_size, &options, out_weights);
@@ -22,7 +25,7 @@ mica_status tool_weights_open(const char *path, mica_weights **out_weights)
 static mica_status open_inside(mica_device *device, const mica_model_options *options, mica_model **out_model)
 {
     mica_weights *weights = NULL;
-    mica_status status = tool_weights_open(NULL, &weights);
+    mica_status status = tool_weights_open(NULL, NULL, &weights);
     if (status == MICA_OK)
         status = mica_model_create(weights, device, options, out_model);
     mica_weights_release(weights);
@@ -37,6 +40,8 @@ static mica_status load(const tool_model_source *source, tool_progress *progress
         .keep_layout = source->keep_layout,
         .progress = tool_progress_step,
         .context = progress,
+        .accept_keys = source->accepted.name,
+        .accept_key_count = source->accepted.count,
     };
     mica_status status = source->path != NULL
                              ? mica_model_open(source->path, model->device, &options, &model->model)
@@ -78,6 +83,7 @@ int tool_model_open(const tool_call *call, tool_model *out)
                          (tool_flag(call, "mlock") ? MICA_WEIGHTS_LOCK : 0),
         .keep_layout = (uint32_t)tool_flag(call, "no-repack"),
     };
+    tool_accepted_keys(call, &source.accepted);
     return tool_model_open_source(&source, out);
 }
 

@@ -20,10 +20,11 @@ typedef struct tool_model_source {
     uint32_t threads;
     uint32_t weights_flags; /* MICA_WEIGHTS_* */
     uint32_t keep_layout;
+    tool_accepted accepted;
 } tool_model_source;
 
-/* The file alone, with names as in a GGUF; NULL: the model inside. */
-mica_status tool_weights_open(const char *path, mica_weights **out_weights);
+/* The file alone, with names as in a GGUF; path NULL: the model inside; accepted NULL: no keys. */
+mica_status tool_weights_open(const char *path, const tool_accepted *accepted, mica_weights **out_weights);
 /* These return the exit status: 0, or after printing why 1, or 128 and the number of a signal that came. */
 int tool_model_open(const tool_call *call, tool_model *out);
 int tool_model_open_source(const tool_model_source *source, tool_model *out);

@@ -235,3 +235,11 @@ const char *tool_repeat(const tool_call *call, const char *name, size_t *cursor)
             return call->repeated[(*cursor)++].text;
     return NULL;
 }
+
+void tool_accepted_keys(const tool_call *call, tool_accepted *out)
+{
+    size_t cursor = 0;
+    out->count = 0;
+    for (const char *name; (name = tool_repeat(call, "accept-key", &cursor)) != NULL;)
+        out->name[out->count++] = name;
+}

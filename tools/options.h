@@ -96,6 +96,13 @@ double tool_real(const tool_call *call, const char *name);
 /* The next text of an option that may be repeated; `*cursor` is 0 at first. NULL at the end. */
 const char *tool_repeat(const tool_call *call, const char *name, size_t *cursor);
 
+/* The texts of --accept-key. */
+typedef struct tool_accepted {
+    const char *name[TOOL_MAX_REPEATS];
+    uint32_t count;
+} tool_accepted;
+void tool_accepted_keys(const tool_call *call, tool_accepted *out);
+
 /* The next choice of "a|b|c" at *cursor: its length, and the cursor moves on. 0 at the end. */
 size_t tool_next_choice(const char **cursor, const char **out_choice);
 /* The type of that name, in capitals or not; NONE after printing which there are. `what` is the option, "--type". */

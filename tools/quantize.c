@@ -56,6 +56,8 @@ int tool_quantize(const tool_call *call)
             return wrong;
         count++;
     }
+    tool_accepted accepted;
+    tool_accepted_keys(call, &accepted);
     mica_quantize_options options = {
         .size = sizeof options,
         .type = call->argument[2],
@@ -67,6 +69,8 @@ int tool_quantize(const tool_call *call)
         .pure = (uint32_t)tool_flag(call, "pure"),
         .progress = tool_progress_step,
         .context = &progress,
+        .accept_keys = accepted.name,
+        .accept_key_count = accepted.count,
     };
     tool_progress_begin(&progress, "quantizing");
     mica_status status = mica_quantize(call->argument[0], call->argument[1], &options, &report);

@@ -46,10 +46,12 @@ int tool_tokenize(const tool_call *call)
     mica_weights *weights = NULL;
     mica_tokenizer *tokenizer = NULL;
     tool_input text;
+    tool_accepted accepted;
+    tool_accepted_keys(call, &accepted);
     int result = tool_input_prompt(call, &text);
     if (result != 0)
         return result;
-    if (tool_weights_open(tool_word(call, "model"), &weights) != MICA_OK ||
+    if (tool_weights_open(tool_word(call, "model"), &accepted, &weights) != MICA_OK ||
         mica_tokenizer_create(weights, &tokenizer) != MICA_OK)
         result = tool_fail_status();
     else

@@ -136,6 +136,8 @@ typedef struct mica_quantize_options {
     uint32_t pure;          /* 1: every matrix gets `type`, no mix */
     mica_progress progress; /* may be NULL */
     void *context;
+    const char *const *accept_keys; /* [accept_key_count] keys of config.json: as in mica_weights_options */
+    uint32_t accept_key_count;
 } mica_quantize_options;
 
 typedef struct mica_quantize_report {
@@ -157,8 +159,10 @@ typedef struct mica_convert_options {
     uint32_t overwrite;     /* 1: an output that exists is replaced */
     mica_progress progress; /* may be NULL */
     void *context;
-    uint32_t group_size; /* of affine types: values that share a scale, 32, 64 or 128; 0 = 64 */
-    uint32_t reserved;   /* 0 */
+    uint32_t group_size;            /* of affine types: values that share a scale, 32, 64 or 128; 0 = 64 */
+    uint32_t reserved;              /* 0 */
+    const char *const *accept_keys; /* [accept_key_count] keys of config.json: as in mica_weights_options */
+    uint32_t accept_key_count;
 } mica_convert_options;
 
 /* Tensor data and the metadata both can hold, between safetensors, MLX folders and GGUF. Names of the known families

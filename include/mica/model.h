@@ -34,6 +34,8 @@ typedef struct mica_model_options {
                              * speed: less memory that is this process's own, slower */
     mica_progress progress; /* over the bytes of the weights; may be NULL */
     void *context;
+    const char *const *accept_keys; /* [accept_key_count] keys of config.json: as in mica_weights_options */
+    uint32_t accept_key_count;
 } mica_model_options;
 
 typedef struct mica_model_info {
@@ -50,7 +52,7 @@ typedef struct mica_model_info {
 } mica_model_info;
 
 /* Opens a GGUF file, an HF folder or an MLX folder and loads it. `options` may be NULL. UNSUPPORTED: a family that is not
- * known (the sentence lists those that are); MALFORMED_FILE names the first tensor that is missing or of the wrong
+ * known (the sentence lists those that are), a key of config.json that is not known or whose value mica does not run; MALFORMED_FILE names the first tensor that is missing or of the wrong
  * shape, or the key; BUDGET, OUT_OF_MEMORY, CANCELLED. The caller releases *out_model. */
 MICA_API mica_status mica_model_open(const char *path, mica_device *device, const mica_model_options *options,
                                      mica_model **out_model);
@@ -96,7 +98,9 @@ typedef struct mica_context_info {
     uint32_t batch;                           /* most tokens in one pass over the weights */
 } mica_context_info;
 
-/* `options` may be NULL. BUDGET, OUT_OF_MEMORY; UNSUPPORTED for cache types that the device has no kernel for. */
+/* `options` may be NULL. INVALID_ARGUMENT: among others a capacity of more than `sequences` times the positions that the model
+ * has, where it has so many and no more (learned positions, dynamic rope scaling). BUDGET, OUT_OF_MEMORY; UNSUPPORTED for
+ * cache types that the device has no kernel for. */
 MICA_API mica_status mica_context_create(mica_model *model, const mica_context_options *options,
                                          mica_context **out_context);
 /* NULL is fine. */

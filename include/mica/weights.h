@@ -39,6 +39,10 @@ typedef struct mica_weights mica_weights;
 typedef struct mica_weights_options {
     uint64_t size;  /* sizeof(mica_weights_options); 0 = this version's */
     uint32_t flags; /* MICA_WEIGHTS_* */
+    /* With AS_GGUF: keys of config.json, [accept_key_count], that are passed over though mica does not know them, or knows
+     * only other values of them. Without them such a key is UNSUPPORTED, since it may change what the model computes. */
+    const char *const *accept_keys;
+    uint32_t accept_key_count;
 } mica_weights_options;
 
 typedef struct mica_weights_info {

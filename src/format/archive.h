@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "base/file.h"
+#include "format/keys.h"
 #include "mica/format.h"
 
 /* Why a tensor can be listed but not used. */
@@ -67,7 +68,7 @@ mica_status mica__archive_open(const char *path, mica__archive **out);
 mica_status mica__archive_open_bytes(const void *bytes, uint64_t size, mica__archive **out);
 /* Renames the tensors and rewrites the metadata of a checkpoint as the GGUF of it has them (as_gguf.c); other archives stay
  * as they are. `path` is where it was opened. */
-mica_status mica__archive_as_gguf(mica__archive *archive, const char *path);
+mica_status mica__archive_as_gguf(mica__archive *archive, const char *path, const mica__accepted *accepted);
 /* NULL is fine. */
 void mica__archive_close(mica__archive *archive);
 /* Index of the visible tensor of that name, or MICA__NO_TENSOR. */

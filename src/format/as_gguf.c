@@ -155,9 +155,9 @@ static mica_status split_made(const mica__plan *plan, mica__plan *made)
     return status == MICA_OK ? mica__plan_check(made) : status;
 }
 
-mica_status mica__archive_as_gguf(mica__archive *archive, const char *path)
+mica_status mica__archive_as_gguf(mica__archive *archive, const char *path, const mica__accepted *accepted)
 {
-    mica__plan plan = {.archive = archive}, made = {0};
+    mica__plan plan = {.archive = archive, .accepted = *accepted}, made = {0};
     if (archive->format != MICA_FORMAT_SAFETENSORS && archive->format != MICA_FORMAT_MLX)
         return MICA_OK;
     mica_status status = mica__convert_to_gguf(&plan, path, true);

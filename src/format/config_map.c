@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 
@@ -19,33 +20,13 @@ static const config_row rows[] = {
 
 #define ROWS (sizeof rows / sizeof rows[0])
 
-/* What a family's models have where config.json is silent. */
-static const struct {
-    const char *arch, *gguf;
-    double number;
-    mica_value_type type;
-} defaults[] = {
-    {"gemma3", "context_length", 131072, MICA_VALUE_U32},
-    {"gemma3", "attention.head_count", 8, MICA_VALUE_U32},
-    {"gemma3", "attention.head_count_kv", 4, MICA_VALUE_U32},
-    {"gemma3", "attention.key_length", 256, MICA_VALUE_U32},
-    {"gemma3", "attention.value_length", 256, MICA_VALUE_U32},
-    {"gemma3", "attention.layer_norm_rms_epsilon", 1e-6, MICA_VALUE_F32},
-    {"gemma3", "rope.freq_base", 1e6, MICA_VALUE_F32},
-    {"phi3", "attention.sliding_window", 0, MICA_VALUE_U32},
-    {"bert", "attention.layer_norm_epsilon", 1e-12, MICA_VALUE_F32},
-};
-
 /* What config.json must say, in GGUF's words. */
 static const char *const needed[] = {"block_count", "context_length", "embedding_length",
                                      "feed_forward_length", "attention.head_count"};
 
 static bool is_for(const config_row *row, const char *arch)
 {
-    char word[64];
-    const char *list = row->families;
-    snprintf(word, sizeof word, " %.60s ", arch);
-    return list[0] == '\0' || (list[0] == '!') == (strstr(list, word) == NULL);
+    return mica__family_listed(row->families, arch);
 }
 
 static const mica__json_node *present(const mica__json_node *node)
@@ -70,7 +51,44 @@ const mica__json_node *mica__config_get(const mica__json *json, const char *key)
     return node;
 }
 
+bool mica__config_has(const mica__json *json, const char *key)
+{
+    const mica__json_node *root = mica__json_root(json);
+    return mica__json_get(json, root, key) != NULL ||
+           mica__json_get(json, mica__json_get(json, root, "text_config"), key) != NULL;
+}
+
 /* ---- to GGUF -------------------------------------------------------------------------------------------- */
+
+const char *mica__config_default(const mica__config *c, const char *key)
+{
+    const mica__key_row *row = mica__key_find(c->key_class, key);
+    const bool has = row != NULL && (row->verdict == MICA__KEY_READ || row->verdict == MICA__KEY_MAY);
+    return has && !mica__config_has(c->json, key) ? row->detail : "";
+}
+
+mica_status mica__config_bool(const mica__config *c, const char *key, bool *out)
+{
+    const mica__json_node *node = mica__config_get(c->json, key);
+    char what[128];
+    *out = strcmp(mica__config_default(c, key), "true") == 0;
+    snprintf(what, sizeof what, "config.json: %s", key);
+    return node == NULL ? MICA_OK : mica__json_as_bool(node, what, out);
+}
+
+mica_status mica__config_u32(const mica__config *c, const char *key, uint32_t least, uint32_t *out)
+{
+    const mica__json_node *node = mica__config_get(c->json, key);
+    uint64_t number = 0;
+    char what[128];
+    *out = (uint32_t)strtoul(mica__config_default(c, key), NULL, 10);
+    if (node == NULL)
+        return MICA_OK;
+    snprintf(what, sizeof what, "config.json: %s", key);
+    const mica_status status = mica__json_as_uint(node, what, least, UINT32_MAX, &number);
+    *out = (uint32_t)number;
+    return status;
+}
 
 static mica_status set_row(mica__plan *plan, const config_row *row, const char *arch,
                            const mica__json_node *node)
@@ -105,6 +123,24 @@ static mica_status set_default(mica__plan *plan, const char *arch, const char *g
                                   : mica__plan_set_u32(plan, key, (uint64_t)number);
 }
 
+/* The rows of config.def: first what config.json has, then what its class has where config.json is silent. */
+static mica_status set_rows(const mica__config *c)
+{
+    const char *arch = c->family->arch;
+    mica_status status = MICA_OK;
+    for (size_t i = 0; i < ROWS && status == MICA_OK; i++) {
+        const mica__json_node *node = is_for(&rows[i], arch) ? mica__config_get(c->json, rows[i].hf) : NULL;
+        if (node != NULL)
+            status = set_row(c->plan, &rows[i], arch, node);
+    }
+    for (size_t i = 0; i < ROWS && status == MICA_OK; i++) {
+        const char *text = is_for(&rows[i], arch) ? mica__config_default(c, rows[i].hf) : "";
+        if (text[0] != '\0')
+            status = set_default(c->plan, arch, rows[i].gguf, rows[i].type, strtod(text, NULL));
+    }
+    return status;
+}
+
 static uint64_t get(const mica__plan *plan, const char *arch, const char *gguf)
 {
     char key[160];
@@ -121,39 +157,150 @@ static uint64_t gemma_scalar(const char *arch, uint64_t layers, uint64_t width, 
 }
 
 /* query_pre_attn_scalar, which GGUF has as a factor; nothing where it says nothing new. */
-static mica_status set_scale(mica__plan *plan, const mica__json *json, const char *arch)
+static mica_status set_gemma(const mica__config *c)
 {
-    const mica__json_node *node = mica__config_get(json, "query_pre_attn_scalar");
+    const char *arch = c->family->arch;
+    mica__plan *plan = c->plan;
+    const mica__json_node *node = mica__config_get(c->json, "query_pre_attn_scalar");
     const uint64_t usual =
         gemma_scalar(arch, get(plan, arch, "block_count"), get(plan, arch, "embedding_length"),
                      get(plan, arch, "attention.head_count"), get(plan, arch, "attention.key_length"));
-    double scalar = 0;
-    if (node == NULL || strncmp(arch, "gemma", 5) != 0)
-        return MICA_OK;
-    mica_status status =
-        mica__json_as_double(node, "config.json: query_pre_attn_scalar", 1e-6, 1e12, &scalar);
-    if (status != MICA_OK || scalar == (double)usual)
-        return status;
-    return set_default(plan, arch, "attention.scale", MICA_VALUE_F32, 1 / sqrt(scalar));
+    double scalar = strtod(mica__config_default(c, "query_pre_attn_scalar"), NULL);
+    mica_status status = MICA_OK;
+    if (node != NULL)
+        status = mica__json_as_double(node, "config.json: query_pre_attn_scalar", 1e-6, 1e12, &scalar);
+    if (status == MICA_OK && scalar != (double)usual)
+        status = set_default(plan, arch, "attention.scale", MICA_VALUE_F32, 1 / sqrt(scalar));
+    /* Without these two keys a GGUF has caps of 50 and 30: that there are none must be said. */
+    if (status == MICA_OK && strcmp(arch, "gemma2") == 0)
+        status = set_default(plan, arch, "attn_logit_softcapping", MICA_VALUE_F32, 0);
+    if (status == MICA_OK && strcmp(arch, "gemma2") == 0)
+        status = set_default(plan, arch, "final_logit_softcapping", MICA_VALUE_F32, 0);
+    return status;
+}
+
+static mica_status set_bool(const mica__config *c, const char *gguf, bool truth)
+{
+    char *key = mica__plan_text(c->plan, "%s.%s", c->family->arch, gguf);
+    return key == NULL ? MICA_ERR_OUT_OF_MEMORY : mica__plan_set_bool(c->plan, key, truth);
+}
+
+static mica_status set_gpt2(const mica__config *c)
+{
+    const char *arch = c->family->arch;
+    bool scaled = true, by_layer = false;
+    mica_status status = set_default(c->plan, arch, "feed_forward_length", MICA_VALUE_U32,
+                                     4.0 * (double)get(c->plan, arch, "embedding_length"));
+    if (status == MICA_OK)
+        status = mica__config_bool(c, "scale_attn_weights", &scaled);
+    if (status == MICA_OK && !scaled)
+        status = set_default(c->plan, arch, "attention.scale", MICA_VALUE_F32, 1);
+    if (status == MICA_OK)
+        status = mica__config_bool(c, "scale_attn_by_inverse_layer_idx", &by_layer);
+    return status == MICA_OK && by_layer ? set_bool(c, "attention.scale_by_inverse_layer", true) : status;
+}
+
+/* GGUF's programs weigh the chosen experts to a sum of one where no key says otherwise. */
+static mica_status set_experts(const mica__config *c)
+{
+    bool normal = true;
+    const mica_status status = mica__config_bool(c, "norm_topk_prob", &normal);
+    return status == MICA_OK && !normal ? set_bool(c, "expert_weights_norm", false) : status;
+}
+
+/* The three activations there are, by all their names. */
+static const char *activation_of(const char *name)
+{
+    static const struct {
+        const char *hf, *gguf;
+    } names[] = {{"silu", "silu"},
+                 {"swish", "silu"},
+                 {"gelu_pytorch_tanh", "gelu"},
+                 {"gelu_new", "gelu"},
+                 {"gelu_fast", "gelu"},
+                 {"gelu_accurate", "gelu"},
+                 {"gelu_python_tanh", "gelu"},
+                 {"gelu", "gelu_erf"},
+                 {"gelu_python", "gelu_erf"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i].hf, name) == 0)
+            return names[i].gguf;
+    return NULL;
+}
+
+/* Says the activation where it is not the family's. Without a gate there is no silu. */
+static mica_status set_activation(const mica__config *c)
+{
+    static const char *const keys[] = {"hidden_act", "activation_function", "hidden_activation"};
+    const char *arch = c->family->arch;
+    const bool gated = strcmp(arch, "gpt2") != 0 && strcmp(arch, "bert") != 0;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const mica__key_row *row = mica__key_find(c->key_class, keys[i]);
+        const mica__json_node *node = mica__config_get(c->json, keys[i]);
+        if (row == NULL || row->verdict != MICA__KEY_READ || node == NULL)
+            continue;
+        const char *found = node->type == MICA__JSON_STRING && node->string.data != NULL
+                                ? activation_of(node->string.data)
+                                : NULL;
+        if (found == NULL || (!gated && strcmp(found, "silu") == 0))
+            return mica__fail(MICA_ERR_UNSUPPORTED,
+                              "config.json: \"%s\" is \"%.60s\"; a %s model is run with %sgelu, "
+                              "gelu_new or gelu_pytorch_tanh",
+                              keys[i], node->type == MICA__JSON_STRING ? node->string.data : "", c->key_class,
+                              gated ? "silu, " : "");
+        if (strcmp(found, activation_of(row->detail)) == 0)
+            return MICA_OK;
+        return mica__plan_set_string(c->plan, mica__plan_text(c->plan, "%s.hidden_activation", arch), found);
+    }
+    return MICA_OK;
 }
 
 /* What follows from the rest. */
-static mica_status set_derived(mica__plan *plan, const char *arch)
+static mica_status set_derived(const mica__config *c)
 {
-    const uint64_t width = get(plan, arch, "embedding_length"),
-                   heads = get(plan, arch, "attention.head_count");
-    const uint64_t head = get(plan, arch, "attention.key_length");
+    const char *arch = c->family->arch;
+    const uint64_t width = get(c->plan, arch, "embedding_length"),
+                   heads = get(c->plan, arch, "attention.head_count");
+    const uint64_t head = get(c->plan, arch, "attention.key_length");
     mica_status status = MICA_OK;
     if (strcmp(arch, "gpt2") == 0)
-        status = set_default(plan, arch, "feed_forward_length", MICA_VALUE_U32, 4.0 * (double)width);
+        status = set_gpt2(c);
     if (strcmp(arch, "llama") == 0 && heads != 0)
-        status = set_default(plan, arch, "rope.dimension_count", MICA_VALUE_U32,
+        status = set_default(c->plan, arch, "rope.dimension_count", MICA_VALUE_U32,
                              (double)(head != 0 ? head : width / heads));
-    if (strcmp(arch, "bert") == 0) {
-        char *key = mica__plan_text(plan, "%s.attention.causal", arch);
-        status = mica__plan_set_bool(plan, key, false);
-    }
+    if (strcmp(arch, "bert") == 0)
+        status = set_bool(c, "attention.causal", false);
+    if (strcmp(arch, "qwen3moe") == 0)
+        status = set_experts(c);
+    if (strncmp(arch, "gemma", 5) == 0)
+        status = set_gemma(c);
     return status;
+}
+
+/* A bias that config.json says is not there would be left out by others. */
+static mica_status check_biases(const mica__config *c)
+{
+    static const struct {
+        const char *key, *part;
+    } parts[] = {{"attention_bias", ".self_attn."}, {"mlp_bias", ".mlp."}};
+    const mica__archive *archive = c->plan->archive;
+    for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
+        bool said = false;
+        const mica_status status = mica__config_bool(c, parts[p].key, &said);
+        if (status != MICA_OK)
+            return status;
+        if (said || mica__key_find(c->key_class, parts[p].key) == NULL) /* or the class has biases always */
+            continue;
+        for (uint32_t i = 0; i < archive->visible_count; i++) {
+            const char *name = archive->tensor[i].name;
+            const size_t length = strlen(name);
+            if (length > 5 && strcmp(name + length - 5, ".bias") == 0 && strstr(name, parts[p].part) != NULL)
+                return mica__fail(MICA_ERR_UNSUPPORTED,
+                                  "tensor \"%.120s\" is a bias, but \"%s\" of config.json is not true", name,
+                                  parts[p].key);
+        }
+    }
+    return MICA_OK;
 }
 
 static mica_status check_needed(const mica__plan *plan, const char *arch)
@@ -171,19 +318,24 @@ static mica_status check_needed(const mica__plan *plan, const char *arch)
 
 mica_status mica__config_to_gguf(mica__plan *plan, const mica__json *json, const mica__family *family)
 {
-    mica_status status = MICA_OK;
-    for (size_t i = 0; i < ROWS && status == MICA_OK; i++) {
-        const mica__json_node *node =
-            is_for(&rows[i], family->arch) ? mica__config_get(json, rows[i].hf) : NULL;
-        if (node != NULL)
-            status = set_row(plan, &rows[i], family->arch, node);
-    }
-    for (size_t i = 0; i < sizeof defaults / sizeof defaults[0] && status == MICA_OK; i++)
-        if (strcmp(defaults[i].arch, family->arch) == 0)
-            status = set_default(plan, family->arch, defaults[i].gguf, defaults[i].type, defaults[i].number);
+    mica__config c = {plan, json, family, NULL};
+    bool tied;
+    mica_status status = mica__key_class(json, family, &c.key_class);
     if (status == MICA_OK)
-        status = set_derived(plan, family->arch);
+        status = mica__keys_check(json, c.key_class, &plan->accepted);
+    if (status != MICA_OK)
+        return status;
+    c.key_class = mica__key_text_class(c.key_class);
+    status = mica__config_bool(&c, "tie_word_embeddings", &tied);
     if (status == MICA_OK)
-        status = set_scale(plan, json, family->arch);
-    return status == MICA_OK ? check_needed(plan, family->arch) : status;
+        status = set_rows(&c);
+    if (status == MICA_OK)
+        status = set_derived(&c);
+    if (status == MICA_OK)
+        status = set_activation(&c);
+    if (status == MICA_OK)
+        status = check_needed(plan, family->arch);
+    if (status == MICA_OK)
+        status = mica__window_to_gguf(&c);
+    return status == MICA_OK ? check_biases(&c) : status;
 }

@@ -113,6 +113,7 @@ static mica_status check_type(const conversion *c)
 
 static mica_status plan_gguf(conversion *c)
 {
+    c->plan.accepted = (mica__accepted){c->options.accept_keys, c->options.accept_key_count};
     const mica__mix_choice choice = {
         .mix = {mica_dtype_name(c->options.type), c->options.type, -1, UINT32_MAX}, .pure = true};
     uint64_t fallbacks;

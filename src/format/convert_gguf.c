@@ -227,10 +227,24 @@ static const mica__family *find_family(const mica__json *json)
     return name == NULL || name->type != MICA__JSON_STRING ? NULL : mica__family_of_hf(name->string.data);
 }
 
-static mica_status copy_unknown(mica__plan *plan)
+/* The family as config.json names it. */
+static const char *unknown_name(mica__plan *plan, const mica__json *json)
+{
+    const mica__json_node *root = json == NULL ? NULL : mica__json_root(json);
+    const mica__json_node *list = mica__json_get(json, root, "architectures");
+    const mica__json_node *name = list == NULL ? NULL : mica__json_first(list);
+    if (name == NULL || name->type != MICA__JSON_STRING)
+        name = mica__json_get(json, root, "model_type");
+    return name == NULL || name->type != MICA__JSON_STRING
+               ? "unknown"
+               : mica__plan_text(plan, "%.100s", name->string.data);
+}
+
+static mica_status copy_unknown(mica__plan *plan, const char *name)
 {
     const mica__archive *archive = plan->archive;
-    mica_status status = mica__plan_set_string(plan, "general.architecture", "unknown");
+    mica_status status =
+        name == NULL ? MICA_ERR_OUT_OF_MEMORY : mica__plan_set_string(plan, "general.architecture", name);
     for (uint32_t i = 0; i < archive->meta_count && status == MICA_OK; i++)
         if (!is_own_key(archive->meta[i].key.data) && mica__plan_get(plan, archive->meta[i].key.data) == NULL)
             status = mica__plan_set(plan, archive->meta[i].key.data, &archive->meta[i].value);
@@ -291,7 +305,8 @@ mica_status mica__convert_to_gguf(mica__plan *plan, const char *input, bool in_p
         m.json = json;
         m.family = find_family(json);
     }
-    status = m.family != NULL ? map_model(&m, input) : copy_unknown(plan);
+    status = m.family != NULL ? map_model(&m, input)
+                              : copy_unknown(plan, in_place ? unknown_name(plan, json) : "unknown");
     if (status == MICA_OK)
         status = mica__convert_mark(plan);
     mica__json_release(json);

@@ -32,29 +32,40 @@ static const mica__family families[] = {
     {"llama",
      "LlamaForCausalLM",
      "llama",
-     {"MistralForCausalLM", "MixtralForCausalLM", "LlamaModel"},
+     " llama mistral mixtral ",
+     {"MistralForCausalLM", "MixtralForCausalLM", "LlamaModel", "MistralModel", "MixtralModel"},
      "model.",
      NULL,
      ROWS(llama),
      false},
-    {"qwen2", "Qwen2ForCausalLM", "qwen2", {"Qwen2Model"}, "model.", NULL, ROWS(qwen), false},
-    {"qwen3", "Qwen3ForCausalLM", "qwen3", {"Qwen3Model"}, "model.", NULL, ROWS(qwen), false},
-    {"qwen3moe", "Qwen3MoeForCausalLM", "qwen3_moe", {NULL}, "model.", NULL, ROWS(qwen), false},
-    {"gemma2", "Gemma2ForCausalLM", "gemma2", {NULL}, "model.", NULL, ROWS(gemma), true},
+    {"qwen2", "Qwen2ForCausalLM", "qwen2", " qwen2 ", {"Qwen2Model"}, "model.", NULL, ROWS(qwen), false},
+    {"qwen3", "Qwen3ForCausalLM", "qwen3", " qwen3 ", {"Qwen3Model"}, "model.", NULL, ROWS(qwen), false},
+    {"qwen3moe",
+     "Qwen3MoeForCausalLM",
+     "qwen3_moe",
+     " qwen3_moe ",
+     {"Qwen3MoeModel"},
+     "model.",
+     NULL,
+     ROWS(qwen),
+     false},
+    {"gemma2", "Gemma2ForCausalLM", "gemma2", " gemma2 ", {"Gemma2Model"}, "model.", NULL, ROWS(gemma), true},
     {"gemma3",
      "Gemma3ForCausalLM",
      "gemma3_text",
-     {"Gemma3ForConditionalGeneration"},
+     " gemma3_text gemma3 ",
+     {"Gemma3ForConditionalGeneration", "Gemma3TextModel"},
      "model.",
      "language_model.",
      ROWS(gemma),
      true},
-    {"phi3", "Phi3ForCausalLM", "phi3", {NULL}, "model.", NULL, ROWS(phi), false},
-    {"gpt2", "GPT2LMHeadModel", "gpt2", {"GPT2Model"}, "transformer.", NULL, ROWS(gpt2), true},
+    {"phi3", "Phi3ForCausalLM", "phi3", " phi3 ", {"Phi3Model"}, "model.", NULL, ROWS(phi), false},
+    {"gpt2", "GPT2LMHeadModel", "gpt2", " gpt2 ", {"GPT2Model"}, "transformer.", NULL, ROWS(gpt2), true},
     {"bert",
      "BertModel",
      "bert",
-     {"BertForMaskedLM", "BertForSequenceClassification"},
+     " bert ",
+     {"BertForMaskedLM", "BertForSequenceClassification", "BertForPreTraining"},
      "",
      "bert.",
      ROWS(bert),
@@ -63,11 +74,18 @@ static const mica__family families[] = {
 
 #define FAMILIES (sizeof families / sizeof families[0])
 
+bool mica__family_listed(const char *list, const char *word)
+{
+    char whole[64];
+    snprintf(whole, sizeof whole, " %.60s ", word);
+    return list[0] == '\0' || (list[0] == '!') == (strstr(list, whole) == NULL);
+}
+
 const mica__family *mica__family_of_hf(const char *architecture)
 {
     for (size_t i = 0; i < FAMILIES; i++) {
         if (strcmp(families[i].architecture, architecture) == 0 ||
-            strcmp(families[i].model_type, architecture) == 0)
+            mica__family_listed(families[i].classes, architecture))
             return &families[i];
         for (size_t j = 0; families[i].others[j] != NULL; j++)
             if (strcmp(families[i].others[j], architecture) == 0)

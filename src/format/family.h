@@ -34,7 +34,8 @@ typedef struct mica__family {
     const char *arch;         /* GGUF's word: general.architecture */
     const char *architecture; /* HF's word that is written: config.json architectures */
     const char *model_type;   /* and its model_type */
-    const char *others[4];    /* further words for it in architectures; ends with NULL */
+    const char *classes;      /* its model_types, each with a blank before and behind; keys.def */
+    const char *others[6];    /* further words for it in architectures; ends with NULL */
     const char *prefix;       /* that names may lack */
     const char *extra;        /* that names may have */
     const mica__name_row *row;
@@ -49,7 +50,9 @@ typedef struct mica__name_parts {
     bool bias;
 } mica__name_parts;
 
-/* By HF's words, or by GGUF's; NULL if it is not known. */
+/* Whether `word` is in a list of a table: words with a blank before and behind; "" is all, '!' before them all others. */
+bool mica__family_listed(const char *list, const char *word);
+/* By HF's words (architectures or model_type), or by GGUF's; NULL if it is not known. */
 const mica__family *mica__family_of_hf(const char *architecture);
 const mica__family *mica__family_of_gguf(const char *arch);
 /* The row of an HF name, its prefix as it may be, or NULL. */

@@ -56,6 +56,7 @@ typedef struct mica__plan {
     mica__meta *meta;
     uint32_t meta_count, meta_capacity;
     struct mica__chunk *chunks; /* memory that lives as long as the plan */
+    mica__accepted accepted;    /* keys of config.json that the caller takes as they come */
 } mica__plan;
 
 typedef struct mica__plan_run {

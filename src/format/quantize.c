@@ -86,7 +86,7 @@ static mica_status run(const mica__archive *archive, const char *input, const ch
         .format = MICA_FORMAT_GGUF, .alignment = find_alignment(archive), .overwrite = options->overwrite};
     const mica__plan_run running = {
         .threads = options->threads, .progress = options->progress, .context = options->context};
-    mica__plan plan = {.archive = archive};
+    mica__plan plan = {.archive = archive, .accepted = {options->accept_keys, options->accept_key_count}};
     mica__mix mix;
     mica_writer *writer = NULL;
     mica_status status = mica__mix_find(options->type, &mix);

@@ -51,19 +51,28 @@ static mica_status take_options(mica_context *context, const mica_context_option
     if (options != NULL)
         memcpy(&o, options,
                options->size == 0 || options->size > sizeof o ? sizeof o : (size_t)options->size);
-    const uint32_t usual = h->context_length < DEFAULT_CAPACITY ? h->context_length : DEFAULT_CAPACITY;
+    const uint32_t trained =
+        h->longest != 0 && h->longest < h->context_length ? h->longest : h->context_length;
+    const uint32_t usual = trained < DEFAULT_CAPACITY ? trained : DEFAULT_CAPACITY;
     MICA__TRY(check_number("capacity", o.capacity, usual, MOST_CAPACITY, &context->capacity));
     MICA__TRY(check_number("sequences", o.sequences, 1, MOST_SEQUENCES, &context->sequences));
+    context->longest = h->longest != 0 && h->longest < context->capacity ? h->longest : context->capacity;
+    if (context->longest < context->capacity / context->sequences)
+        return mica__fail(
+            MICA_ERR_INVALID_ARGUMENT,
+            "context_create: options.capacity is %u for %u sequences, the model has positions for %u "
+            "tokens each",
+            context->capacity, context->sequences, h->longest);
     MICA__TRY(
         check_number("batch", o.batch, usual_batch(context->model->device), MOST_BATCH, &context->batch));
     MICA__TRY(check_type("cache_k", o.cache_k, &context->cache_k));
     MICA__TRY(check_type("cache_v", o.cache_v, &context->cache_v));
     context->shift = o.shift != 0;
     context->keep = o.keep;
-    if (context->shift && o.keep >= context->capacity / 2)
+    if (context->shift && o.keep >= context->longest / 2)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "context_create: options.keep is %u, it must be under half of the capacity of %u",
-                          o.keep, context->capacity);
+                          o.keep, context->longest);
     const uint64_t row = (uint64_t)h->vocabulary * sizeof(float);
     context->most_outputs =
         MOST_LOGIT_BYTES / row < context->batch ? (uint32_t)(MOST_LOGIT_BYTES / row) : context->batch;

@@ -64,6 +64,7 @@ typedef struct mica__recorded {
 struct mica_context {
     mica_model *model;
     uint32_t capacity, sequences, batch, most_outputs;
+    uint32_t longest; /* tokens of one sequence: the capacity, or fewer where the model's positions end */
     bool shift;
     uint32_t keep;
     mica_dtype cache_k, cache_v;
@@ -168,6 +169,8 @@ mica_status mica__pass_pick(mica__pass *pass);
 /* y = x . w^T + bias; bias may be NULL. */
 mica_status mica__linear(mica__pass *pass, mica_buffer *x, mica_buffer *weight, mica_buffer *bias,
                          mica_buffer *y);
+/* x = gelu(x), the one that the model has. */
+mica_status mica__gelu(mica__pass *pass, mica_buffer *x);
 /* The norm of the family. */
 mica_status mica__norm(mica__pass *pass, mica_buffer *x, mica_buffer *weight, mica_buffer *bias,
                        mica_buffer *y);

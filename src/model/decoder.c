@@ -24,6 +24,12 @@ mica_status mica__norm(mica__pass *pass, mica_buffer *x, mica_buffer *weight, mi
                                            : mica_rms_norm(pass->encoder, x, weight, eps, y);
 }
 
+mica_status mica__gelu(mica__pass *pass, mica_buffer *x)
+{
+    return pass->model->h.activation == MICA__GELU_ERF ? mica_gelu_erf(pass->encoder, x, x)
+                                                       : mica_gelu(pass->encoder, x, x);
+}
+
 static mica_status flat(mica__pass *pass, uint32_t which, uint64_t columns, mica_buffer **out)
 {
     const uint64_t shape[2] = {pass->shape.rows, columns};
@@ -128,7 +134,9 @@ static mica_status attend(decoder *d, uint32_t index)
     const mica_model *model = pass->model;
     const mica__layer *layer = &model->layer[index];
     mica_buffer *pages = context->table[layer->slides], *k = context->k[index], *v = context->v[index];
-    const mica_attention_params params = {.scale = model->h.attention_scale,
+    const float scale = model->h.attention_scale;
+    const mica_attention_params params = {.scale =
+                                              model->h.scale_by_layer ? scale / (float)(index + 1) : scale,
                                           .softcap = model->h.attention_softcap,
                                           .window = layer->slides ? model->h.window : 0};
     const mica_attention_operands operands = {.q = d->heads.q,
@@ -171,8 +179,13 @@ static mica_status attention_part(decoder *d, uint32_t index)
 static mica_status activate(const decoder *d, mica_buffer *gate, mica_buffer *up, mica_buffer *y)
 {
     mica_encoder *encoder = d->pass->encoder;
-    return d->pass->model->family->activation == MICA__SILU ? mica_silu_mul(encoder, gate, up, y)
-                                                            : mica_gelu_mul(encoder, gate, up, y);
+    switch ((mica__activation)d->pass->model->h.activation) {
+    case MICA__SILU: return mica_silu_mul(encoder, gate, up, y);
+    case MICA__GELU: return mica_gelu_mul(encoder, gate, up, y);
+    case MICA__GELU_ERF: break;
+    }
+    MICA__TRY(mica_gelu_erf(encoder, gate, y));
+    return mica_mul(encoder, y, up, y);
 }
 
 /* Gate and up in one matrix, the gate first. */
@@ -201,9 +214,9 @@ static mica_status dense_part(decoder *d, const mica__layer *layer)
         MICA__TRY(mica__linear(pass, d->normed, gate_weight, mica__of_layer(layer, MICA__T_GATE_BIAS), gate));
         MICA__TRY(mica__linear(pass, d->normed, up_weight, mica__of_layer(layer, MICA__T_UP_BIAS), up));
         MICA__TRY(activate(d, gate, up, gate));
-    } else if (pass->model->family->layer_norm) { /* no gate at all */
+    } else if (pass->model->family->ungated) {
         MICA__TRY(mica__linear(pass, d->normed, up_weight, mica__of_layer(layer, MICA__T_UP_BIAS), gate));
-        MICA__TRY(mica_gelu(pass->encoder, gate, gate));
+        MICA__TRY(mica__gelu(pass, gate));
     } else {
         MICA__TRY(make_halves(d, ffn));
         MICA__TRY(mica__linear(pass, d->normed, up_weight, NULL, d->gate_up));

@@ -99,10 +99,10 @@ static mica_status check_text(const mica_context *context, const uint32_t *token
                           : tokens == NULL ? "tokens"
                                            : "out_vector");
     const mica__hparams *h = &context->model->h;
-    if (count == 0 || count > context->capacity || count > h->context_length)
+    if (count == 0 || count > context->longest || count > h->context_length)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "context_embed: the text has %u tokens, the context holds 1 to %u, the model %u",
-                          count, context->capacity, h->context_length);
+                          count, context->longest, h->context_length);
     for (uint32_t i = 0; i < count; i++)
         if (tokens[i] >= h->vocabulary)
             return mica__fail(MICA_ERR_INVALID_ARGUMENT,

@@ -72,7 +72,7 @@ static mica_status feed_forward_part(encoder *e, const mica__layer *layer)
     mica__pass *pass = e->pass;
     MICA__TRY(mica__linear(pass, e->hidden, mica__of_layer(layer, MICA__T_UP),
                            mica__of_layer(layer, MICA__T_UP_BIAS), e->inner));
-    MICA__TRY(mica_gelu_erf(pass->encoder, e->inner, e->inner));
+    MICA__TRY(mica__gelu(pass, e->inner));
     MICA__TRY(mica__linear(pass, e->inner, mica__of_layer(layer, MICA__T_DOWN),
                            mica__of_layer(layer, MICA__T_DOWN_BIAS), e->added));
     MICA__TRY(mica_add(pass->encoder, e->hidden, e->added, e->hidden));

@@ -8,9 +8,6 @@
     (MICA__BIT(TOKEN_EMBEDDING) | MICA__BIT(OUTPUT_NORM) | MICA__BIT(ATTENTION_NORM) | MICA__BIT(O))
 #define APART (MICA__BIT(Q) | MICA__BIT(K) | MICA__BIT(V))
 #define DENSE (MICA__BIT(FFN_NORM) | MICA__BIT(UP) | MICA__BIT(DOWN))
-#define ROUTED                                                                                 \
-    (MICA__BIT(FFN_NORM) | MICA__BIT(ROUTER) | MICA__BIT(EXPERT_GATE) | MICA__BIT(EXPERT_UP) | \
-     MICA__BIT(EXPERT_DOWN))
 #define AFTER (MICA__BIT(ATTENTION_POST_NORM) | MICA__BIT(FFN_POST_NORM))
 #define HEAD_NORMS (MICA__BIT(Q_NORM) | MICA__BIT(K_NORM))
 
@@ -19,12 +16,15 @@ static const mica__family families[] = {
     {.name = "llama", .needs = COMMON | APART | MICA__BIT(FFN_NORM)},
     {.name = "qwen2", .neox = 1, .needs = COMMON | APART | DENSE | MICA__BIT(GATE)},
     {.name = "qwen3", .neox = 1, .needs = COMMON | APART | HEAD_NORMS | DENSE | MICA__BIT(GATE)},
-    {.name = "qwen3moe", .neox = 1, .needs = COMMON | APART | HEAD_NORMS | ROUTED},
+    /* some layers may be dense */
+    {.name = "qwen3moe", .neox = 1, .needs = COMMON | APART | HEAD_NORMS | MICA__BIT(FFN_NORM)},
     {.name = "gemma2",
      .neox = 1,
      .activation = MICA__GELU,
      .scaled_embedding = 1,
      .pattern = 2,
+     .attention_softcap = 50,
+     .final_softcap = 30,
      .needs = COMMON | APART | DENSE | AFTER | MICA__BIT(GATE)},
     {.name = "gemma3",
      .neox = 1,
@@ -37,11 +37,13 @@ static const mica__family families[] = {
      .no_rope = 1,
      .layer_norm = 1,
      .activation = MICA__GELU,
+     .ungated = 1,
      .needs = COMMON | MICA__BIT(QKV) | DENSE | MICA__BIT(POSITION_EMBEDDING)},
     {.name = "bert",
      .no_rope = 1,
      .layer_norm = 1,
      .activation = MICA__GELU_ERF,
+     .ungated = 1,
      .encoder = 1,
      .needs = APART | MICA__BIT(TOKEN_EMBEDDING) | MICA__BIT(POSITION_EMBEDDING) | MICA__BIT(O) |
               MICA__BIT(UP) | MICA__BIT(DOWN) | MICA__BIT(ATTENTION_OUTPUT_NORM) |

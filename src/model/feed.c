@@ -35,10 +35,10 @@ static mica_status check_feed(const mica_context *context, const mica_feed *feed
             return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                               "context_feed: token %u of feed %u is %u, the vocabulary has %u", i, index,
                               feed->tokens[i], context->model->h.vocabulary);
-    if (feed->count > context->capacity)
+    if (feed->count > context->longest)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "context_feed: feed %u has %u tokens, the context holds %u", index, feed->count,
-                          context->capacity);
+                          context->longest);
     return MICA_OK;
 }
 
@@ -49,10 +49,10 @@ static mica_status check_room(const mica_context *context, const mica_feed *feed
     uint64_t wanted = 0;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t from = context->sequence[feeds[i].sequence].length;
-        if (feeds[i].count > context->capacity - from)
+        if (feeds[i].count > context->longest - from)
             return mica__fail(MICA_ERR_BUDGET,
                               "the context is full: sequence %u has %u tokens and gets %u more, it holds %u",
-                              feeds[i].sequence, from, feeds[i].count, context->capacity);
+                              feeds[i].sequence, from, feeds[i].count, context->longest);
         wanted += mica__pages_wanted(pages, feeds[i].sequence, from, from + feeds[i].count);
     }
     if (wanted > pages->free_count)
@@ -239,12 +239,12 @@ static mica_status shift(mica_context *context, const mica_feed *feed)
     mica__sequence *sequence = &context->sequence[feed->sequence];
     const uint32_t others = sequence->length - context->keep;
     uint32_t newer = others / 2;
-    if (sequence->length <= context->keep || feed->count > context->capacity - context->keep)
+    if (sequence->length <= context->keep || feed->count > context->longest - context->keep)
         return mica__fail(MICA_ERR_BUDGET,
                           "the context is full: %u tokens do not fit beside the %u that it keeps",
                           feed->count, context->keep);
-    if (context->keep + newer + feed->count > context->capacity)
-        newer = context->capacity - context->keep - feed->count;
+    if (context->keep + newer + feed->count > context->longest)
+        newer = context->longest - context->keep - feed->count;
     uint32_t *again = mica__alloc(((size_t)newer + 1) * sizeof *again);
     if (again == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to shift a sequence");
@@ -283,7 +283,7 @@ mica_status mica__context_feed(mica_context *context, const mica_feed *feeds, ui
         plan.picking = mica__next_picking(items, count, &plan.reads);
     MICA__TRY(reserve_logits(context, feeds, plan.reads ? count : 0));
     for (uint32_t i = 0; context->shift && i < count; i++)
-        if (feeds[i].count > context->capacity - context->sequence[feeds[i].sequence].length)
+        if (feeds[i].count > context->longest - context->sequence[feeds[i].sequence].length)
             MICA__TRY(shift(context, &feeds[i]));
     MICA__TRY(check_room(context, feeds, count));
     return run_passes(context, feeds, count, &plan);

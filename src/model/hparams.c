@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST 1048576u /* of any size in a model: products of two stay far from overflow */
+#define MOST 1048576u          /* of any size in a model: products of two stay far from overflow */
+#define MOST_WINDOW (1u << 24) /* no context is longer */
 
 static const mica_value *find_key(const mica_weights *weights, const char *arch, const char *key)
 {
@@ -97,8 +98,9 @@ static mica_status may(const mica_weights *weights, const char *arch, const char
     return MICA_OK;
 }
 
-static mica_status read_attention(const mica_weights *weights, const char *arch, mica__hparams *h)
+static mica_status read_attention(const mica_weights *weights, const mica__family *family, mica__hparams *h)
 {
+    const char *arch = family->name;
     MICA__TRY(need(weights, arch, "attention.head_count", &h->heads));
     h->kv_heads = h->heads;
     MICA__TRY(may(weights, arch, "attention.head_count_kv", &h->kv_heads));
@@ -111,12 +113,16 @@ static mica_status read_attention(const mica_weights *weights, const char *arch,
     if (h->head_k == 0 || h->head_v == 0)
         return mica__fail(MICA_ERR_MALFORMED_FILE, "the model's heads have no size: %u over %u heads",
                           h->width, h->heads);
+    if (family->no_rope)
+        return MICA_OK;
     h->rotary = h->head_k;
     MICA__TRY(may(weights, arch, "rope.dimension_count", &h->rotary));
-    if (h->rotary > h->head_k || h->rotary % 2 != 0)
-        return mica__fail(MICA_ERR_MALFORMED_FILE,
-                          "the model's \"%s.rope.dimension_count\" is %u, its heads have %u", arch, h->rotary,
-                          h->head_k);
+    if (h->rotary > h->head_k || h->rotary % 2 != 0 || h->rotary == 0)
+        return mica__fail(
+            MICA_ERR_MALFORMED_FILE,
+            "%u dimensions of the model's heads turn (\"%s.rope.dimension_count\", or all), expected "
+            "an even number of 2 to %u",
+            h->rotary, arch, h->head_k);
     return MICA_OK;
 }
 
@@ -145,15 +151,110 @@ static bool scales_by_width(const mica__family *family, const mica__hparams *h)
            (strcmp(family->name, "gemma3") == 0 && h->layers == 62);
 }
 
-static mica_status read_window(const mica_weights *weights, const mica__family *family, mica__hparams *h)
+static mica_status read_window(const mica_weights *weights, const char *arch, mica__hparams *h)
 {
-    const char *arch = family->name;
-    if (!mica__key_u32(weights, arch, "attention.sliding_window", &h->window))
+    if (find_key(weights, arch, "attention.sliding_window") == NULL)
         return MICA_OK;
-    h->window_pattern = family->pattern;
-    MICA__TRY(may(weights, arch, "attention.sliding_window_pattern", &h->window_pattern));
-    if (h->window >= h->context_length)
-        h->window = 0;
+    if (!mica__key_u32(weights, arch, "attention.sliding_window", &h->window))
+        return mica__fail(MICA_ERR_MALFORMED_FILE, "the model's \"%s.attention.sliding_window\" is no number",
+                          arch);
+    if (h->window > MOST_WINDOW)
+        h->window = MOST_WINDOW;
+    return MICA_OK;
+}
+
+/* A truth for each layer: whether it slides. */
+static mica_status read_slides(const mica_value *value, const char *arch, const mica__hparams *h,
+                               mica__layer *layers)
+{
+    const uint8_t *bytes = value->as.items;
+    const uint32_t *words = value->as.items;
+    const bool wide = value->item_type == MICA_VALUE_U32 || value->item_type == MICA_VALUE_I32;
+    if (value->count != h->layers || (!wide && value->item_type != MICA_VALUE_BOOL))
+        return mica__fail(
+            MICA_ERR_MALFORMED_FILE,
+            "the model's \"%s.attention.sliding_window_pattern\" has %llu items, expected a truth "
+            "for each of %u layers",
+            arch, (unsigned long long)value->count, h->layers);
+    for (uint32_t i = 0; i < h->layers; i++)
+        layers[i].slides = h->window != 0 && (wide ? words[i] != 0 : bytes[i] != 0);
+    return MICA_OK;
+}
+
+mica_status mica__layers_read(const mica_weights *weights, const mica__family *family, const mica__hparams *h,
+                              mica__layer *layers)
+{
+    const char *arch = family->name, *key = "attention.sliding_window_pattern";
+    const mica_value *value = find_key(weights, arch, key);
+    uint32_t pattern = family->pattern;
+    if (value != NULL && value->type == MICA_VALUE_ARRAY)
+        return read_slides(value, arch, h, layers);
+    MICA__TRY(may(weights, arch, key, &pattern));
+    for (uint32_t i = 0; i < h->layers; i++)
+        layers[i].slides = h->window != 0 && (pattern == 0 || (i + 1) % pattern != 0);
+    return MICA_OK;
+}
+
+static mica_status read_activation(const mica_weights *weights, const mica__family *family, mica__hparams *h)
+{
+    static const char *const words[] = {
+        [MICA__SILU] = "silu", [MICA__GELU] = "gelu", [MICA__GELU_ERF] = "gelu_erf"};
+    mica_string text;
+    h->activation = family->activation;
+    if (!mica__key_text(weights, family->name, "hidden_activation", &text))
+        return MICA_OK;
+    for (uint8_t i = family->ungated ? MICA__GELU : MICA__SILU; i <= MICA__GELU_ERF; i++)
+        if (text.length == strlen(words[i]) && memcmp(text.data, words[i], (size_t)text.length) == 0) {
+            h->activation = i;
+            return MICA_OK;
+        }
+    return mica__fail(MICA_ERR_UNSUPPORTED,
+                      "the model's \"%s.hidden_activation\" is \"%.40s\", expected %sgelu or gelu_erf",
+                      family->name, text.data, family->ungated ? "" : "silu, ");
+}
+
+/* Keys that change what models compute in ways that mica does not know: they may be there with the value that says nothing,
+ * 0 or `neutral`. */
+static mica_status check_others(const mica_weights *weights, const mica__family *family,
+                                const mica__hparams *h)
+{
+    const struct {
+        const char *key;
+        double neutral;
+        bool strict; /* 0 is not fine */
+    } keys[] = {
+        {"attention.causal", family->encoder ? 0 : 1, true},
+        {"attention.key_length_swa", h->head_k, false},
+        {"attention.value_length_swa", h->head_v, false},
+        {"attention.shared_kv_layers", 0, false},
+        {"attention.temperature_scale", 0, false},
+        {"attention.output_scale", 1, false},
+        {"attention.max_alibi_bias", 0, false},
+        {"attention.clamp_kqv", 0, false},
+        {"expert_gating_func", 1, false}, /* softmax */
+        {"expert_shared_count", 0, false},
+        {"expert_group_count", 1, false},
+        {"expert_group_used_count", 1, false},
+        {"embedding_scale", 1, false},
+        {"residual_scale", 1, false},
+        {"logit_scale", 1, false},
+        {"router_logit_softcapping", 0, false},
+        {"nextn_predict_layers", 0, false},
+        {"use_parallel_residual", 0, false},
+        {"rope.dimension_count_swa", h->rotary, false},
+        {"rope.scaling.alpha", 1, false},
+        {"rope.scaling.yarn_log_multiplier", 0, false},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const mica_value *value = find_key(weights, family->name, keys[i].key);
+        double number = 0;
+        if (value == NULL)
+            continue;
+        if (!value_number(value, &number) || (number != keys[i].neutral && (keys[i].strict || number != 0)))
+            return mica__fail(MICA_ERR_UNSUPPORTED,
+                              "the model's \"%s.%s\" is %g, mica runs %s models with %g only", family->name,
+                              keys[i].key, number, family->name, keys[i].neutral);
+    }
     return MICA_OK;
 }
 
@@ -166,6 +267,8 @@ static void read_reals(const mica_weights *weights, const mica__family *family, 
         family->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", &h->eps);
     h->attention_scale = 1 / sqrtf((float)(scales_by_width(family, h) ? h->width / h->heads : h->head_k));
     (void)mica__key_f32(weights, arch, "attention.scale", &h->attention_scale);
+    h->attention_softcap = family->attention_softcap;
+    h->final_softcap = family->final_softcap;
     (void)mica__key_f32(weights, arch, "attn_logit_softcapping", &h->attention_softcap);
     (void)mica__key_f32(weights, arch, "final_logit_softcapping", &h->final_softcap);
     h->embedding_scale = family->scaled_embedding ? sqrtf((float)h->width) : 1;
@@ -183,16 +286,20 @@ static void read_pooling(const mica_weights *weights, const char *arch, mica__hp
 mica_status mica__hparams_read(const mica_weights *weights, const mica__family *family, mica__hparams *h)
 {
     const char *arch = family->name;
-    uint32_t halves = 0;
+    uint32_t halves = 0, by_layer = 0;
     memset(h, 0, sizeof *h);
     MICA__TRY(need(weights, arch, "block_count", &h->layers));
     MICA__TRY(need(weights, arch, "embedding_length", &h->width));
     MICA__TRY(may(weights, arch, "feed_forward_length", &h->ffn));
     h->context_length = 2048;
     MICA__TRY(need(weights, arch, "context_length", &h->context_length));
-    MICA__TRY(read_attention(weights, arch, h));
+    MICA__TRY(read_attention(weights, family, h));
     MICA__TRY(read_experts(weights, arch, h));
-    MICA__TRY(read_window(weights, family, h));
+    MICA__TRY(read_window(weights, arch, h));
+    MICA__TRY(read_activation(weights, family, h));
+    MICA__TRY(check_others(weights, family, h));
+    h->scale_by_layer =
+        mica__key_u32(weights, arch, "attention.scale_by_inverse_layer", &by_layer) && by_layer != 0;
     read_reals(weights, family, h);
     read_pooling(weights, arch, h);
     h->rope_halves = mica__key_u32(weights, "", "mica.rope_halves", &halves) && halves != 0;

@@ -118,9 +118,7 @@ static mica_status fill(mica_model *model, mica_weights *weights, const mica_mod
     model->layer = mica__calloc(model->h.layers, sizeof *model->layer);
     if (model->layer == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %u layers", model->h.layers);
-    for (uint32_t i = 0; i < model->h.layers; i++)
-        model->layer[i].slides =
-            model->h.window != 0 && (model->h.window_pattern == 0 || (i + 1) % model->h.window_pattern != 0);
+    MICA__TRY(mica__layers_read(weights, model->family, &model->h, model->layer));
     MICA__TRY(take_texts(model, weights));
     MICA__TRY(mica__tensors_load(model, weights, options));
     describe(model, weights);
@@ -162,8 +160,13 @@ mica_status mica_model_open(const char *path, mica_device *device, const mica_mo
     if (out_model == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "model_open: out_model is NULL");
     *out_model = NULL;
+    mica_model_options chosen = {0};
     if (options != NULL)
-        how.flags |= options->flags;
+        memcpy(&chosen, options,
+               options->size == 0 || options->size > sizeof chosen ? sizeof chosen : (size_t)options->size);
+    how.flags |= chosen.flags;
+    how.accept_keys = chosen.accept_keys;
+    how.accept_key_count = chosen.accept_key_count;
     mica_status status = mica_weights_open(path, &how, &weights);
     if (status == MICA_OK)
         status = mica_model_create(weights, device, options, out_model);

@@ -51,13 +51,16 @@ typedef struct mica__hparams {
     uint32_t layers, width, heads, kv_heads, head_k, head_v, rotary;
     uint32_t ffn, expert_ffn, experts, experts_used;
     uint32_t vocabulary, context_length;
-    uint32_t window;         /* tokens that sliding layers see; 0: there are none */
-    uint32_t window_pattern; /* layer i slides unless (i + 1) % window_pattern is 0; 0: all slide */
+    uint32_t window; /* tokens that sliding layers see; 0: there are none */
+    uint32_t
+        longest; /* tokens of a sequence: positions that the model has learned, or its rope is good for; 0: any */
     float eps;
     float attention_scale, attention_softcap, final_softcap;
     float embedding_scale; /* 1: none */
     float expert_scale;
     bool expert_normalise;
+    bool scale_by_layer;  /* scores of layer i are divided by i + 1 once more */
+    uint8_t activation;   /* mica__activation */
     bool rope_halves;     /* partners lie half a head apart, whatever the family says */
     mica_pooling pooling; /* of embeddings; DEFAULT if the file says nothing */
 } mica__hparams;
@@ -71,11 +74,14 @@ typedef struct mica__family {
     uint8_t neox;     /* heads turn with partners half a head apart */
     uint8_t no_rope;  /* positions are learned vectors */
     uint8_t layer_norm;
-    uint8_t activation;       /* mica__activation */
+    uint8_t activation;       /* mica__activation, where the file says nothing */
+    uint8_t ungated;          /* the feed-forward part has no gate */
     uint8_t scaled_embedding; /* the embedding is multiplied by the root of the width */
     uint8_t encoder;          /* sees in both directions, gives embeddings */
-    uint8_t pattern; /* window_pattern where the file has a window and no pattern; 0: all layers slide */
-    uint64_t needs;  /* MICA__BITs of what must be there */
+    uint8_t
+        pattern; /* where the file has a window and no pattern: layer i slides unless (i + 1) % pattern is 0; 0: all do */
+    float attention_softcap, final_softcap; /* where the file says nothing */
+    uint64_t needs;                         /* MICA__BITs of what must be there */
 } mica__family;
 
 /* The family of that name; UNSUPPORTED lists those that are known. */
@@ -111,7 +117,10 @@ static inline mica_buffer *mica__of_layer(const mica__layer *layer, mica__tensor
     return layer->tensor[id - MICA__T_WHOLE_COUNT];
 }
 
-/* Reads the numbers of the metadata. */
+/* Which layers slide: fills `slides` of h->layers layers. */
+mica_status mica__layers_read(const mica_weights *weights, const mica__family *family, const mica__hparams *h,
+                              mica__layer *layers);
+/* Reads the numbers of the metadata. UNSUPPORTED names a key whose value mica does not run. */
 mica_status mica__hparams_read(const mica_weights *weights, const mica__family *family, mica__hparams *h);
 /* How heads turn; makes the factors where the file has none but says how. Needs the tensors. */
 mica_status mica__rope_setup(mica_model *model, const mica_weights *weights);

@@ -62,7 +62,8 @@ static void read_scaling(const mica_weights *weights, const mica_model *model, s
     const char *arch = model->family->name;
     *s = (scaling){
         .factor = 1, .original = model->h.context_length, .beta_fast = 32, .beta_slow = 1, .ext_factor = 1};
-    (void)mica__key_f32(weights, arch, "rope.scaling.factor", &s->factor);
+    if (!mica__key_f32(weights, arch, "rope.scaling.factor", &s->factor)) /* older files have another word */
+        (void)mica__key_f32(weights, arch, "rope.scale_linear", &s->factor);
     (void)mica__key_u32(weights, arch, "rope.scaling.original_context_length", &s->original);
     (void)mica__key_f32(weights, arch, "rope.scaling.attn_factor", &s->attention);
     (void)mica__key_f32(weights, arch, "rope.scaling.yarn_attn_factor", &s->attention);
@@ -98,12 +99,23 @@ static mica_status take_factors(mica_model *model, const scaling *s, mica__rope 
     return take_tensor(t[MICA__T_ROPE_FACTORS_SHORT], &rope->near);
 }
 
+/* Positions that are learned end with their table. */
+static mica_status count_positions(mica_model *model)
+{
+    mica_buffer_info info;
+    MICA__TRY(mica_buffer_get_info(model->tensor[MICA__T_POSITION_EMBEDDING], &info));
+    model->h.longest = info.shape[0] < UINT32_MAX ? (uint32_t)info.shape[0] : UINT32_MAX;
+    return MICA_OK;
+}
+
 mica_status mica__rope_setup(mica_model *model, const mica_weights *weights)
 {
     const char *arch = model->family->name;
     mica__rope *rope = &model->rope[0], *sliding = &model->rope[1];
-    mica_string type = {"none", 4};
+    mica_string type = {"linear", 6}; /* where a factor stands alone */
     scaling s;
+    if (model->family->no_rope)
+        return count_positions(model);
     *rope = (mica__rope){.theta = 10000, .position_scale = 1, .attention_scale = 1};
     (void)mica__key_f32(weights, arch, "rope.freq_base", &rope->theta);
     if (!(rope->theta > 0))
@@ -119,10 +131,12 @@ mica_status mica__rope_setup(mica_model *model, const mica_weights *weights)
     } else if (is(type, "yarn")) {
         rope->attention_scale = (s.attention > 0 ? s.attention : 1) * (1 + 0.1f * logf(s.factor));
         MICA__TRY(make_factors(model, &s, &rope->factors));
+    } else if (is(type, "dynamic")) { /* within the trained length it is no scaling */
+        model->h.longest = model->h.context_length;
     } else if (!is(type, "none") && !is(type, "longrope") && !is(type, "su")) {
         return mica__fail(MICA_ERR_UNSUPPORTED,
                           "the model's \"%s.rope.scaling.type\" is \"%.40s\"; known are none, "
-                          "linear, yarn and longrope",
+                          "linear, dynamic, yarn and longrope",
                           arch, type.data);
     }
     if (rope->factors == NULL)

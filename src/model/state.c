@@ -209,9 +209,9 @@ static mica_status take_tokens(mica_context *context, const mica_weights *weight
     MICA__TRY(mica_weights_tensor(weights, index, &info));
     if (info.dtype != MICA_DTYPE_U32 || info.ndim != 1 || info.shape[0] == 0)
         return mica__fail(MICA_ERR_MALFORMED_FILE, "the state's tokens are no list of numbers");
-    if (info.shape[0] > context->capacity)
+    if (info.shape[0] > context->longest)
         return mica__fail(MICA_ERR_BUDGET, "the state has %llu tokens, the context holds %u",
-                          (unsigned long long)info.shape[0], context->capacity);
+                          (unsigned long long)info.shape[0], context->longest);
     MICA__TRY(mica_weights_read(weights, index, 0, s->tokens, info.shape[0] * sizeof *s->tokens));
     const uint32_t length = (uint32_t)info.shape[0];
     for (uint32_t i = 0; i < length; i++)

@@ -213,7 +213,7 @@ static uint64_t layer_needs(const loading *l, uint32_t layer)
     const found *up = find_in_layer(l, layer, MICA__T_UP);
     if (find_in_layer(l, layer, MICA__T_ROUTER) != NULL)
         return model->family->needs | MICA__BIT(EXPERT_GATE) | MICA__BIT(EXPERT_UP) | MICA__BIT(EXPERT_DOWN);
-    const bool gated = up != NULL && up->rows == model->h.ffn && !model->family->layer_norm;
+    const bool gated = up != NULL && up->rows == model->h.ffn && !model->family->ungated;
     return model->family->needs | MICA__BIT(UP) | MICA__BIT(DOWN) | (gated ? MICA__BIT(GATE) : 0);
 }
 

@@ -6,7 +6,8 @@
 #include "base/alloc.h"
 #include "base/status.h"
 
-static mica_status check_options(const mica_weights_options *options, uint32_t *out_flags)
+static mica_status check_options(const mica_weights_options *options, uint32_t *out_flags,
+                                 mica__accepted *out_accepted)
 {
     mica_weights_options chosen = {0};
     if (options != NULL)
@@ -16,7 +17,12 @@ static mica_status check_options(const mica_weights_options *options, uint32_t *
     if ((chosen.flags & ~known) != 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "weights_open: options.flags is 0x%x, of which 0x%x is known", chosen.flags, known);
+    if (chosen.accept_key_count != 0 && chosen.accept_keys == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "weights_open: options.accept_keys is NULL, options.accept_key_count is %u",
+                          chosen.accept_key_count);
     *out_flags = chosen.flags;
+    *out_accepted = (mica__accepted){chosen.accept_keys, chosen.accept_key_count};
     return MICA_OK;
 }
 
@@ -43,16 +49,17 @@ mica_status mica_weights_open(const char *path, const mica_weights_options *opti
 {
     uint32_t flags = 0;
     mica__archive *archive = NULL;
+    mica__accepted accepted = {0};
     if (out_weights == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_open: out_weights is NULL");
     *out_weights = NULL;
     if (path == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_open: path is NULL");
-    mica_status status = check_options(options, &flags);
+    mica_status status = check_options(options, &flags, &accepted);
     if (status == MICA_OK)
         status = mica__archive_open(path, &archive);
     if (status == MICA_OK && (flags & MICA_WEIGHTS_AS_GGUF) != 0)
-        status = mica__archive_as_gguf(archive, path);
+        status = mica__archive_as_gguf(archive, path, &accepted);
     if (status != MICA_OK) {
         mica__archive_close(archive);
         return status;
@@ -65,12 +72,13 @@ mica_status mica_weights_open_bytes(const void *bytes, uint64_t size, const mica
 {
     uint32_t flags = 0;
     mica__archive *archive = NULL;
+    mica__accepted accepted = {0};
     if (out_weights == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_open_bytes: out_weights is NULL");
     *out_weights = NULL;
     if (bytes == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_open_bytes: bytes is NULL");
-    mica_status status = check_options(options, &flags);
+    mica_status status = check_options(options, &flags, &accepted);
     if (status == MICA_OK)
         status = mica__archive_open_bytes(bytes, size, &archive);
     return status == MICA_OK ? make_weights(archive, flags, out_weights) : status;

@@ -31,7 +31,8 @@ static const rewrite_tensor llama[] = {
     "layers\":1,"                                                                                         \
     "\"intermediate_size\":24,\"num_attention_heads\":2,\"num_key_value_heads\":1,\"max_position_"        \
     "embeddings\":128,"                                                                                   \
-    "\"rms_norm_eps\":1e-05,\"rope_theta\":500000.0,\"vocab_size\":11,\"tie_word_embeddings\":false"
+    "\"rms_norm_eps\":1e-05,\"rope_theta\":500000.0,\"vocab_size\":11,\"tie_word_embeddings\":false,"     \
+    "\"attention_bias\":true"
 
 static void make_llama(const char *more)
 {
@@ -426,7 +427,7 @@ static void make_wide(void)
         "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"hidden_size\":128,"
         "\"num_hidden_layers\":1,\"intermediate_size\":192,\"num_attention_heads\":4,"
         "\"max_position_embeddings\":128,\"rms_norm_eps\":1e-05,\"vocab_size\":13,"
-        "\"tie_word_embeddings\":true,\"nested\":{\"list\":[1,[],{},[2,{\"a\":null}]],\"real\":1.5}}",
+        "\"tie_word_embeddings\":true,\"unsloth_nest\":{\"list\":[1,[],{},[2,{\"a\":null}]],\"real\":1.5}}",
         list, sizeof list / sizeof list[0]);
 }
 
@@ -466,7 +467,8 @@ static void test_mlx(void **state)
     hf = rewrite_open(rewrite_path("plain"));
     assert_int_equal(hf->format, MICA_FORMAT_SAFETENSORS);
     assert_null(strstr(hf->config, "quantization"));
-    assert_non_null(strstr(hf->config, "\"nested\":{\"list\":[1,[],{},[2,{\"a\":null}]],\"real\":1.5}"));
+    assert_non_null(
+        strstr(hf->config, "\"unsloth_nest\":{\"list\":[1,[],{},[2,{\"a\":null}]],\"real\":1.5}"));
     mica__archive_close(hf);
 }
 

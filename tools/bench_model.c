@@ -286,7 +286,7 @@ static int run_test(bench_run *run, const bench_test *test)
     if (status != MICA_OK)
         return tool_fail_status();
     print_test(run, test);
-    return 0;
+    return tool_output_flush();
 }
 
 static int run_tests(bench_run *run, const bench_plan *plan)

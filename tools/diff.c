@@ -278,6 +278,8 @@ int tool_diff(const tool_call *call)
         tool_fail("%s", d.reason);
         result = TROUBLE;
     }
+    if (tool_output_flush() != 0 && result <= DIFFERENT)
+        result = TROUBLE;
     tool_difference_end(&d);
     return result;
 }

@@ -109,6 +109,15 @@ mica_dtype tool_cache_type(const tool_call *call, const char *option)
     return tool_type_find(call, option, name, strlen(name));
 }
 
+void tool_context_warn(uint32_t tokens, const tool_model *model)
+{
+    if (model->info.context_length != 0 && tokens > model->info.context_length)
+        tool_warn("the context of %u tokens is longer than the %u that the model was trained for; it may "
+                  "write nonsense "
+                  "past those",
+                  tokens, model->info.context_length);
+}
+
 int tool_context_create(const tool_call *call, const tool_model *model, uint32_t prompt_tokens,
                         mica_context **out_context)
 {
@@ -124,5 +133,6 @@ int tool_context_create(const tool_call *call, const tool_model *model, uint32_t
     };
     if (model->info.encoder)
         return tool_fail("%s models give embeddings, no text: see 'mica help embed'", model->info.family);
+    tool_context_warn(options.capacity, model);
     return mica_context_create(model->model, &options, out_context) == MICA_OK ? 0 : tool_fail_status();
 }

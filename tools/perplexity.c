@@ -134,6 +134,7 @@ static int open_context(const tool_call *call, perplexity_state *p)
     };
     if (p->model.info.encoder)
         return tool_fail("%s models give embeddings: they foretell no text", p->model.info.family);
+    tool_context_warn(p->chunk, &p->model);
     if (mica_context_create(p->model.model, &options, &p->context) != MICA_OK)
         return tool_fail_status();
     return tool_interrupt_watch(p->context);
@@ -160,13 +161,13 @@ int tool_perplexity(const tool_call *call)
 {
     perplexity_state p = {.chunk = (uint32_t)tool_number(call, "ctx-size")};
     tool_input text;
-    if (tool_word(call, "file") == NULL)
-        return tool_misuse("perplexity: there is no text: give --file");
-    int result = tool_input_read(tool_word(call, "file"), &text);
+    const char *path = tool_word(call, "file");
+    if (path == NULL && !tool_input_is_piped())
+        return tool_misuse("perplexity: there is no text: give --file, or a text on standard input");
+    int result = tool_input_read(path != NULL ? path : "-", &text);
     if (result != 0)
         return result;
-    if (text.length > 0 && text.text[text.length - 1] == '\n')
-        text.text[--text.length] = '\0';
+    tool_input_end_line(&text);
     result = tool_model_open(call, &p.model);
     if (result == 0)
         result = score(call, &p, &text);

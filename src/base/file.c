@@ -26,7 +26,11 @@ struct mica__file {
 
 static const char *kind_of(mode_t mode)
 {
-    return S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+    return S_ISREG(mode)    ? "a file"
+           : S_ISDIR(mode)  ? "a folder"
+           : S_ISFIFO(mode) ? "a pipe"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
 }
 
 /* Opens and looks at a file; the descriptor is the caller's. */
@@ -103,6 +107,12 @@ mica__file_kind mica__file_look(const char *path)
     return S_ISREG(info.st_mode)   ? MICA__FILE_KIND_REGULAR
            : S_ISDIR(info.st_mode) ? MICA__FILE_KIND_FOLDER
                                    : MICA__FILE_KIND_OTHER;
+}
+
+const char *mica__file_kind_name(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 ? kind_of(info.st_mode) : "nothing";
 }
 
 bool mica__file_same(const char *a, const char *b)

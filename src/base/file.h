@@ -29,6 +29,8 @@ typedef enum mica__file_kind {
 
 /* What a path leads to, links followed. Never fails. */
 mica__file_kind mica__file_look(const char *path);
+/* The same in words: "a file", "a folder", "a pipe", "a socket", "a device"; "nothing". */
+const char *mica__file_kind_name(const char *path);
 
 /* Whether two paths lead to one and the same file or folder, links followed. Never fails: false if one is not there. */
 bool mica__file_same(const char *a, const char *b);

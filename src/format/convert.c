@@ -232,7 +232,10 @@ static mica_status write_folder(conversion *c, const mica_writer_options *writin
     side files = {.count = 0};
     mica_writer *writer = NULL;
     mica_status status = path == NULL ? MICA_ERR_OUT_OF_MEMORY : MICA_OK;
-    if (!made && mica__file_look(c->output) != MICA__FILE_KIND_FOLDER)
+    if (!made && reason == EEXIST && mica__file_look(c->output) != MICA__FILE_KIND_FOLDER)
+        return mica__fail(MICA_ERR_IO, "cannot write \"%s\": it is %s, expected a folder or nothing there",
+                          c->output, mica__file_kind_name(c->output));
+    if (!made && reason != EEXIST)
         return mica__file_fail("create the folder", c->output, reason);
     if (status == MICA_OK)
         status = mica_writer_create(path, writing, &writer);

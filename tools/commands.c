@@ -290,12 +290,14 @@ static const tool_command commands[] = {
     {
         .name = "quantize",
         .summary = "make a model smaller",
-        .description = "Writes the model IN as the GGUF file OUT with its matrices in TYPE: a type such as "
-                       "q4_0, or a mix such "
-                       "as q4_k_m, which gives some tensors more bits. --keep may be given more than once; "
-                       "the first pattern "
-                       "that fits decides. OUT appears whole or not at all, also after Ctrl-C, when the exit "
-                       "status is 130.",
+        .description =
+            "Writes the model IN as the GGUF file OUT with its matrices in TYPE: a type such as "
+            "q4_0, or a mix such "
+            "as q4_k_m, which gives some tensors more bits. --keep may be given more than once; "
+            "the first pattern "
+            "that fits decides. A model that is quantized already is taken, with a warning: the errors "
+            "of both add up. OUT appears whole or not at all, also after Ctrl-C, when the exit "
+            "status is 130.",
         .argument = {{"IN", TOOL_PATH, NULL, 0},
                      {"OUT", TOOL_PATH, NULL, 0},
                      {"TYPE", TOOL_ANY_CASE, TYPES, 0}},

@@ -274,6 +274,15 @@ class Bench(Base):
         self.assertRegex(out, r"(?m)^matmul_quant +matmul +17 +[\d.]+ +[\d.]+ +[\d.]+$")
         self.assertRegex(self.works(*words, "--md"), r"(?m)^\| matmul_quant \| matmul \| 17 \|")
 
+    def test_name_of_the_type(self):
+        """A mix is called by its name, also where another type has most of the bytes."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "mix.gguf")
+            self.assertEqual(mica("quantize", os.path.join("models", "demo.gguf"), path, "q4_k_m", "--keep", "*ffn*=q8_0")[0], 0)
+            rows = json.loads(self.works("bench", "-m", path, "-p", "4", "-n", "0", "-r", "1", "-t", "1", "--json"))
+            self.assertEqual([row["model_type"] for row in rows], ["q4_k_m"])
+            self.assertRegex(self.works("bench", "-m", path, "-p", "4", "-n", "0", "-r", "1", "-t", "1"), r"(?m)^llama q4_k_m ")
+
     def test_launch(self):
         facts = json.loads(self.works("bench", "launch", "--threads", "2", "--json"))
         self.assertEqual((facts["device"], facts["threads"]), ("cpu", 2))

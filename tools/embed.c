@@ -5,7 +5,6 @@
 
 #include "commands.h"
 #include "generation.h"
-#include "interrupt.h"
 #include "output.h"
 #include "text.h"
 
@@ -60,8 +59,6 @@ static int embed_text(embed_state *embed, const char *text, size_t length)
     mica_status status =
         mica_context_embed(embed->context, ids, count, embed->pooling, embed->normalise, embed->vector);
     free(ids);
-    if (status == MICA_ERR_CANCELLED)
-        return 128 + tool_interrupt_number();
     if (status != MICA_OK)
         return tool_fail_status();
     if (embed->as_json) {
@@ -101,7 +98,7 @@ static int open_context(const tool_call *call, embed_state *embed)
     tool_context_warn(wanted, &embed->model);
     if (mica_context_create(embed->model.model, &options, &embed->context) != MICA_OK)
         return tool_fail_status();
-    return tool_interrupt_watch(embed->context);
+    return 0;
 }
 
 static int embed_all(const tool_call *call, embed_state *embed)
@@ -148,7 +145,6 @@ int tool_embed(const tool_call *call)
     int result = tool_model_open(call, &embed.model);
     if (result == 0)
         result = embed_all(call, &embed);
-    tool_interrupt_watch(NULL);
     free(embed.vector);
     mica_context_release(embed.context);
     tool_model_close(&embed.model);

@@ -3,7 +3,8 @@
  *
  * The library installs no handlers, so the tool does: a signal leaves its number, cancels the work that the main thread's
  * calls are charged to, and ends what waits for input. A second Ctrl-C before the first was obeyed ends the program as if
- * nothing had been caught. Commands that have nothing to say or to clear away do not catch signals at all.
+ * nothing had been caught. Commands that have nothing to say or to clear away, and the others before they have, catch nothing:
+ * there a signal ends the program at once.
  */
 #ifndef TOOL_INTERRUPT_H
 #define TOOL_INTERRUPT_H

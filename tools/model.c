@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "interrupt.h"
 #include "output.h"
 #include "progress.h"
 
@@ -58,11 +57,11 @@ int tool_model_open_source(const tool_model_source *source, tool_model *out)
     tool_progress_begin(&progress, "loading");
     mica_status status = load(source, &progress, out);
     out->load_seconds = tool_progress_seconds(&progress);
-    int signalled = tool_progress_end(&progress), result = 0;
+    tool_progress_end(&progress);
     if (status != MICA_OK) {
-        result = signalled != 0 ? signalled : tool_fail_status();
+        tool_fail_status();
         tool_model_close(out);
-        return result;
+        return 1;
     }
     out->tokenizer = mica_model_tokenizer(out->model);
     return 0;

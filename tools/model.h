@@ -24,7 +24,7 @@ typedef struct tool_model_source {
 
 /* The file alone, with names as in a GGUF; NULL: the model inside. */
 mica_status tool_weights_open(const char *path, mica_weights **out_weights);
-/* These return the exit status: 0, or after printing why 1, or 128 and the number of a signal that came. */
+/* These return the exit status: 0, or 1 after printing why. */
 int tool_model_open(const tool_call *call, tool_model *out);
 int tool_model_open_source(const tool_model_source *source, tool_model *out);
 /* NULL handles are fine: a zeroed tool_model too. */

@@ -5,7 +5,6 @@
 
 #include "commands.h"
 #include "generation.h"
-#include "interrupt.h"
 #include "output.h"
 
 #define LOGIT_BYTES ((uint64_t)64 << 20) /* rows of logits that are taken at a time */
@@ -114,8 +113,6 @@ static int score_text(const tool_call *call, perplexity_state *p)
         return tool_misuse("perplexity: --chunks is 0, there is nothing to score");
     for (uint32_t i = 0; i < chunks; i++) {
         mica_status status = score_chunk(p, p->ids + (size_t)i * p->chunk);
-        if (status == MICA_ERR_CANCELLED)
-            return 128 + tool_interrupt_number();
         if (status != MICA_OK)
             return tool_fail_status();
         fprintf(stderr, "[%u]%.4f,", i + 1, exp(p->sum / (double)p->scored));
@@ -137,7 +134,7 @@ static int open_context(const tool_call *call, perplexity_state *p)
     tool_context_warn(p->chunk, &p->model);
     if (mica_context_create(p->model.model, &options, &p->context) != MICA_OK)
         return tool_fail_status();
-    return tool_interrupt_watch(p->context);
+    return 0;
 }
 
 static int score(const tool_call *call, perplexity_state *p, const tool_input *text)
@@ -171,7 +168,6 @@ int tool_perplexity(const tool_call *call)
     result = tool_model_open(call, &p.model);
     if (result == 0)
         result = score(call, &p, &text);
-    tool_interrupt_watch(NULL);
     mica_context_release(p.context);
     tool_model_close(&p.model);
     free(p.ids);

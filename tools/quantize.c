@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "commands.h"
+#include "interrupt.h"
 #include "mica/mica.h"
 #include "output.h"
 #include "progress.h"
@@ -115,6 +116,7 @@ int tool_quantize(const tool_call *call)
         .context = &progress,
     };
     warn_of_blocks(call);
+    tool_interrupt_catch();
     tool_progress_begin(&progress, "quantizing");
     mica_status status = mica_quantize(call->argument[0], call->argument[1], &options, &report);
     double seconds = tool_progress_seconds(&progress);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "commands.h"
+#include "interrupt.h"
 #include "output.h"
 
 /* 1: the output is there already, can be replaced, is not the input, and the user has not said that it may go. */
@@ -21,12 +22,12 @@ static int force_would_help(const tool_call *call, mica_status status)
 
 int tool_rewrite_end(const tool_call *call, tool_progress *progress, mica_status status)
 {
-    int signalled = tool_progress_end(progress);
+    tool_progress_end(progress);
     if (status == MICA_OK)
         return 0;
-    if (status == MICA_ERR_CANCELLED && signalled != 0) {
+    if (status == MICA_ERR_CANCELLED && tool_interrupt_number() != 0) {
         tool_fail("stopped; \"%s\" was not written", call->argument[1]);
-        return signalled;
+        return 128 + tool_interrupt_number();
     }
     if (force_would_help(call, status))
         return tool_fail("%s; --force replaces it", mica_status_message());

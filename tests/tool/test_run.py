@@ -275,7 +275,7 @@ class Signals(Models):
             run = self.start(*words)
             time.sleep(1)
             out, err = self.stop(run)
-            self.assertEqual((run.returncode, out), (130, ""), err)
+            self.assertEqual((run.returncode, out), (-signal.SIGINT, ""), err)
 
     def test_closed_pipe(self):
         run = self.start("run", "-m", STORY, *self.ENDLESS)

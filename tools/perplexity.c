@@ -105,8 +105,8 @@ static int score_text(const tool_call *call, perplexity_state *p)
     int64_t wanted = tool_number(call, "chunks");
     uint32_t chunks = p->count / p->chunk;
     if (p->count < 2 * p->chunk)
-        return tool_fail("the text has %u tokens, two chunks need %u; --ctx-size makes chunks smaller",
-                         p->count, 2 * p->chunk);
+        return tool_fail("the text has %u token%s, two chunks need %u; --ctx-size makes chunks smaller",
+                         p->count, p->count == 1 ? "" : "s", 2 * p->chunk);
     if (wanted >= 0 && wanted < (int64_t)chunks)
         chunks = (uint32_t)wanted;
     if (chunks == 0)

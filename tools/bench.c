@@ -25,6 +25,14 @@ static int read_list(const tool_call *call, const char *option, uint32_t most, b
     }
 }
 
+static int is_nothing(const bench_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->number[i] != 0)
+            return 0;
+    return 1;
+}
+
 int tool_bench(const tool_call *call)
 {
     bench_plan plan = {0};
@@ -42,6 +50,8 @@ int tool_bench(const tool_call *call)
     if (call->argument[0] == NULL && tool_word(call, "model") == NULL)
         return tool_misuse(
             "bench: WHAT is missing: ops, launch, or a model with --model; 'mica help bench' says more");
+    if (call->argument[0] == NULL && is_nothing(&plan.prompts) && is_nothing(&plan.texts))
+        return tool_misuse("bench: --n-prompt and --n-gen are both 0, there is nothing to measure");
     if (call->argument[0] == NULL)
         return bench_models(call, &plan);
     if (tool_flag(call, "profile"))

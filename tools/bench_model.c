@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "bench.h"
-#include "interrupt.h"
 #include "mica/mica.h"
 #include "model.h"
 #include "output.h"
@@ -274,19 +273,14 @@ static mica_status open_context(bench_run *run, const bench_test *test)
 static int run_test(bench_run *run, const bench_test *test)
 {
     mica_status status = open_context(run, test);
-    if (status == MICA_OK && tool_interrupt_watch(run->context) != 0)
-        return 1;
     if (status == MICA_OK)
         status = measure(run, test);
-    tool_interrupt_watch(NULL);
     mica_context_release(run->context);
     run->context = NULL;
-    if (status == MICA_ERR_CANCELLED)
-        return 128 + tool_interrupt_number();
     if (status != MICA_OK)
         return tool_fail_status();
     print_test(run, test);
-    return 0;
+    return tool_output_flush();
 }
 
 static int run_tests(bench_run *run, const bench_plan *plan)

@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "mica/mica.h"
 #include "output.h"
+#include "text.h"
 
 static void print_json(const mica_cache_entry *entries, uint32_t count)
 {
@@ -29,8 +30,10 @@ static void print_list(const mica_cache_entry *entries, uint32_t count)
     char size[TOOL_SIZE_BYTES];
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
-        printf("%10s  %6llu h  %s\n", tool_size_text(entries[i].bytes, size),
-               (unsigned long long)(entries[i].seconds / 3600), entries[i].name);
+        printf("%10s  %6llu h  ", tool_size_text(entries[i].bytes, size),
+               (unsigned long long)(entries[i].seconds / 3600));
+        tool_text_print(stdout, entries[i].name, strlen(entries[i].name), TOOL_NO_LIMIT);
+        putchar('\n');
         bytes += entries[i].bytes;
     }
     printf("%u compiled kernel%s, %s, in %s\n", count, count == 1 ? "" : "s", tool_size_text(bytes, size),

@@ -22,6 +22,7 @@ typedef struct chat_state {
     tool_line *line;
     tool_input answer; /* the one that is being written */
     tool_end end;      /* of the last one */
+    int signal;        /* that ended it */
     uint64_t answers;
     int interactive, is_terminal;
     int leaving; /* /exit was typed */
@@ -33,7 +34,7 @@ static int write_answer(void *context, const char *text, size_t length)
     tool_text_show(stdout, text, length, chat->is_terminal);
     if (tool_input_append(&chat->answer, text, length) != 0)
         return 1;
-    return fflush(stdout) != 0 || ferror(stdout);
+    return tool_output_flush();
 }
 
 /* ---- one answer ---- */
@@ -140,10 +141,11 @@ static int answer(chat_state *chat)
     else if (tool_conversation_last_is(&chat->conversation, "user"))
         tool_conversation_drop(&chat->conversation);
     tool_input_free(&chat->answer);
+    chat->signal = tool_interrupt_number();
     if (chat->end == TOOL_END_SIGNAL && !must_leave())
         tool_interrupt_clear(); /* it has done what it was meant for */
     if (result == 0 && chat->end == TOOL_END_FULL)
-        fprintf(stderr, "mica: the context of %u tokens is full; /clear starts anew\n", g->capacity);
+        tool_warn("the context of %u tokens is full; /clear starts anew", g->capacity);
     return result;
 }
 
@@ -240,17 +242,21 @@ static int do_help(chat_state *chat, const char *argument)
     for (size_t i = 0; i < sizeof slashes / sizeof *slashes; i++)
         fprintf(stderr, "%s%-*s %s\n", slashes[i].name, 14 - (int)strlen(slashes[i].name),
                 slashes[i].argument, slashes[i].help);
-    fputs("A backslash at the end of a line continues it. Ctrl-C stops an answer.\n", stderr);
+    fputs("A backslash at the end of a line continues it; pasted lines are one message. Ctrl-C stops an "
+          "answer.\n",
+          stderr);
     return 0;
 }
 
 static int run_slash(chat_state *chat, const char *text)
 {
-    size_t length = strcspn(text, " ");
+    size_t length = strcspn(text, " \n");
     const char *argument = text + length + strspn(text + length, " ");
     for (size_t i = 0; i < sizeof slashes / sizeof *slashes; i++)
         if (strlen(slashes[i].name) == length && strncmp(slashes[i].name, text, length) == 0)
             return slashes[i].run(chat, argument);
+    if (strchr(text, '\n') != NULL) /* pasted, and no command */
+        return say(chat, text, strlen(text));
     return tool_fail("there is no command %.40s; /help lists them", text);
 }
 
@@ -312,6 +318,27 @@ static int talk(chat_state *chat)
     return chat->interactive ? 0 : result;
 }
 
+/* `mica chat MESSAGE`: with escapes, as a prompt of run has them. */
+static int answer_once(chat_state *chat, const char *text)
+{
+    tool_input message;
+    int result = tool_input_copy(text, &message);
+    if (result == 0 && !tool_flag(chat->call, "no-escape"))
+        message.length = tool_input_unescape(message.text);
+    if (result == 0)
+        result = say(chat, message.text, message.length);
+    tool_input_free(&message);
+    return result == 0 && chat->end == TOOL_END_SIGNAL ? 128 + chat->signal : result;
+}
+
+/* The name is text of the model's file. */
+static void print_banner(const mica_model_info *info)
+{
+    const char *name = info->name[0] != '\0' ? info->name : info->family;
+    tool_text_print(stderr, name, strlen(name), TOOL_NO_LIMIT);
+    fputs("; /help lists commands\n", stderr);
+}
+
 static int open_chat(chat_state *chat)
 {
     const tool_call *call = chat->call;
@@ -336,13 +363,13 @@ int tool_chat(const tool_call *call)
 {
     chat_state chat = {.call = call,
                        .is_terminal = isatty(STDOUT_FILENO),
-                       .interactive = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
+                       .interactive =
+                           call->argument[0] == NULL && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
     int result = open_chat(&chat);
     if (result == 0 && chat.interactive)
-        fprintf(stderr, "%s; /help lists commands\n",
-                chat.model.info.name[0] != '\0' ? chat.model.info.name : chat.model.info.family);
+        print_banner(&chat.model.info);
     if (result == 0)
-        result = talk(&chat);
+        result = call->argument[0] != NULL ? answer_once(&chat, call->argument[0]) : talk(&chat);
     if (chat.answers > 0 && !tool_flag(call, "no-perf"))
         tool_generation_report(&chat.generation, chat.end);
     tool_line_close(chat.line);

@@ -160,10 +160,16 @@ static const tool_command commands[] = {
         .description =
             "Prints the prompt and what the model writes after it on standard output; statistics go to "
             "standard "
-            "error. Without --model it is the model inside the tool. Filters are applied in the order: bias, "
+            "error. Without --model it is the model inside the tool. Without a prompt it is what is piped "
+            "in: "
+            "echo hi | mica run -m MODEL. On a terminal control characters that the model writes are shown "
+            "as "
+            "escapes, except for newlines and tabs; into a pipe or a file its text goes as it is. Filters "
+            "are applied in the order: bias, "
             "grammar, penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature. Ctrl-C ends the text, "
             "when "
             "the exit status is 130.",
+        .argument = {{"PROMPT", TOOL_WORD, NULL, 1}},
         .group = {&run_group, &tool_generation_group, &tool_model_group, &tool_context_group,
                   &tool_sampling_group},
         .run = tool_run,
@@ -171,11 +177,15 @@ static const tool_command commands[] = {
     {
         .name = "chat",
         .summary = "talk with a model",
-        .description = "Each line is a message; a backslash at its end continues it on the next. Lines that "
-                       "begin with a slash "
-                       "are commands: /help lists them. Ctrl-C stops the answer, Ctrl-D ends. What was said "
-                       "before stays in the "
-                       "cache, so only what is new is read. Works in a pipe too: a line in, an answer out.",
+        .description =
+            "Each line is a message; a backslash at its end continues it on the next. Lines that "
+            "begin with a slash "
+            "are commands: /help lists them. Ctrl-C stops the answer, Ctrl-D ends. What was said "
+            "before stays in the "
+            "cache, so only what is new is read. Lines that are pasted are one message. With MESSAGE, "
+            "that is answered and nothing else. Works in a pipe too: a line in, an answer out. The "
+            "terminal's text is UTF-8, whatever the locale.",
+        .argument = {{"MESSAGE", TOOL_WORD, NULL, 1}},
         .group = {&chat_group, &tool_generation_group, &tool_model_group, &tool_context_group,
                   &tool_sampling_group},
         .run = tool_chat,
@@ -183,7 +193,10 @@ static const tool_command commands[] = {
     {
         .name = "embed",
         .summary = "turn texts into vectors",
-        .description = "Prints the vector of each text on a line, numbers separated by blanks, or as JSON.",
+        .description =
+            "Prints the vector of each text on a line, numbers separated by blanks, or as JSON. Without a "
+            "text those of standard input are taken, one on each line, where it is piped.",
+        .argument = {{"TEXT", TOOL_WORD, NULL, 1}},
         .group = {&embed_group, &tool_model_group},
         .run = tool_embed,
     },
@@ -192,7 +205,10 @@ static const tool_command commands[] = {
         .summary = "cut a text into a model's tokens",
         .description =
             "Prints each token on a line, its id and its text in the vocabulary; with --ids the ids alone, "
-            "on one line. Nothing is added unless --special says so.",
+            "on one line. Nothing is added unless --special says so. Without a text it is what is piped in, "
+            "with "
+            "its newlines.",
+        .argument = {{"TEXT", TOOL_WORD, NULL, 1}},
         .group = {&tokenize_group},
         .run = tool_tokenize,
     },
@@ -212,7 +228,7 @@ static const tool_command commands[] = {
         .description = "Cuts the text into chunks of --ctx-size tokens, each beginning with the token of the "
                        "beginning where "
                        "the model has one, and scores the second half of each: the same figure as "
-                       "llama-perplexity's. The "
+                       "llama-perplexity's. Without --file the text is what is piped in. The "
                        "running values go to standard error, the result to standard output.",
         .group = {&perplexity_group, &tool_model_group},
         .run = tool_perplexity,
@@ -278,12 +294,14 @@ static const tool_command commands[] = {
     {
         .name = "quantize",
         .summary = "make a model smaller",
-        .description = "Writes the model IN as the GGUF file OUT with its matrices in TYPE: a type such as "
-                       "q4_0, or a mix such "
-                       "as q4_k_m, which gives some tensors more bits. --keep may be given more than once; "
-                       "the first pattern "
-                       "that fits decides. OUT appears whole or not at all, also after Ctrl-C, when the exit "
-                       "status is 130.",
+        .description =
+            "Writes the model IN as the GGUF file OUT with its matrices in TYPE: a type such as "
+            "q4_0, or a mix such "
+            "as q4_k_m, which gives some tensors more bits. --keep may be given more than once; "
+            "the first pattern "
+            "that fits decides. A model that is quantized already is taken, with a warning: the errors "
+            "of both add up. OUT appears whole or not at all, also after Ctrl-C, when the exit "
+            "status is 130.",
         .argument = {{"IN", TOOL_PATH, NULL, 0},
                      {"OUT", TOOL_PATH, NULL, 0},
                      {"TYPE", TOOL_ANY_CASE, TYPES, 0}},

@@ -29,7 +29,7 @@ typedef struct tool_tensor {
     mica_tensor_info info;
 } tool_tensor;
 
-/* UNSUPPORTED: the values cannot be read. CANCELLED, IO, MALFORMED_FILE, OUT_OF_MEMORY. */
+/* UNSUPPORTED: the values cannot be read. IO, MALFORMED_FILE, OUT_OF_MEMORY. */
 mica_status tool_compare(tool_comparer *comparer, const tool_tensor *a, const tool_tensor *b,
                          tool_distance *out);
 void tool_comparer_end(tool_comparer *comparer);

@@ -40,7 +40,9 @@ static int create_template(const char *text, size_t length, const char *where, t
 {
     if (mica_template_create(text, length, NULL, &out->chat_template) == MICA_OK)
         return 0;
-    return tool_fail("the chat template of %.200s: %s", where, mica_status_message());
+    char what[256];
+    snprintf(what, sizeof what, "the chat template of %.200s", where);
+    return tool_fail_about(what);
 }
 
 static int find_template(const char *choice, const tool_model *model, tool_conversation *out)
@@ -51,15 +53,15 @@ static int find_template(const char *choice, const tool_model *model, tool_conve
         return create_template(text, choice != NULL ? strlen(text) : (size_t)length,
                                choice != NULL ? choice : "the model", out);
     if (choice == NULL) {
-        fputs("mica: the model has no chat template; chatml is used, --chat-template names another\n",
-              stderr);
+        tool_warn("the model has no chat template; chatml is used, --chat-template names another");
         text = known_template("chatml");
         return create_template(text, strlen(text), "chatml", out);
     }
     tool_input file;
-    if (tool_input_read(choice, &file) != 0)
-        return 1;
-    int result = create_template(file.text, file.length, choice, out);
+    int result = tool_input_read(choice, &file);
+    if (result != 0)
+        return result;
+    result = create_template(file.text, file.length, choice, out);
     tool_input_free(&file);
     return result;
 }
@@ -211,7 +213,7 @@ int tool_conversation_render(const tool_conversation *c, tool_input *out)
                 tool_quote_append(&variables, c->end.text, c->end.length) || append_word(&variables, "}");
     if (!wrong &&
         mica_template_render(c->chat_template, variables.text, variables.length, &text, &length) != MICA_OK)
-        wrong = tool_fail("the chat template: %s", mica_status_message());
+        wrong = tool_fail_about("the chat template");
     if (!wrong)
         wrong = tool_input_append(out, text, (size_t)length);
     mica_text_free(text);

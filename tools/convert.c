@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "interrupt.h"
 #include "mica/mica.h"
 #include "output.h"
 #include "progress.h"
@@ -40,6 +41,7 @@ int tool_convert(const tool_call *call)
         if (options.type == MICA_DTYPE_NONE)
             return 2;
     }
+    tool_interrupt_catch();
     tool_progress_begin(&progress, "converting");
     mica_status status = mica_convert(call->argument[0], call->argument[1], &options);
     double seconds = tool_progress_seconds(&progress);

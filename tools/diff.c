@@ -265,19 +265,20 @@ int tool_diff(const tool_call *call)
     tool_progress progress;
     tool_progress_begin(&progress, "comparing");
     mica_status status = tool_difference_find(call->argument[0], call->argument[1], &progress, &d);
-    int signalled = tool_progress_end(&progress), result = is_equal(&d) ? EQUAL : DIFFERENT;
+    int result = is_equal(&d) ? EQUAL : DIFFERENT;
+    tool_progress_end(&progress);
     if (status == MICA_OK && tool_flag(call, "json"))
         print_json(call, &d);
     else if (status == MICA_OK)
         status = print_text(call, &d);
-    if (status == MICA_ERR_CANCELLED)
-        result = signalled;
-    else if (status != MICA_OK)
+    if (status != MICA_OK)
         result = fail(status);
     else if (d.count[TOOL_CHANGE_UNKNOWN] > 0) {
         tool_fail("%s", d.reason);
         result = TROUBLE;
     }
+    if (tool_output_flush() != 0 && result <= DIFFERENT)
+        result = TROUBLE;
     tool_difference_end(&d);
     return result;
 }

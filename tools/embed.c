@@ -5,7 +5,6 @@
 
 #include "commands.h"
 #include "generation.h"
-#include "interrupt.h"
 #include "output.h"
 #include "text.h"
 
@@ -19,6 +18,7 @@ typedef struct embed_state {
     float *vector;  /* [width] */
     tool_json json; /* used with `as_json` */
     int as_json;
+    const char *path; /* of a file with a text on each line; NULL: none */
 } embed_state;
 
 static mica_pooling pooling_of(const char *word)
@@ -59,8 +59,6 @@ static int embed_text(embed_state *embed, const char *text, size_t length)
     mica_status status =
         mica_context_embed(embed->context, ids, count, embed->pooling, embed->normalise, embed->vector);
     free(ids);
-    if (status == MICA_ERR_CANCELLED)
-        return 128 + tool_interrupt_number();
     if (status != MICA_OK)
         return tool_fail_status();
     if (embed->as_json) {
@@ -69,7 +67,7 @@ static int embed_text(embed_state *embed, const char *text, size_t length)
         print_vector(embed, " ");
         putchar('\n');
     }
-    return ferror(stdout) != 0;
+    return ferror(stdout) != 0; /* main says so */
 }
 
 static int embed_lines(embed_state *embed, const char *path)
@@ -97,9 +95,10 @@ static int open_context(const tool_call *call, embed_state *embed)
     embed->vector = malloc((size_t)embed->model.info.width * sizeof *embed->vector);
     if (embed->vector == NULL)
         return tool_fail("there is no memory left");
+    tool_context_warn(wanted, &embed->model);
     if (mica_context_create(embed->model.model, &options, &embed->context) != MICA_OK)
         return tool_fail_status();
-    return tool_interrupt_watch(embed->context);
+    return 0;
 }
 
 static int embed_all(const tool_call *call, embed_state *embed)
@@ -117,10 +116,12 @@ static int embed_all(const tool_call *call, embed_state *embed)
         tool_json_uint(&embed->json, "width", embed->model.info.width);
         tool_json_open(&embed->json, "embeddings", '[');
     }
+    if (call->argument[0] != NULL)
+        result = embed_text(embed, call->argument[0], strlen(call->argument[0]));
     while (result == 0 && (text = tool_repeat(call, "prompt", &cursor)) != NULL)
         result = embed_text(embed, text, strlen(text));
-    if (result == 0 && tool_word(call, "file") != NULL)
-        result = embed_lines(embed, tool_word(call, "file"));
+    if (result == 0 && embed->path != NULL)
+        result = embed_lines(embed, embed->path);
     if (embed->as_json && result == 0) {
         tool_json_close(&embed->json, ']');
         tool_json_close(&embed->json, '}');
@@ -134,13 +135,16 @@ int tool_embed(const tool_call *call)
         .pooling = pooling_of(tool_word(call, "pooling")),
         .normalise = !tool_flag(call, "no-normalize"),
         .as_json = tool_flag(call, "json"),
+        .path = tool_word(call, "file"),
     };
-    if (tool_word(call, "prompt") == NULL && tool_word(call, "file") == NULL)
-        return tool_misuse("embed: there is no text: give --prompt or --file");
+    if (call->argument[0] == NULL && tool_word(call, "prompt") == NULL && embed.path == NULL) {
+        if (!tool_input_is_piped())
+            return tool_input_missing(call);
+        embed.path = "-";
+    }
     int result = tool_model_open(call, &embed.model);
     if (result == 0)
         result = embed_all(call, &embed);
-    tool_interrupt_watch(NULL);
     free(embed.vector);
     mica_context_release(embed.context);
     tool_model_close(&embed.model);

@@ -69,7 +69,10 @@ static int open_parts(const tool_call *call, uint32_t prompt_tokens, int at_star
     result = tool_sampling_read(call, g->model, g->capacity, &g->sampling);
     if (result == 0)
         result = tool_sampling_create(&g->sampling, g->model, &g->sampler);
-    return result != 0 ? result : tool_interrupt_watch(g->context);
+    if (result != 0)
+        return result;
+    tool_interrupt_catch(); /* up to here there was nothing to say or to clear away */
+    return tool_interrupt_watch(g->context);
 }
 
 int tool_generation_open(const tool_call *call, tool_model *model, uint32_t prompt_tokens, int at_start,

@@ -20,7 +20,7 @@ static const tool_option model_options[] = {
 const tool_group tool_model_group = {"model", model_options, COUNT(model_options)};
 
 static const tool_option context_options[] = {
-    {"ctx-size", "-c", TOOL_NUMBER, "N", NULL, "0", 0, 1u << 30,
+    {"ctx-size", "-c", TOOL_NUMBER, "N", NULL, "0", 0, 1u << 24,
      "tokens of context; 0 is 4096, or what the model was trained for if less"},
     TOOL_BATCH_OPTIONS,
     TOOL_CACHE_OPTIONS,

@@ -1,60 +1,73 @@
-/* interrupt.c - a handler that leaves a mark and wakes a thread through a pipe, since only that thread may call the
- * library. */
+/* interrupt.c - a handler that leaves a mark, cancels the work of the main thread, and wakes who waits through a pipe. */
 #define _POSIX_C_SOURCE 200809L
 #include "interrupt.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "mica/work.h"
 #include "output.h"
 
 static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
 static volatile sig_atomic_t signal_number;
-static volatile sig_atomic_t is_watching;
 static volatile sig_atomic_t wake_write = -1; /* the end of the pipe that the handler writes to */
+static int wake_read = -1;                    /* has a byte while the mark stands */
+static mica_work *work;                       /* of the main thread, as long as the program lives */
 
 static struct {
     pthread_mutex_t lock;
     mica_context *context; /* NULL: nothing is watched */
-    int wake_read;
-} watcher = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake_read = -1};
+    int runs;
+} watcher = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void note_signal(int number)
 {
     int before = errno;
-    if (signal_number != 0 && is_watching) {
+    if (signal_number != 0 && number == SIGINT) {
         signal(number, SIG_DFL);
         raise(number);
     }
     signal_number = number;
+    mica_work_cancel(work);
     if (wake_write >= 0 && write(wake_write, "", 1) < 0)
-        signal_number = number; /* a full pipe wakes the thread as well */
+        signal_number = number; /* a full pipe wakes as well */
     errno = before;
 }
 
-static void install(int flags)
+/* Without SA_RESTART: a signal also ends a write that nobody reads. */
+static void install(void)
 {
     struct sigaction action = {0}, before;
     action.sa_handler = note_signal;
-    action.sa_flags = flags;
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof caught / sizeof *caught; i++)
         if (sigaction(caught[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(caught[i], &action, NULL);
 }
 
+/* What cannot be had is done without: the mark is there in any case. */
 void tool_interrupt_catch(void)
 {
-    install(SA_RESTART);
-}
-
-void tool_interrupt_break_calls(int yes)
-{
-    install(yes ? 0 : SA_RESTART);
+    int ends[2];
+    if (work != NULL)
+        return;
+    if (mica_work_create(NULL, &work) == MICA_OK)
+        mica_work_use(work);
+    if (pipe(ends) == 0) {
+        for (int i = 0; i < 2; i++) {
+            fcntl(ends[i], F_SETFL, O_NONBLOCK);
+            fcntl(ends[i], F_SETFD, FD_CLOEXEC);
+        }
+        wake_read = ends[0];
+        wake_write = ends[1];
+    }
+    install();
 }
 
 int tool_interrupt_number(void)
@@ -64,18 +77,36 @@ int tool_interrupt_number(void)
 
 void tool_interrupt_clear(void)
 {
+    char bytes[64];
+    while (wake_read >= 0 && read(wake_read, bytes, sizeof bytes) > 0)
+        continue;
     signal_number = 0;
+    mica_work_clear(work);
+}
+
+int tool_interrupt_wait(int descriptor, int milliseconds)
+{
+    struct pollfd ends[2] = {{.fd = descriptor, .events = POLLIN}, {.fd = wake_read, .events = POLLIN}};
+    int ready = 0;
+    do
+        ready = signal_number != 0 ? 0 : poll(ends, 2, milliseconds);
+    while (ready < 0 && errno == EINTR && signal_number == 0);
+    if (signal_number != 0)
+        return -1;
+    return ready > 0; /* what cannot be waited for says so when it is read */
 }
 
 static void *watch(void *unused)
 {
-    char byte;
+    const struct timespec pause = {0, 20000000};
+    struct pollfd wake = {.fd = wake_read, .events = POLLIN};
     (void)unused;
-    while (read(watcher.wake_read, &byte, 1) == 1) {
+    while (poll(&wake, 1, -1) >= 0 || errno == EINTR) {
         pthread_mutex_lock(&watcher.lock);
         if (watcher.context != NULL && signal_number != 0)
             mica_context_cancel(watcher.context);
         pthread_mutex_unlock(&watcher.lock);
+        nanosleep(&pause, NULL);
     }
     return NULL;
 }
@@ -83,13 +114,8 @@ static void *watch(void *unused)
 /* The thread lives as long as the program, with signals left to the main thread. */
 static int start_watcher(void)
 {
-    int ends[2];
     pthread_t thread;
     sigset_t all, before;
-    if (pipe(ends) != 0)
-        return tool_fail("there are no more files to be had for Ctrl-C");
-    fcntl(ends[1], F_SETFL, O_NONBLOCK);
-    watcher.wake_read = ends[0];
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int wrong = pthread_create(&thread, NULL, watch, NULL);
@@ -97,18 +123,17 @@ static int start_watcher(void)
     if (wrong != 0)
         return tool_fail("there are no more threads to be had for Ctrl-C");
     pthread_detach(thread);
-    wake_write = ends[1];
+    watcher.runs = 1;
     return 0;
 }
 
 int tool_interrupt_watch(mica_context *context)
 {
-    if (context != NULL && wake_write < 0 && start_watcher() != 0)
+    if (context != NULL && !watcher.runs && start_watcher() != 0)
         return 1;
     pthread_mutex_lock(&watcher.lock);
     watcher.context = context;
     pthread_mutex_unlock(&watcher.lock);
-    is_watching = context != NULL;
     if (context != NULL && signal_number != 0)
         mica_context_cancel(context);
     return 0;

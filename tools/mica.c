@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "interrupt.h"
 #include "output.h"
 
 /* "--version", "--help" and "-h" are commands too. */
@@ -43,7 +44,7 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     int result = run(argc, argv);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && result == 0)
-        return tool_fail("the output could not be written");
-    return result;
+    if (tool_output_flush() != 0 && result == 0)
+        return 1;
+    return result == 1 && tool_interrupt_number() != 0 ? 128 + tool_interrupt_number() : result;
 }

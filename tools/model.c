@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "interrupt.h"
 #include "output.h"
 #include "progress.h"
 
@@ -63,11 +62,11 @@ int tool_model_open_source(const tool_model_source *source, tool_model *out)
     tool_progress_begin(&progress, "loading");
     mica_status status = load(source, &progress, out);
     out->load_seconds = tool_progress_seconds(&progress);
-    int signalled = tool_progress_end(&progress), result = 0;
+    tool_progress_end(&progress);
     if (status != MICA_OK) {
-        result = signalled != 0 ? signalled : tool_fail_status();
+        tool_fail_status();
         tool_model_close(out);
-        return result;
+        return 1;
     }
     out->tokenizer = mica_model_tokenizer(out->model);
     return 0;
@@ -115,6 +114,15 @@ mica_dtype tool_cache_type(const tool_call *call, const char *option)
     return tool_type_find(call, option, name, strlen(name));
 }
 
+void tool_context_warn(uint32_t tokens, const tool_model *model)
+{
+    if (model->info.context_length != 0 && tokens > model->info.context_length)
+        tool_warn("the context of %u tokens is longer than the %u that the model was trained for; it may "
+                  "write nonsense "
+                  "past those",
+                  tokens, model->info.context_length);
+}
+
 int tool_context_create(const tool_call *call, const tool_model *model, uint32_t prompt_tokens,
                         mica_context **out_context)
 {
@@ -130,5 +138,6 @@ int tool_context_create(const tool_call *call, const tool_model *model, uint32_t
     };
     if (model->info.encoder)
         return tool_fail("%s models give embeddings, no text: see 'mica help embed'", model->info.family);
+    tool_context_warn(options.capacity, model);
     return mica_context_create(model->model, &options, out_context) == MICA_OK ? 0 : tool_fail_status();
 }

@@ -25,7 +25,7 @@ typedef struct tool_model_source {
 
 /* The file alone, with names as in a GGUF; path NULL: the model inside; accepted NULL: no keys. */
 mica_status tool_weights_open(const char *path, const tool_accepted *accepted, mica_weights **out_weights);
-/* These return the exit status: 0, or after printing why 1, or 128 and the number of a signal that came. */
+/* These return the exit status: 0, or 1 after printing why. */
 int tool_model_open(const tool_call *call, tool_model *out);
 int tool_model_open_source(const tool_model_source *source, tool_model *out);
 /* NULL handles are fine: a zeroed tool_model too. */
@@ -37,6 +37,8 @@ int tool_model_need_tokenizer(const tool_model *model);
 uint32_t tool_batch(const tool_call *call);
 /* The type that "cache-type-k" or "cache-type-v" names. */
 mica_dtype tool_cache_type(const tool_call *call, const char *option);
+/* Says so if a context of `tokens` is longer than what the model was trained for. */
+void tool_context_warn(uint32_t tokens, const tool_model *model);
 /* A context as the options of tool_context_group say; `prompt_tokens` is what --keep -1 keeps. */
 int tool_context_create(const tool_call *call, const tool_model *model, uint32_t prompt_tokens,
                         mica_context **out_context);

@@ -83,9 +83,11 @@ static int set_number(tool_call *call, size_t index, const char *text)
     if (end != NULL && end != text && *end == '\0' && errno == 0 && real >= option->least &&
         real <= option->most)
         return 0;
-    return tool_misuse("%s: --%s is \"%.40s\", not a %s from %.6g to %.10g", call->command->name,
-                       option->name, text, option->kind == TOOL_REAL ? "number" : "whole number",
-                       option->least, option->most);
+    if (option->kind == TOOL_REAL)
+        return tool_misuse("%s: --%s is \"%.40s\", not a number from %.6g to %.6g", call->command->name,
+                           option->name, text, option->least, option->most);
+    return tool_misuse("%s: --%s is \"%.40s\", not a whole number from %.0f to %.0f", call->command->name,
+                       option->name, text, option->least, option->most);
 }
 
 static int set_option(tool_call *call, size_t index, const char *text)
@@ -107,18 +109,48 @@ static int set_option(tool_call *call, size_t index, const char *text)
     return 0;
 }
 
-/* Whether `word`, dashes and all, is one of the option's spellings. */
-static int is_option(const tool_option *option, const char *word, size_t length)
+/* 1 if a word is one of "a|b|c". */
+static int is_one_of(const char *words, const char *word, size_t length)
 {
-    const char *also = option->also, *spelling;
+    const char *spelling;
     size_t letters;
-    if (length == strlen(option->name) + 2 && strncmp(word, "--", 2) == 0 &&
-        memcmp(word + 2, option->name, length - 2) == 0)
-        return 1;
-    while (also != NULL && (letters = tool_next_choice(&also, &spelling)) > 0)
+    while ((letters = tool_next_choice(&words, &spelling)) > 0)
         if (letters == length && memcmp(word, spelling, length) == 0)
             return 1;
     return 0;
+}
+
+/* Whether `word`, dashes and all, is one of the option's spellings. */
+static int is_option(const tool_option *option, const char *word, size_t length)
+{
+    if (length == strlen(option->name) + 2 && strncmp(word, "--", 2) == 0 &&
+        memcmp(word + 2, option->name, length - 2) == 0)
+        return 1;
+    return option->also != NULL && is_one_of(option->also, word, length);
+}
+
+/* What people look for who know another program's options, and where it is here. */
+static const struct {
+    const char *spellings, *where;
+} elsewhere[] = {
+    {"-ngl|--gpu-layers|--n-gpu-layers", "a model runs whole on one device, which --device names"},
+    {"-cnv|--conversation|-i|--interactive|-if", "that is 'mica chat'"},
+    {"-no-cnv|--no-conversation", "'mica run' has no conversations"},
+    {"-fa|--flash-attn", "attention is always computed that way"},
+    {"-hf|-hfr|--hf-repo|-mu|--model-url", "nothing is downloaded: -m is a file or a folder"},
+    {"-o|--output", "for a table in JSON or Markdown there is --json and --md"},
+};
+
+static int refuse_option(const tool_command *command, const char *word, size_t length)
+{
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (is_one_of(elsewhere[i].spellings, word, length))
+            return tool_misuse("%s: there is no option %.60s: %s", command->name, word, elsewhere[i].where);
+    if (strchr(word, ' ') != NULL && command->argument[0].name != NULL)
+        return tool_misuse("%s: there is no option \"%.60s\"; a text that begins with a dash goes behind --",
+                           command->name, word);
+    return tool_misuse("%s: there is no option %.60s; 'mica help %s' lists them", command->name, word,
+                       command->name);
 }
 
 /* "--name value", "--name=value", "-n value" or "--flag". `*used` is how many arguments were taken. */
@@ -132,8 +164,7 @@ static int take_option(tool_call *call, int count, char **argv, int *used)
     while ((option = tool_option_at(command, index)) != NULL && !is_option(option, word, length))
         index++;
     if (option == NULL)
-        return tool_misuse("%s: there is no option %.60s; 'mica help %s' lists them", command->name, word,
-                           command->name);
+        return refuse_option(command, word, length);
     if (option->kind == TOOL_FLAG) {
         if (word[length] == '=')
             return tool_misuse("%s: --%s takes no value", command->name, option->name);

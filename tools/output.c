@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "output.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "interrupt.h"
 #include "mica/mica.h"
 #include "text.h"
 
@@ -46,10 +48,43 @@ int tool_misuse(const char *format, ...)
     return 2;
 }
 
-int tool_fail_status(void)
+int tool_fail_about(const char *what)
 {
     const char *sentence = mica_status_message();
-    return tool_fail("%s", sentence[0] != '\0' ? sentence : "there is no memory left");
+    if (tool_interrupt_number() != 0)
+        return 128 + tool_interrupt_number();
+    return tool_fail("%.300s%s%s", what, what[0] != '\0' ? ": " : "",
+                     sentence[0] != '\0' ? sentence : "there is no memory left");
+}
+
+int tool_fail_status(void)
+{
+    return tool_fail_about("");
+}
+
+void tool_warn(const char *format, ...)
+{
+    char sentence[SENTENCE_BYTES] = "warning: ";
+    const size_t used = strlen(sentence);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(sentence + used, sizeof sentence - used, format, arguments);
+    va_end(arguments);
+    complain(sentence);
+}
+
+int tool_output_flush(void)
+{
+    static int said;
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return 0;
+    const int reason = errno; /* 0: a write before this one failed */
+    if (!said && tool_interrupt_number() == 0)
+        tool_fail("standard output cannot be written%s%s", reason != 0 ? ": " : "",
+                  reason != 0 ? strerror(reason) : "");
+    said = 1;
+    return 1;
 }
 
 const char *tool_style_begin(tool_style style)
@@ -232,7 +267,7 @@ void tool_table_row(const tool_column *columns, size_t count, const tool_cell *c
             printf("%*s", columns[i].width, "-");
     }
     putchar('\n');
-    fflush(stdout);
+    tool_output_flush();
 }
 
 void tool_markdown_head(const tool_column *columns, size_t count)
@@ -254,7 +289,7 @@ void tool_markdown_row(const tool_column *columns, size_t count, const tool_cell
             printf("| %.*f ", columns[i].digits, cells[i].number);
     }
     puts("|");
-    fflush(stdout);
+    tool_output_flush();
 }
 
 void tool_table_object(tool_json *json, const tool_column *columns, size_t count, const tool_cell *cells)

@@ -16,8 +16,17 @@
 /* One sentence on stderr after "mica: ". Return the exit status: 1 for a failure, 2 for wrong usage. */
 int tool_fail(const char *format, ...) TOOL_PRINTF(1, 2);
 int tool_misuse(const char *format, ...) TOOL_PRINTF(1, 2);
-/* The sentence of the library's last failure. */
+/* The sentence of the library's last failure. Where a signal was the reason, nothing is said and the exit status is 128 and
+ * its number. */
 int tool_fail_status(void);
+/* The same with what it is about in front: "--grammar: ...". */
+int tool_fail_about(const char *what);
+/* One sentence that something is not as it should be; the work goes on. */
+void tool_warn(const char *format, ...) TOOL_PRINTF(1, 2);
+
+/* Sends what was printed on its way. 0, or 1 if standard output cannot be written, now or before; the first time with a
+ * sentence that says so. */
+int tool_output_flush(void);
 
 typedef enum tool_style { TOOL_PLAIN, TOOL_STRONG, TOOL_FAINT, TOOL_GOOD } tool_style;
 /* The escape that begins a style on stdout; "" where colour does not belong. TOOL_PLAIN ends it. */

@@ -5,7 +5,6 @@
 
 #include "commands.h"
 #include "generation.h"
-#include "interrupt.h"
 #include "output.h"
 
 #define LOGIT_BYTES ((uint64_t)64 << 20) /* rows of logits that are taken at a time */
@@ -106,16 +105,14 @@ static int score_text(const tool_call *call, perplexity_state *p)
     int64_t wanted = tool_number(call, "chunks");
     uint32_t chunks = p->count / p->chunk;
     if (p->count < 2 * p->chunk)
-        return tool_fail("the text has %u tokens, two chunks need %u; --ctx-size makes chunks smaller",
-                         p->count, 2 * p->chunk);
+        return tool_fail("the text has %u token%s, two chunks need %u; --ctx-size makes chunks smaller",
+                         p->count, p->count == 1 ? "" : "s", 2 * p->chunk);
     if (wanted >= 0 && wanted < (int64_t)chunks)
         chunks = (uint32_t)wanted;
     if (chunks == 0)
         return tool_misuse("perplexity: --chunks is 0, there is nothing to score");
     for (uint32_t i = 0; i < chunks; i++) {
         mica_status status = score_chunk(p, p->ids + (size_t)i * p->chunk);
-        if (status == MICA_ERR_CANCELLED)
-            return 128 + tool_interrupt_number();
         if (status != MICA_OK)
             return tool_fail_status();
         fprintf(stderr, "[%u]%.4f,", i + 1, exp(p->sum / (double)p->scored));
@@ -134,9 +131,10 @@ static int open_context(const tool_call *call, perplexity_state *p)
     };
     if (p->model.info.encoder)
         return tool_fail("%s models give embeddings: they foretell no text", p->model.info.family);
+    tool_context_warn(p->chunk, &p->model);
     if (mica_context_create(p->model.model, &options, &p->context) != MICA_OK)
         return tool_fail_status();
-    return tool_interrupt_watch(p->context);
+    return 0;
 }
 
 static int score(const tool_call *call, perplexity_state *p, const tool_input *text)
@@ -160,17 +158,16 @@ int tool_perplexity(const tool_call *call)
 {
     perplexity_state p = {.chunk = (uint32_t)tool_number(call, "ctx-size")};
     tool_input text;
-    if (tool_word(call, "file") == NULL)
-        return tool_misuse("perplexity: there is no text: give --file");
-    int result = tool_input_read(tool_word(call, "file"), &text);
+    const char *path = tool_word(call, "file");
+    if (path == NULL && !tool_input_is_piped())
+        return tool_misuse("perplexity: there is no text: give --file, or a text on standard input");
+    int result = tool_input_read(path != NULL ? path : "-", &text);
     if (result != 0)
         return result;
-    if (text.length > 0 && text.text[text.length - 1] == '\n')
-        text.text[--text.length] = '\0';
+    tool_input_end_line(&text);
     result = tool_model_open(call, &p.model);
     if (result == 0)
         result = score(call, &p, &text);
-    tool_interrupt_watch(NULL);
     mica_context_release(p.context);
     tool_model_close(&p.model);
     free(p.ids);

@@ -25,7 +25,6 @@ static int is_terminal(void)
 
 void tool_progress_begin(tool_progress *progress, const char *verb)
 {
-    tool_interrupt_catch();
     *progress = (tool_progress){.verb = verb, .shown = is_terminal(), .began_ns = tool_clock_ns()};
 }
 
@@ -86,11 +85,10 @@ int tool_progress_step(void *context, const char *what, uint64_t done_bytes, uin
     return tool_interrupt_number() != 0;
 }
 
-int tool_progress_end(tool_progress *progress)
+void tool_progress_end(tool_progress *progress)
 {
     if (progress->drawn_ns != 0)
         fputs("\r\033[K", stderr);
-    return tool_interrupt_number() != 0 ? 128 + tool_interrupt_number() : 0;
 }
 
 double tool_progress_seconds(const tool_progress *progress)

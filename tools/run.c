@@ -25,22 +25,23 @@ typedef struct run_state {
 static int write_text(void *context, const char *text, size_t length)
 {
     tool_text_show(stdout, text, length, ((const run_state *)context)->is_terminal);
-    return fflush(stdout) != 0 || ferror(stdout);
+    return tool_output_flush();
 }
 
 /* The prompt as it was meant: escapes of an option, and the newline that ends a file, are the user's editor's. */
 static int read_prompt(const tool_call *call, tool_input *out)
 {
-    const char *text = tool_word(call, "prompt"), *path = tool_word(call, "file");
-    if (text == NULL && path == NULL && tool_word(call, "model") == NULL)
-        return tool_input_copy(standard_prompt, out);
-    int result = tool_input_prompt(call, out);
+    tool_origin origin;
+    int result = tool_input_prompt(call, out, &origin);
     if (result != 0)
         return result;
-    if (text != NULL && !tool_flag(call, "no-escape"))
+    if (origin == TOOL_ORIGIN_NONE)
+        return tool_word(call, "model") != NULL ? tool_input_missing(call)
+                                                : tool_input_copy(standard_prompt, out);
+    if (origin == TOOL_ORIGIN_FILE)
+        tool_input_end_line(out);
+    else if (!tool_flag(call, "no-escape"))
         out->length = tool_input_unescape(out->text);
-    if (text == NULL && out->length > 0 && out->text[out->length - 1] == '\n')
-        out->text[--out->length] = '\0';
     return 0;
 }
 
@@ -72,7 +73,8 @@ static int run_prompt(const tool_call *call, run_state *run)
     if (!tool_flag(call, "no-display-prompt") && write_text(run, run->prompt.text, run->prompt.length))
         return 1;
     tool_end end = tool_generate(g, run->ids, run->count, run->ids, run->count);
-    putchar('\n');
+    if (end != TOOL_END_OUTPUT)
+        putchar('\n');
     fflush(stdout);
     if (!tool_flag(call, "no-perf") && end != TOOL_END_FAILED)
         tool_generation_report(g, end);

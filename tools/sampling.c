@@ -103,9 +103,12 @@ static void read_breakers(const tool_call *call, tool_sampling *out)
 static int read_grammar(const tool_call *call, tool_sampling *out)
 {
     static const struct {
-        const char *option;
+        const char *option, *shown;
         int is_file, is_schema;
-    } ways[] = {{"grammar", 0, 0}, {"grammar-file", 1, 0}, {"json-schema", 0, 1}, {"json-schema-file", 1, 1}};
+    } ways[] = {{"grammar", "--grammar", 0, 0},
+                {"grammar-file", "--grammar-file", 1, 0},
+                {"json-schema", "--json-schema", 0, 1},
+                {"json-schema-file", "--json-schema-file", 1, 1}};
     const char *used = NULL;
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         const char *word = tool_word(call, ways[i].option);
@@ -116,14 +119,15 @@ static int read_grammar(const tool_call *call, tool_sampling *out)
             return tool_misuse("%s: --%s and --%s are both given; one is enough", call->command->name, used,
                                ways[i].option);
         used = ways[i].option;
-        if ((ways[i].is_file ? tool_input_read(word, &text) : tool_input_copy(word, &text)) != 0)
-            return 1;
+        int wrong = ways[i].is_file ? tool_input_read(word, &text) : tool_input_copy(word, &text);
+        if (wrong != 0)
+            return wrong;
         mica_status status = ways[i].is_schema
                                  ? mica_grammar_from_schema(text.text, text.length, &out->grammar)
                                  : mica_grammar_create(text.text, text.length, NULL, &out->grammar);
         tool_input_free(&text);
         if (status != MICA_OK)
-            return tool_fail("--%s: %s", used, mica_status_message());
+            return tool_fail_about(ways[i].shown);
     }
     return 0;
 }

@@ -1,6 +1,8 @@
 /* template.c - `mica template`: the prompt that a chat template makes of messages, and nothing else. */
+#define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mica/text.h"
 
@@ -8,6 +10,7 @@
 #include "input.h"
 #include "output.h"
 #include "quote.h"
+#include "text.h"
 
 /* The end of the string whose quote is at `at`; the end of the text if it has none. */
 static const char *string_end(const char *at)
@@ -117,7 +120,7 @@ static int print_prompt(const tool_input *text, const tool_input *variables)
     mica_template_release(chat_template);
     if (status != MICA_OK)
         return tool_fail_status();
-    fwrite(prompt, 1, (size_t)length, stdout);
+    tool_text_show(stdout, prompt, (size_t)length, isatty(STDOUT_FILENO));
     mica_text_free(prompt);
     return 0;
 }

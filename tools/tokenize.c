@@ -45,10 +45,13 @@ int tool_tokenize(const tool_call *call)
 {
     mica_weights *weights = NULL;
     mica_tokenizer *tokenizer = NULL;
+    tool_origin origin;
     tool_input text;
     tool_accepted accepted;
     tool_accepted_keys(call, &accepted);
-    int result = tool_input_prompt(call, &text);
+    int result = tool_input_prompt(call, &text, &origin);
+    if (result == 0 && origin == TOOL_ORIGIN_NONE)
+        result = tool_input_missing(call);
     if (result != 0)
         return result;
     if (tool_weights_open(tool_word(call, "model"), &accepted, &weights) != MICA_OK ||

@@ -141,9 +141,12 @@ typedef struct mica_quantize_options {
 } mica_quantize_options;
 
 typedef struct mica_quantize_report {
-    uint64_t tensors, quantized,
-        fallbacks; /* fallbacks: rows that the block does not divide got another type */
+    uint64_t tensors, quantized, /* quantized: got another type, and one of blocks */
+        fallbacks;               /* rows that the block does not divide got another type */
     uint64_t bytes_in, bytes_out;
+    uint64_t
+        requantized; /* of the quantized, those that had a type of blocks before: the errors of both add up */
+    uint64_t plain;  /* got another type, and one without blocks, such as f16 */
 } mica_quantize_report;
 
 /* Reads `input` (any kind that weights.h opens), writes `output`. Matrices become `type` by the documented mix

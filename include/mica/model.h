@@ -41,7 +41,7 @@ typedef struct mica_model_options {
 typedef struct mica_model_info {
     char family[32]; /* "llama", "qwen3moe", .. as GGUF's general.architecture */
     char name[128];  /* the model's own name, "" if it has none */
-    char type[32];   /* the type of most of its weights: "q4_k" */
+    char type[32];   /* of its weights, as mica_weights_info has it: "q4_k_m" */
     uint64_t parameters, weight_bytes;
     uint32_t layers, width, heads, kv_heads, head_size;
     uint32_t vocabulary;     /* length of a row of logits; 0 for encoders */

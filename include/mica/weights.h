@@ -53,6 +53,9 @@ typedef struct mica_weights_info {
     uint64_t tensor_count, metadata_count;
     uint64_t tensor_bytes; /* of all tensors together */
     uint64_t file_bytes;
+    char type
+        [32]; /* of its matrices: the mix that general.file_type names where some have its type ("q4_k_m"), else the type
+                    * that most of their bytes have ("q8_0"); "none" without one */
 } mica_weights_info;
 
 typedef struct mica_tensor_info {

@@ -29,7 +29,11 @@ struct mica__file {
 
 static const char *kind_of(mode_t mode)
 {
-    return S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+    return S_ISREG(mode)    ? "a file"
+           : S_ISDIR(mode)  ? "a folder"
+           : S_ISFIFO(mode) ? "a pipe"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
 }
 
 /* Whether nobody but the user and root can have changed what was looked at. */
@@ -149,6 +153,12 @@ bool mica__file_exists(const char *path)
 {
     struct stat info;
     return lstat(path, &info) == 0;
+}
+
+const char *mica__file_kind_name(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 ? kind_of(info.st_mode) : "nothing";
 }
 
 bool mica__file_same(const char *a, const char *b)

@@ -36,6 +36,8 @@ typedef enum mica__file_kind {
 
 /* What a path leads to, links followed. Never fails. */
 mica__file_kind mica__file_look(const char *path);
+/* The same in words: "a file", "a folder", "a pipe", "a socket", "a device"; "nothing". */
+const char *mica__file_kind_name(const char *path);
 
 /* Whether anything has that name, be it a link that leads nowhere. Never fails. */
 bool mica__file_exists(const char *path);

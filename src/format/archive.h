@@ -77,6 +77,9 @@ uint32_t mica__archive_find(const mica__archive *archive, const char *name, size
 mica_status mica__archive_not_found(const mica__archive *archive, const char *name);
 /* The value of a key, NULL if there is none. */
 const mica_value *mica__archive_meta(const mica__archive *archive, const char *key);
+/* The mix that a number of general.file_type stands for, "q4_k_m", and the type of most of its matrices; NULL and NONE for a
+ * number that is not known. The table is mix.c's. */
+const char *mica__file_type_name(uint64_t number, mica_dtype *out_type);
 /* UNSUPPORTED with a sentence if the tensor cannot be used. */
 mica_status mica__archive_usable(const mica__archive *archive, const mica__tensor *tensor);
 /* Bytes [offset, offset + bytes) of the tensor; INVALID_ARGUMENT if that leaves it. */

@@ -279,7 +279,8 @@ static mica_status write_folder(conversion *c, const mica_writer_options *writin
     if (mica__file_look(c->output) == MICA__FILE_KIND_FOLDER)
         return fill_folder(c, writing, *run);
     if (mica__file_exists(c->output))
-        return mica__fail(MICA_ERR_IO, "cannot create the folder \"%s\": it exists and is none", c->output);
+        return mica__fail(MICA_ERR_IO, "cannot write \"%s\": it is %s, expected a folder or nothing there",
+                          c->output, mica__file_kind_name(c->output));
     mica_status status = mica__folder_writer_open(c->output, &folder);
     if (status != MICA_OK)
         return status;

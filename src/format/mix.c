@@ -129,6 +129,17 @@ mica_status mica__mix_find(const char *name, mica__mix *out_mix)
     return unknown_type(name);
 }
 
+const char *mica__file_type_name(uint64_t number, mica_dtype *out_type)
+{
+    *out_type = MICA_DTYPE_NONE;
+    for (size_t i = 0; i < COUNT(mixes); i++)
+        if ((uint64_t)mixes[i].file_type == number) {
+            *out_type = mixes[i].type;
+            return mixes[i].name;
+        }
+    return NULL;
+}
+
 /* Names with these words stay as they are: norms, routers, positions, small convolutions and mixing vectors, patches
  * of pictures. Those with a dot after them are whole words. */
 static const char *const staying[] = {

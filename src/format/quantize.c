@@ -71,9 +71,13 @@ static mica_status make_plan(const char *input, const mica__mix *mix, const mica
     if (status == MICA_OK)
         status = mark_plan(plan, mix);
     report->tensors = plan->tensor_count;
-    for (uint32_t i = 0; i < plan->tensor_count; i++)
-        report->quantized += mica__dtype_elements((uint32_t)plan->tensor[i].dtype) > 1 &&
-                             plan->tensor[i].dtype != mica__plan_source_type(&plan->tensor[i]);
+    for (uint32_t i = 0; i < plan->tensor_count; i++) {
+        const mica_dtype from = mica__plan_source_type(&plan->tensor[i]), to = plan->tensor[i].dtype;
+        const bool blocks = mica__dtype_elements((uint32_t)to) > 1;
+        report->quantized += from != to && blocks;
+        report->requantized += from != to && blocks && mica__dtype_elements((uint32_t)from) > 1;
+        report->plain += from != to && !blocks;
+    }
     report->bytes_in = mica__plan_bytes_in(plan);
     report->bytes_out = mica__plan_bytes_out(plan);
     return status;

@@ -60,8 +60,8 @@ static mica_status probe_place(const char *path, const mica_writer_options *opti
     mica__file_writer *probe;
     const mica__file_kind kind = mica__file_look(path);
     if (kind == MICA__FILE_KIND_FOLDER || kind == MICA__FILE_KIND_OTHER)
-        return mica__fail(MICA_ERR_IO, "cannot write \"%s\": it is %s", path,
-                          kind == MICA__FILE_KIND_FOLDER ? "a folder" : "no plain file");
+        return mica__fail(MICA_ERR_IO, "cannot write \"%s\": it is %s, expected a file or nothing there",
+                          path, mica__file_kind_name(path));
     if (!options->overwrite && options->split_bytes == 0 && mica__file_exists(path))
         return mica__fail(MICA_ERR_IO, "cannot write \"%s\": it exists and overwrite is not set", path);
     mica__file_sweep(path);

@@ -35,33 +35,17 @@ void mica_model_release(mica_model *model)
 
 /* ---- what the file says --------------------------------------------------------------------------------- */
 
-/* The type that most bytes of matrices have. */
-static void find_type(const mica_weights *weights, mica_model_info *info)
-{
-    uint64_t bytes[MICA_DTYPE_COUNT] = {0};
-    mica_weights_info all;
-    mica_tensor_info tensor;
-    mica_dtype most = MICA_DTYPE_NONE;
-    if (mica_weights_get_info(weights, &all) != MICA_OK)
-        return;
-    for (uint64_t i = 0; i < all.tensor_count; i++)
-        if (mica_weights_tensor(weights, i, &tensor) == MICA_OK && tensor.ndim > 1)
-            bytes[tensor.dtype] += tensor.bytes;
-    for (int t = 0; t < MICA_DTYPE_COUNT; t++)
-        if (bytes[t] > bytes[most])
-            most = (mica_dtype)t;
-    snprintf(info->type, sizeof info->type, "%s", mica_dtype_name(most));
-}
-
 static void describe(mica_model *model, const mica_weights *weights)
 {
     const mica__hparams *h = &model->h;
     mica_model_info *info = &model->info;
     mica_string name = {"", 0};
+    mica_weights_info file = {0};
     snprintf(info->family, sizeof info->family, "%s", model->family->name);
     (void)mica__key_text(weights, "", "general.name", &name);
     snprintf(info->name, sizeof info->name, "%.*s", (int)(name.length < 127 ? name.length : 127), name.data);
-    find_type(weights, info);
+    if (mica_weights_get_info(weights, &file) == MICA_OK)
+        memcpy(info->type, file.type, sizeof info->type);
     info->layers = h->layers;
     info->width = h->width;
     info->heads = h->heads;

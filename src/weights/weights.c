@@ -1,6 +1,7 @@
 /* weights.c - opening, listing and reading: thin over the archive. Devices come in load.c. */
 #include "weights/weights.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -96,6 +97,28 @@ void mica_weights_release(mica_weights *weights)
     mica__free(weights);
 }
 
+/* What people call the type of a file. The number that it gives itself counts only if it is not plainly wrong. */
+static void find_type(const mica_weights *weights, mica_weights_info *info)
+{
+    uint64_t bytes[MICA_DTYPE_COUNT] = {0};
+    mica_dtype most = MICA_DTYPE_NONE;
+    for (uint64_t i = 0; i < info->tensor_count; i++) {
+        mica_tensor_info tensor;
+        if (mica_weights_tensor(weights, i, &tensor) == MICA_OK && tensor.ndim > 1)
+            bytes[tensor.dtype] += tensor.bytes;
+    }
+    for (int t = 0; t < MICA_DTYPE_COUNT; t++)
+        if (bytes[t] > bytes[most])
+            most = (mica_dtype)t;
+    const mica_value *value = mica__archive_meta(weights->archive, "general.file_type");
+    const char *name = NULL;
+    mica_dtype type = MICA_DTYPE_NONE;
+    if (value != NULL && value->type == MICA_VALUE_U32)
+        name = mica__file_type_name(value->as.u, &type);
+    snprintf(info->type, sizeof info->type, "%s",
+             name != NULL && bytes[type] > 0 ? name : mica_dtype_name(most));
+}
+
 mica_status mica_weights_get_info(const mica_weights *weights, mica_weights_info *out)
 {
     if (weights == NULL || out == NULL)
@@ -112,6 +135,7 @@ mica_status mica_weights_get_info(const mica_weights *weights, mica_weights_info
         out->tensor_bytes += archive->tensor[i].bytes;
     for (uint32_t i = 0; i < archive->file_count; i++)
         out->file_bytes += mica__file_size(archive->file[i]);
+    find_type(weights, out);
     return MICA_OK;
 }
 

@@ -28,7 +28,7 @@ class WriterOptions(c.Structure):
 class WeightsInfo(c.Structure):
     _fields_ = [("format", c.c_int), ("version", c.c_uint32), ("big_endian", c.c_uint32), ("file_count", c.c_uint32),
                 ("tensor_count", c.c_uint64), ("metadata_count", c.c_uint64), ("tensor_bytes", c.c_uint64),
-                ("file_bytes", c.c_uint64)]
+                ("file_bytes", c.c_uint64), ("type", c.c_char * 32)]
 
 
 class TensorInfo(c.Structure):

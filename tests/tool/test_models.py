@@ -274,6 +274,47 @@ class Quantize(Files):
         self.assertEqual((types["blk.0.attn_v.weight"], types["blk.2.ffn_up.weight"]), ("q8_0", "f16"))
         self.assertEqual(types["blk.2.ffn_gate.weight"], "q4_0")
 
+    def test_nothing_to_quantize(self):
+        """What was done is said, not that 0 tensors were quantized."""
+        path, out = model(self.path("m.gguf")), self.path("out.gguf")
+        self.assertRegex(self.works("quantize", path, out, "f32"), r"\Af32: 23 of 27 tensors converted, which quantizes none, ")
+        self.works("quantize", path, self.path("q8.gguf"), "q8_0")
+        said = self.works("quantize", self.path("q8.gguf"), out, "q8_0", "--force")
+        self.assertRegex(said, r"\Aq8_0: all 27 tensors have their types already and were copied, ")
+
+    def test_again_is_warned_about(self):
+        path, small = model(self.path("m.gguf")), self.path("small.gguf")
+        self.works("quantize", path, small, "q4_k_m")
+        status, out, err = mica("quantize", small, self.path("out.gguf"), "q8_0")
+        self.assertEqual(status, 0)
+        self.assertRegex(err, r'\Amica: warning: "[^"]*small\.gguf" is quantized already: 23 of its 23 matrices, as q4_k_m; [^\n]+\n\Z')
+        self.assertIn("23 of 27 tensors quantized (23 of them had been before)", out)
+        for kind in ("q4_k_m", "Q4_K_M", "f16", "BF16", "f32"):  # the same, or opened: nothing is lost
+            self.works("quantize", small, self.path("out.gguf"), kind, "--force")
+
+    def test_name_of_a_mix(self):
+        """The file's own word counts where it can be true, not the type that has most bytes."""
+        path, out = model(self.path("m.gguf")), self.path("out.gguf")
+        self.works("quantize", path, out, "q4_k_m", "--keep", "*attn*=q8_0", "--keep", "*ffn_up*=q8_0", "--keep", "*gate*=q8_0")
+        types = list(self.types(out).values())
+        self.assertGreater(types.count("q8_0"), types.count("q4_k") + types.count("q6_k"))
+        warned = mica("quantize", out, self.path("again.gguf"), "q4_0")[2]
+        self.assertIn("as q4_k_m;", warned)
+        self.works("quantize", path, out, "q4_k_m", "--force", "--keep", "*=q8_0")  # no q4_k is left: it is what it is
+        self.assertIn("as q8_0;", mica("quantize", out, self.path("again.gguf"), "q4_0", "--force")[2])
+
+    def test_places_that_are_no_files(self):
+        path = model(self.path("m.gguf"))
+        os.mkfifo(self.path("fifo"))
+        os.mkdir(self.path("folder"))
+        for place, what in (("/dev/full", "a device"), (self.path("fifo"), "a pipe"), (self.path("folder"), "a folder")):
+            for force in ((), ("--force",)):
+                got, out, err = mica("quantize", path, place, "q8_0", *force)
+                self.assertEqual((got, out, err), (1, "", 'mica: cannot write "%s": it is %s, expected a file or nothing there\n' %
+                                                   (place, what)))
+                if what != "a folder":
+                    self.refused(1, "it is %s, expected a folder" % what, "convert", path, place, *force)
+
     def test_fallback_is_told(self):
         path = model(self.path("m.gguf"), odd=True)
         self.assertIn("3 got another type", self.works("quantize", path, self.path("out.gguf"), "q4_k_s"))

@@ -44,13 +44,21 @@ static void cut(cutter *c, size_t start, size_t end, bool match)
     c->last_match = match;
 }
 
+#define PIECE 4096 /* bytes between two looks at the limits */
+
 typedef bool (*char_class)(uint32_t code);
 
 static void cut_class(mica__encoder *encoder, cutter *c, char_class is_member, const char *text,
                       mica__span piece)
 {
-    size_t gap = piece.start;
-    for (size_t i = piece.start, bytes; i < piece.end && mica__encoder_spend(encoder, 1); i += bytes) {
+    size_t gap = piece.start, asked = piece.start;
+    for (size_t i = piece.start, bytes; i < piece.end; i += bytes) {
+        if (i >= asked) {
+            const size_t more = piece.end - i < PIECE ? piece.end - i : PIECE;
+            if (!mica__encoder_spend(encoder, more))
+                break;
+            asked = i + more;
+        }
         if (!is_member(mica__char_at(text + i, &bytes)))
             continue;
         if (gap < i)

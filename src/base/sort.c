@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/work.h"
 
 static bool is_sorted(const char *items, size_t count, size_t size, mica__sort_compare compare)
 {
@@ -29,18 +30,22 @@ static void merge(const char *from, char *to, const size_t bounds[3], size_t siz
 mica_status mica__sort(void *items, size_t count, size_t size, mica__sort_compare compare)
 {
     size_t bytes;
+    mica_status status = mica__spend(count);
+    if (status != MICA_OK)
+        return status;
     if (count < 2 || is_sorted(items, count, size, compare))
         return MICA_OK;
     char *scratch = mica__mul_size(count, size, &bytes) ? mica__alloc(bytes) : NULL;
     if (scratch == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to sort %zu items", count);
     char *from = items, *to = scratch;
-    for (size_t width = 1; width < count; width *= 2) {
+    for (size_t width = 1; width < count && status == MICA_OK; width *= 2) {
         for (size_t begin = 0; begin < count; begin += 2 * width) {
             const size_t middle = count - begin < width ? count : begin + width;
             const size_t end = count - middle < width ? count : middle + width;
             merge(from, to, (const size_t[3]){begin, middle, end}, size, compare);
         }
+        status = mica__spend(count);
         char *swap = from;
         from = to;
         to = swap;
@@ -48,5 +53,5 @@ mica_status mica__sort(void *items, size_t count, size_t size, mica__sort_compar
     if (from == scratch)
         memcpy(items, scratch, bytes);
     mica__free(scratch);
-    return MICA_OK;
+    return status;
 }

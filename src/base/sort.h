@@ -10,7 +10,7 @@
 typedef int (*mica__sort_compare)(const void *a, const void *b);
 
 /* Sorts `count` items of `size` bytes. OUT_OF_MEMORY (then the order is as before) if there is no room for as many
- * bytes again; sorted input takes none. */
+ * bytes again; sorted input takes none. Takes as many steps as there are items, times the logarithm: BUDGET, CANCELLED. */
 mica_status mica__sort(void *items, size_t count, size_t size, mica__sort_compare compare);
 
 #endif

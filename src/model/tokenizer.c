@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-mica_status mica_tokenizer_create(const mica_weights *weights, mica_tokenizer **out_tokenizer)
+static mica_status create(const mica_weights *weights, mica_tokenizer **out_tokenizer)
 {
     const mica_value *json = NULL;
     if (out_tokenizer == NULL)
@@ -18,6 +18,13 @@ mica_status mica_tokenizer_create(const mica_weights *weights, mica_tokenizer **
                           mica_value_type_name(json->type));
     return mica__tokenizer_from_json(weights, json->as.string.data, (size_t)json->as.string.length,
                                      out_tokenizer);
+}
+
+mica_status mica_tokenizer_create(const mica_weights *weights, mica_tokenizer **out_tokenizer)
+{
+    mica__call call;
+    mica__call_begin(&call, "tokenizer_create");
+    return mica__call_end(&call, create(weights, out_tokenizer));
 }
 
 mica_status mica_tokenizer_get_info(const mica_tokenizer *tokenizer, mica_tokenizer_info *out)

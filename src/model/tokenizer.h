@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/work.h"
 #include "mica/text.h"
 #include "model/tokenizer_buffer.h"
 #include "model/tokenizer_regex.h"
@@ -121,8 +122,8 @@ struct mica_tokenizer {
     uint8_t *token_kind; /* mica_token_kind */
     uint8_t *is_end;
     uint32_t count;
-    uint32_t longest_piece;
-    struct mica__chunk *chunks; /* memory of all texts */
+    uint32_t longest_piece, longest_text; /* in bytes */
+    struct mica__chunk *chunks;           /* memory of all texts */
 
     mica__token_map by_text;
     mica__steps normalizer, splitter;
@@ -236,10 +237,15 @@ typedef struct mica__path {
 
 typedef struct mica__encoder {
     const mica_tokenizer *tokenizer;
-    uint32_t flags; /* MICA_ENCODE_* */
+    uint32_t flags;     /* MICA_ENCODE_* */
+    size_t length;      /* of the whole text */
+    uint64_t debt;      /* steps that are not spent yet */
+    mica_status status; /* of what was spent: the first failure */
     uint32_t *ids;
     uint64_t capacity, count;
     mica__bytes normal[2], split[2];
+    mica__reach
+        reach[4]; /* of long words: in the raw text, in a normalised part, in a piece, at its beginning */
     mica__spans spans[2];
     int32_t *codes; /* [code_room] */
     size_t code_room;
@@ -267,6 +273,22 @@ static inline void mica__encoder_put(mica__encoder *encoder, uint32_t id)
     encoder->count++;
 }
 
+#define MICA__DEBT 65536
+
+/* Takes steps. What they come to is looked at now and then, and at the end; loops may go on until then. */
+static inline bool mica__encoder_spend(mica__encoder *encoder, uint64_t steps)
+{
+    encoder->debt += steps;
+    if (encoder->debt >= MICA__DEBT && encoder->status == MICA_OK) {
+        encoder->status = mica__spend(encoder->debt);
+        encoder->debt = 0;
+    }
+    return encoder->status == MICA_OK;
+}
+/* The next match of a pattern, as mica__regex_find. */
+mica_status mica__encoder_find(mica__encoder *encoder, const mica__regex *regex, const char *text,
+                               size_t length, size_t at, bool *out_found, size_t *out_start, size_t *out_end);
+
 /* The first place of `what` in text[from .. length), NULL if there is none. */
 const char *mica__text_find(const char *text, size_t length, size_t from, mica_string what);
 
@@ -275,8 +297,8 @@ const char *mica__text_find(const char *text, size_t length, size_t from, mica_s
 mica_status mica__normalize(mica__encoder *encoder, const char *text, size_t length, mica__place place,
                             const char **out_text, size_t *out_length);
 /* One step, into `out`, which is empty. */
-mica_status mica__normalize_charsmap(const mica__step *step, const char *text, size_t length,
-                                     mica__bytes *out);
+mica_status mica__normalize_charsmap(mica__encoder *encoder, const mica__step *step, const char *text,
+                                     size_t length, mica__bytes *out);
 /* The pieces of a text: spans of *out_text, as above. */
 mica_status mica__split(mica__encoder *encoder, const char *text, size_t length, mica__place place,
                         const char **out_text, const mica__spans **out_spans);

@@ -11,16 +11,23 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/work.h"
 
 /* Positions in a text are 32 bits wide. */
 #define MICA__TEXT_LIMIT ((size_t)1 << 31)
 
+#define MICA__TEXT_PIECE \
+    ((size_t)1 << 16) /* bytes that are written between two looks at the limits of work */
+
 typedef struct mica__bytes {
     char *data;
     size_t size, room;
-    size_t limit; /* of the size; 0 = MICA__TEXT_LIMIT */
-    bool failed;  /* no memory, or past the limit */
-    bool full;    /* past the limit */
+    size_t edge;        /* up to here nothing need be asked: the least of room, limit and `asked` */
+    size_t limit;       /* of the size; 0 = MICA__TEXT_LIMIT */
+    size_t asked;       /* bytes that are spent already */
+    bool failed;        /* no memory, past the limit, or stopped */
+    bool full;          /* past the limit */
+    mica_status status; /* of the work that was spent */
 } mica__bytes;
 
 typedef struct mica__span {
@@ -33,25 +40,49 @@ typedef struct mica__spans {
     bool failed;
 } mica__spans;
 
-/* Room for `more` bytes after the end, NULL if there is none; the caller adds to `size` what it wrote. */
-static inline char *mica__bytes_grow(mica__bytes *bytes, size_t more)
+static inline bool mica__bytes_stop(mica__bytes *bytes, bool full, mica_status status)
+{
+    bytes->full = full;
+    bytes->status = status;
+    bytes->failed = true;
+    bytes->edge = 0;
+    return false;
+}
+
+/* Moves the edge so that `more` bytes fit, if that may be. */
+static inline bool mica__bytes_reach(mica__bytes *bytes, size_t more)
 {
     const size_t limit = bytes->limit != 0 ? bytes->limit : MICA__TEXT_LIMIT;
-    if (bytes->failed || more > limit - bytes->size) {
-        bytes->full = bytes->full || !bytes->failed;
-        bytes->failed = true;
-        return NULL;
-    }
-    if (bytes->data == NULL || bytes->size + more > bytes->room) {
-        const size_t room = (bytes->size + more) * 3 / 2 + 64;
+    if (bytes->failed)
+        return false;
+    if (bytes->size > limit || more > limit - bytes->size)
+        return mica__bytes_stop(bytes, true, MICA_OK);
+    const size_t wanted = bytes->size + more;
+    if (bytes->data == NULL || wanted > bytes->room) {
+        const size_t room = wanted * 3 / 2 + 64;
         char *data = mica__realloc(bytes->data, room);
-        if (data == NULL) {
-            bytes->failed = true;
-            return NULL;
-        }
+        if (data == NULL)
+            return mica__bytes_stop(bytes, false, MICA_OK);
         bytes->data = data;
         bytes->room = room;
     }
+    if (wanted > bytes->asked) {
+        const size_t piece = wanted - bytes->asked + MICA__TEXT_PIECE;
+        const mica_status status = bytes->asked == 0 ? MICA_OK : mica__spend(piece);
+        if (status != MICA_OK)
+            return mica__bytes_stop(bytes, false, status);
+        bytes->asked += piece;
+    }
+    const size_t edge = bytes->room < limit ? bytes->room : limit;
+    bytes->edge = edge < bytes->asked ? edge : bytes->asked;
+    return true;
+}
+
+/* Room for `more` bytes after the end, NULL if there is none; the caller adds to `size` what it wrote. */
+static inline char *mica__bytes_grow(mica__bytes *bytes, size_t more)
+{
+    if (bytes->edge < more || bytes->size > bytes->edge - more)
+        return mica__bytes_reach(bytes, more) ? bytes->data + bytes->size : NULL;
     return bytes->data + bytes->size;
 }
 
@@ -68,13 +99,15 @@ static inline void mica__bytes_add(mica__bytes *bytes, const char *text, size_t 
  * normal form has 11 times its bytes, and a blank 3; a file may ask for much more. */
 static inline void mica__bytes_restart(mica__bytes *bytes, size_t length)
 {
-    bytes->size = 0;
+    bytes->size = bytes->asked = bytes->edge = 0;
     bytes->limit = length * 32 + 65536;
 }
 
 /* The status of a text that failed. */
 static inline mica_status mica__bytes_fail(const mica__bytes *bytes)
 {
+    if (bytes->status != MICA_OK)
+        return bytes->status;
     return bytes->full
                ? mica__fail(MICA_ERR_BUDGET, "the steps of the tokenizer make a text longer than %zu bytes",
                             bytes->limit)

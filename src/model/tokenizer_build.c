@@ -7,6 +7,8 @@
 #include "model/tokenizer_unicode.h"
 
 #define CHUNK_BYTES 65536
+#define TOKEN_STEPS 8  /* of a token or a merge that is taken */
+#define TOKEN_BYTES 16 /* of a file, beside its text */
 
 typedef struct mica__chunk {
     struct mica__chunk *next;
@@ -111,9 +113,17 @@ static mica_status no_memory(void)
 mica_status mica__tokenizer_set(mica_tokenizer *t, uint32_t id, const char *text, size_t length,
                                 mica_token_kind kind, double score)
 {
+    mica__spend_allow(TOKEN_BYTES + length);
+    mica_status status =
+        mica__limit_check("bytes in the text of a token", mica__limits()->token_bytes, length);
+    if (status == MICA_OK)
+        status = mica__spend(TOKEN_STEPS + length / 16);
+    if (status != MICA_OK)
+        return status;
     const mica_string kept = mica__tokenizer_keep(t, text, length);
     if (kept.data == NULL)
         return no_memory();
+    t->longest_text = length > t->longest_text ? (uint32_t)length : t->longest_text;
     t->text[id] = kept;
     t->token_kind[id] = (uint8_t)kind;
     t->score[id] = score;
@@ -153,6 +163,10 @@ mica_status mica__tokenizer_merge(mica_tokenizer *t, uint32_t rank, mica_string 
     char joined[256]; /* of most tokens; a longer one takes memory */
     mica__bytes both = {0};
     const size_t length = (size_t)left.length + (size_t)right.length - prefix;
+    mica__spend_allow(TOKEN_BYTES + length);
+    const mica_status status = mica__spend(TOKEN_STEPS + length / 8);
+    if (status != MICA_OK)
+        return status;
     char *text = length <= sizeof joined ? joined : mica__bytes_grow(&both, length);
     if (text == NULL)
         return no_memory();
@@ -280,15 +294,17 @@ static mica_status spell_all(mica_tokenizer *t)
 {
     mica__bytes out = {0};
     bool failed = false;
-    for (uint32_t id = 0; id < t->count && !failed; id++) {
+    mica_status status = MICA_OK;
+    for (uint32_t id = 0; id < t->count && !failed && status == MICA_OK; id++) {
         spell_token(t, id, &out);
+        status = mica__spend(TOKEN_STEPS + out.size / 2);
         t->piece[id] = out.failed ? (mica_string){NULL, 0} : mica__tokenizer_keep(t, out.data, out.size);
         failed = t->piece[id].data == NULL;
         if (t->piece[id].length > t->longest_piece)
             t->longest_piece = (uint32_t)t->piece[id].length;
     }
     mica__free(out.data);
-    return failed ? no_memory() : MICA_OK;
+    return failed ? no_memory() : status;
 }
 
 /* ---- tables ----------------------------------------------------------------------------------------------------- */
@@ -359,7 +375,7 @@ static mica_status list_pieces(mica_tokenizer *t)
 /* The added tokens: those of the raw text, and those of normalised text, normalised themselves. */
 static mica_status list_added(mica_tokenizer *t)
 {
-    mica__encoder encoder = {.tokenizer = t};
+    mica__encoder encoder = {.tokenizer = t, .length = t->longest_text};
     mica_status status = mica__wordlist_create(&t->added_raw, t->added_count);
     if (status == MICA_OK)
         status = mica__wordlist_create(&t->added_normal, t->added_count);
@@ -378,6 +394,10 @@ static mica_status list_added(mica_tokenizer *t)
         if (status == MICA_OK)
             list->words[list->count++] = (mica__word){text.data, (uint32_t)text.length, i};
     }
+    if (status == MICA_OK)
+        status = mica__regex_scratch_settle(encoder.scratch);
+    if (status == MICA_OK)
+        status = mica__spend(encoder.debt);
     mica__encoder_release(&encoder);
     if (status == MICA_OK)
         status = mica__wordlist_sort(&t->added_raw);

@@ -13,6 +13,9 @@
 /* Longest text that tokenizer.json's reader of maps looks up as a whole: its clusters are shorter than this. */
 #define CLUSTER_BYTES 6
 
+/* No text that a map replaces is longer; one that leads round in a circle would be walked to the end of the text. */
+#define LONGEST 256
+
 static uint32_t word_at(const char *bytes)
 {
     const unsigned char *at = (const unsigned char *)bytes;
@@ -103,21 +106,22 @@ static size_t replace_cluster(const charsmap *map, const char *text, size_t leng
     return cluster;
 }
 
-mica_status mica__normalize_charsmap(const mica__step *step, const char *text, size_t length,
-                                     mica__bytes *out)
+mica_status mica__normalize_charsmap(mica__encoder *encoder, const mica__step *step, const char *text,
+                                     size_t length, mica__bytes *out)
 {
     const uint32_t bytes = word_at(step->text.data);
     const charsmap map = {step->text.data + 4, bytes / 4, step->text.data + 4 + bytes,
                           (size_t)step->text.length - 4 - bytes};
-    for (size_t i = 0; i < length && !out->failed;) {
+    for (size_t i = 0; i < length && !out->failed && mica__encoder_spend(encoder, 4);) {
         size_t taken = 0;
         if ((step->flags & MICA__STEP_GRAPHEMES) != 0) {
             i += replace_cluster(&map, text + i, length - i, out);
             continue;
         }
-        const char *with = look_up(&map, text + i, length - i, true, &taken);
+        const char *with = look_up(&map, text + i, length - i < LONGEST ? length - i : LONGEST, true, &taken);
         if (with == NULL)
             mica__char_at(text + i, &taken);
+        mica__encoder_spend(encoder, taken);
         mica__bytes_add(out, with != NULL ? with : text + i, with != NULL ? strlen(with) : taken);
         i += taken;
     }

@@ -81,8 +81,7 @@ static size_t push(mica_detokenizer *d, uint32_t id)
     return put_characters(d, d->waiting + (size_t)piece.length, false);
 }
 
-mica_status mica_detokenizer_create(const mica_tokenizer *tokenizer, uint32_t flags,
-                                    mica_detokenizer **out_detokenizer)
+static mica_status create(const mica_tokenizer *tokenizer, uint32_t flags, mica_detokenizer **out_detokenizer)
 {
     if (out_detokenizer == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out_detokenizer is NULL");
@@ -102,6 +101,14 @@ mica_status mica_detokenizer_create(const mica_tokenizer *tokenizer, uint32_t fl
     d->out = d->in + room;
     *out_detokenizer = d;
     return MICA_OK;
+}
+
+mica_status mica_detokenizer_create(const mica_tokenizer *tokenizer, uint32_t flags,
+                                    mica_detokenizer **out_detokenizer)
+{
+    mica__call call;
+    mica__call_begin(&call, "detokenizer_create");
+    return mica__call_end(&call, create(tokenizer, flags, out_detokenizer));
 }
 
 void mica_detokenizer_release(mica_detokenizer *detokenizer)
@@ -151,8 +158,10 @@ static void append(char *text, uint64_t capacity, uint64_t *length, const char *
     *length += bytes;
 }
 
-mica_status mica_tokenizer_decode(const mica_tokenizer *tokenizer, const uint32_t *ids, uint64_t count,
-                                  uint32_t flags, char *text, uint64_t capacity, uint64_t *out_length)
+#define PIECE 4096 /* tokens between two looks at the limits */
+
+static mica_status decode(const mica_tokenizer *tokenizer, const uint32_t *ids, uint64_t count,
+                          uint32_t flags, char *text, uint64_t capacity, uint64_t *out_length)
 {
     mica_detokenizer *d = NULL;
     if (out_length == NULL)
@@ -161,12 +170,18 @@ mica_status mica_tokenizer_decode(const mica_tokenizer *tokenizer, const uint32_
     if ((ids == NULL && count != 0) || (text == NULL && capacity != 0))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
                           ids == NULL && count != 0 ? "ids" : "text");
-    mica_status status = mica_detokenizer_create(tokenizer, flags, &d);
-    uint64_t length = 0;
+    mica__spend_allow(count * sizeof *ids);
+    mica_status status = create(tokenizer, flags, &d);
+    uint64_t length = 0, spent = 0;
     for (uint64_t i = 0; i < count && status == MICA_OK; i++) {
         status = check_id(tokenizer, ids[i]);
         if (status == MICA_OK)
             append(text, capacity, &length, d->out, push(d, ids[i]));
+        if (i % PIECE == PIECE - 1 || i + 1 == count || length - spent > (uint64_t)PIECE * 16) {
+            const mica_status left = mica__spend(PIECE + (length - spent));
+            status = status == MICA_OK ? left : status;
+            spent = length;
+        }
     }
     if (status == MICA_OK) {
         append(text, capacity, &length, d->out, put_characters(d, d->waiting, true));
@@ -174,4 +189,12 @@ mica_status mica_tokenizer_decode(const mica_tokenizer *tokenizer, const uint32_
     }
     mica_detokenizer_release(d);
     return status;
+}
+
+mica_status mica_tokenizer_decode(const mica_tokenizer *tokenizer, const uint32_t *ids, uint64_t count,
+                                  uint32_t flags, char *text, uint64_t capacity, uint64_t *out_length)
+{
+    mica__call call;
+    mica__call_begin(&call, "tokenizer_decode");
+    return mica__call_end(&call, decode(tokenizer, ids, count, flags, text, capacity, out_length));
 }

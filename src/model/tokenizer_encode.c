@@ -26,12 +26,25 @@ void mica__encoder_release(mica__encoder *e)
         mica__free(e->split[i].data);
         mica__free(e->spans[i].data);
     }
+    for (size_t i = 0; i < sizeof e->reach / sizeof e->reach[0]; i++)
+        mica__reach_release(&e->reach[i]);
     mica__free(e->codes);
     mica__free(e->symbols);
     mica__free(e->heap);
     mica__free(e->paths);
     mica__free(e->cache);
     mica__regex_scratch_release(e->scratch);
+}
+
+mica_status mica__encoder_find(mica__encoder *e, const mica__regex *regex, const char *text, size_t length,
+                               size_t at, bool *out_found, size_t *out_start, size_t *out_end)
+{
+    *out_found = false;
+    const mica_status status =
+        e->scratch != NULL ? MICA_OK : mica__regex_scratch_create(e->length, &e->scratch);
+    return status == MICA_OK
+               ? mica__regex_find(regex, e->scratch, text, length, at, out_found, out_start, out_end)
+               : status;
 }
 
 void mica__encode_unknown(mica__encoder *e, const char *text, size_t length)
@@ -53,6 +66,7 @@ static mica_status encode_piece(mica__encoder *e, const char *text, size_t lengt
     case MICA__TOKENIZER_UNIGRAM: return mica__encode_unigram(e, text, length);
     case MICA__TOKENIZER_WORDS: {
         const uint32_t id = mica__token_map_find(&e->tokenizer->by_text, text, length);
+        mica__encoder_spend(e, 4 + length / 16);
         if (id != MICA__NO_WORD)
             mica__encoder_put(e, id);
         else
@@ -68,9 +82,9 @@ static mica_status encode_normal(mica__encoder *e, const char *text, size_t leng
     const mica__spans *spans = NULL;
     const char *pieces = NULL;
     mica_status status = mica__split(e, text, length, place, &pieces, &spans);
-    for (size_t i = 0; status == MICA_OK && i < spans->count; i++)
+    for (size_t i = 0; status == MICA_OK && i < spans->count && mica__encoder_spend(e, 2); i++)
         status = encode_piece(e, pieces + spans->data[i].start, spans->data[i].end - spans->data[i].start);
-    return status;
+    return status == MICA_OK ? e->status : status;
 }
 
 /* ---- added tokens ------------------------------------------------------------------------------------------------ */
@@ -81,24 +95,54 @@ static bool is_word_at(const char *text, size_t at)
     return mica__char_is_word(mica__char_at(text + at, &bytes));
 }
 
+/* The added tokens of a text, raw or normalised. */
+typedef struct added_text {
+    const mica__wordlist *list;
+    const mica__reach *reach;
+    const char *text;
+    size_t length;
+} added_text;
+
+/* Whether an added token that stands in [at, end) may be taken there. */
+static bool may_take(const mica__encoder *e, const added_text *in, const mica__added *added, size_t at,
+                     size_t end)
+{
+    if (added->special && (e->flags & MICA_ENCODE_SPECIAL) == 0)
+        return false;
+    return !added->word || ((at == 0 || !is_word_at(in->text, mica__char_before(in->text, at))) &&
+                            (end == in->length || !is_word_at(in->text, end)));
+}
+
 /* The longest added token that stands at `at` and may be taken here, NULL if none. */
-static const mica__added *added_at(const mica__encoder *e, const mica__wordlist *list, const char *text,
-                                   size_t length, size_t at, size_t *out_end)
+static const mica__added *added_at(mica__encoder *e, const added_text *in, size_t at, size_t *out_end)
 {
     const mica__added *longest = NULL;
+    const mica__word *word;
+    uint64_t steps = 2;
+    for (uint32_t node = 0; (word = mica__reach_next(in->reach, in->list, at, &node)) != NULL; steps++)
+        if (may_take(e, in, &e->tokenizer->added[word->id], at, at + word->length)) {
+            *out_end = at + word->length;
+            return &e->tokenizer->added[word->id];
+        }
     mica__walk walk = {0};
-    for (size_t i = at; i < length && mica__walk_step(list, &walk, (unsigned char)text[i]); i++) {
-        const mica__word *word = mica__walk_word(list, &walk);
-        const mica__added *added = word == NULL ? NULL : &e->tokenizer->added[word->id];
-        if (added == NULL || (added->special && (e->flags & MICA_ENCODE_SPECIAL) == 0))
+    size_t i = at;
+    for (; i < in->length && mica__walk_step(in->list, &walk, (unsigned char)in->text[i]); i++) {
+        word = mica__walk_word(in->list, &walk);
+        if (word == NULL || !may_take(e, in, &e->tokenizer->added[word->id], at, i + 1))
             continue;
-        if (added->word && ((at > 0 && is_word_at(text, mica__char_before(text, at))) ||
-                            (i + 1 < length && is_word_at(text, i + 1))))
-            continue;
-        longest = added;
+        longest = &e->tokenizer->added[word->id];
         *out_end = i + 1;
     }
+    mica__encoder_spend(e, steps + (i - at) * 2);
     return longest;
+}
+
+/* Whether any added token may begin at `at`, by its first byte or as a long one. */
+static inline bool may_begin(const added_text *in, size_t at)
+{
+    const unsigned char byte = (unsigned char)in->text[at];
+    return in->list->first[byte] != in->list->first[byte + 1] ||
+           (in->list->long_count != 0 && in->reach->node[at] != 0);
 }
 
 typedef struct added_match {
@@ -106,17 +150,21 @@ typedef struct added_match {
     uint32_t id;
 } added_match;
 
-/* The next added token in text[from .. length); blanks before `done` are not its to eat. */
-static bool find_added(const mica__encoder *e, const mica__wordlist *list, const char *text, size_t length,
-                       size_t from, size_t done, added_match *out)
+#define SCAN 65536 /* bytes that are passed over between two looks at the limits */
+
+/* The next added token from `done` on; blanks before that are not its to eat. */
+static bool find_added(mica__encoder *e, const added_text *in, size_t done, added_match *out)
 {
     const mica__added *added = NULL;
-    size_t at = from, bytes = 0;
-    for (; at < length; at++) {
-        const unsigned char byte = (unsigned char)text[at];
-        if (list->first[byte] != list->first[byte + 1] &&
-            (added = added_at(e, list, text, length, at, &out->end)) != NULL)
-            break;
+    const char *text = in->text;
+    const size_t length = in->length;
+    size_t at = done, bytes = 0;
+    while (at < length && added == NULL && mica__encoder_spend(e, 1)) {
+        const size_t end = length - at < SCAN ? length : at + SCAN, start = at;
+        for (; at < end; at++)
+            if (may_begin(in, at) && (added = added_at(e, in, at, &out->end)) != NULL)
+                break;
+        mica__encoder_spend(e, (at - start) / 8);
     }
     if (added == NULL)
         return false;
@@ -141,16 +189,20 @@ static mica_status encode_around(mica__encoder *e, bool normalized, const char *
                                  mica__place place)
 {
     const mica__wordlist *list = normalized ? &e->tokenizer->added_normal : &e->tokenizer->added_raw;
+    mica__reach *reach = &e->reach[normalized ? 1 : 0];
+    const added_text in = {list, reach, text, length};
     added_match match = {0};
     size_t done = 0;
-    mica_status status = MICA_OK;
-    while (list->count != 0 && status == MICA_OK && find_added(e, list, text, length, done, done, &match)) {
+    mica_status status = mica__reach_find(reach, list, text, length);
+    while (list->count + list->long_count != 0 && status == MICA_OK && find_added(e, &in, done, &match)) {
         if (match.start > done)
             status = encode_plain(e, normalized, text + done, match.start - done, place);
         mica__encoder_put(e, match.id);
         done = match.end;
         place = (mica__place){.first = false, .fresh = true};
     }
+    if (status == MICA_OK)
+        status = e->status;
     if (done < length && status == MICA_OK)
         status = encode_plain(e, normalized, text + done, length - done, place);
     return status;
@@ -193,12 +245,13 @@ static void encode_byte(mica__encoder *e, unsigned char byte)
 static mica_status encode_text(mica__encoder *e, const char *text, size_t length)
 {
     mica_status status = MICA_OK;
-    for (size_t at = 0; at < length && status == MICA_OK;) {
+    for (size_t at = 0; at < length && status == MICA_OK && mica__encoder_spend(e, 2);) {
         const size_t run = valid_run(text + at, length - at);
         if (run == 0) {
             encode_byte(e, (unsigned char)text[at++]);
             continue;
         }
+        mica__encoder_spend(e, run / 8);
         status = encode_around(e, false, text + at, run, (mica__place){.first = at == 0, .fresh = at == 0});
         at += run;
     }
@@ -221,16 +274,28 @@ static mica_status check_encode(const mica_tokenizer *t, const char *text, uint6
     return MICA_OK;
 }
 
-mica_status mica_tokenizer_encode(const mica_tokenizer *tokenizer, const char *text, uint64_t length,
-                                  uint32_t flags, uint32_t *ids, uint64_t capacity, uint64_t *out_count)
+/* What is still owed at the end. */
+static mica_status settle(mica__encoder *e, mica_status status)
 {
-    mica__encoder e = {.tokenizer = tokenizer, .flags = flags, .ids = ids, .capacity = capacity};
+    if (status == MICA_OK)
+        status = e->status;
+    if (status == MICA_OK)
+        status = mica__regex_scratch_settle(e->scratch);
+    return status == MICA_OK ? mica__spend(e->debt) : status;
+}
+
+static mica_status encode(const mica_tokenizer *tokenizer, const char *text, uint64_t length, uint32_t flags,
+                          uint32_t *ids, uint64_t capacity, uint64_t *out_count)
+{
+    mica__encoder e = {
+        .tokenizer = tokenizer, .flags = flags, .length = (size_t)length, .ids = ids, .capacity = capacity};
     if (out_count == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out_count is NULL");
     *out_count = 0;
     mica_status status = check_encode(tokenizer, text, length, flags, ids, capacity);
     if (status != MICA_OK)
         return status;
+    mica__spend_allow(length);
     for (uint32_t i = 0; (flags & MICA_ENCODE_ADD) != 0 && i < tokenizer->before_count; i++)
         mica__encoder_put(&e, tokenizer->before[i]);
     status = mica__encoder_remember(&e, (size_t)length);
@@ -238,8 +303,17 @@ mica_status mica_tokenizer_encode(const mica_tokenizer *tokenizer, const char *t
         status = encode_text(&e, text, (size_t)length);
     for (uint32_t i = 0; (flags & MICA_ENCODE_ADD) != 0 && i < tokenizer->after_count; i++)
         mica__encoder_put(&e, tokenizer->after[i]);
+    status = settle(&e, status);
     mica__encoder_release(&e);
     if (status == MICA_OK)
         *out_count = e.count;
     return status;
+}
+
+mica_status mica_tokenizer_encode(const mica_tokenizer *tokenizer, const char *text, uint64_t length,
+                                  uint32_t flags, uint32_t *ids, uint64_t capacity, uint64_t *out_count)
+{
+    mica__call call;
+    mica__call_begin(&call, "tokenizer_encode");
+    return mica__call_end(&call, encode(tokenizer, text, length, flags, ids, capacity, out_count));
 }

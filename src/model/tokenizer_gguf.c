@@ -94,6 +94,8 @@ static mica_status read_arrays(const mica_weights *weights, mica__tokenizer_kind
         return mica__fail(MICA_ERR_MALFORMED_FILE, KEY "tokens has %llu items, at most %u are taken",
                           (unsigned long long)out->tokens->count, MICA__MOST_TOKENS);
     if (status == MICA_OK)
+        status = mica__limit_check("tokens", mica__limits()->vocabulary, out->tokens->count);
+    if (status == MICA_OK)
         status = read_array(weights, KEY "scores", MICA_VALUE_F32, MICA_VALUE_I32, &out->scores);
     if (status == MICA_OK)
         status = check_count(KEY "scores", out->scores, out->tokens->count);

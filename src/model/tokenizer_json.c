@@ -42,6 +42,8 @@ static mica_status no_memory(void)
 
 /* ---- the vocabulary ------------------------------------------------------------------------------------------------- */
 
+#define MOST_GAPS 65536 /* ids that no token has; some vocabularies leave a few hundred */
+
 /* One entry of either form: "text": id in an object, or ["text", score] in an array. */
 typedef struct entry {
     mica_string text;
@@ -68,18 +70,28 @@ static mica_status count_tokens(const loader *l, uint32_t *out_count)
 {
     const mica__json_node *added = mica__json_get(l->json, l->root, "added_tokens");
     const mica__json_node *item = mica__json_first(l->vocab);
-    uint64_t count = 0, id = 0;
+    uint64_t count = 0, id = 0, entries = 0;
     mica_status status = MICA_OK;
     for (uint32_t i = 0; item != NULL && status == MICA_OK; item = mica__json_next(l->json, item), i++) {
         entry one = {0};
         status = read_entry(l, item, i, &one);
         count = one.id >= count ? one.id + 1 : count;
+        entries++;
     }
     item = added == NULL ? NULL : mica__json_first(added);
     for (; item != NULL && status == MICA_OK; item = mica__json_next(l->json, item)) {
         status = mica__json_get_uint(l->json, item, "id", 0, MICA__MOST_TOKENS - 1, &id);
         count = id >= count ? id + 1 : count;
+        entries++;
     }
+    if (status == MICA_OK)
+        status = mica__spend(entries * 4);
+    if (status == MICA_OK && count > entries * 2 + MOST_GAPS)
+        return mica__fail(MICA_ERR_MALFORMED_FILE,
+                          "tokenizer.json has %llu tokens, but ids up to %llu: the gaps are too large",
+                          (unsigned long long)entries, (unsigned long long)(count - 1));
+    if (status == MICA_OK)
+        status = mica__limit_check("tokens", mica__limits()->vocabulary, count);
     if (status == MICA_OK && (count == 0 || count > MICA__MOST_TOKENS))
         return mica__fail(MICA_ERR_MALFORMED_FILE,
                           "the vocabulary of the tokenizer is empty or has more than %u tokens",
@@ -126,7 +138,9 @@ static mica_status set_added(loader *l)
                      {"rstrip", &one.right},
                      {"single_word", &one.word},
                      {"normalized", &normalized}};
-        status = mica__json_get_uint(l->json, item, "id", 0, l->t->count - 1, &id);
+        status = mica__spend(8 + (uint64_t)item->child_count * 4);
+        if (status == MICA_OK)
+            status = mica__json_get_uint(l->json, item, "id", 0, l->t->count - 1, &id);
         if (status == MICA_OK)
             status = mica__tokenizer_json_text(l->json, item, "content", &text);
         for (size_t i = 0; i < sizeof flags / sizeof flags[0] && status == MICA_OK; i++)
@@ -349,8 +363,9 @@ static mica_status read_template_item(loader *l, const mica__json_node *node, co
     mica_status status = mica__tokenizer_json_text(l->json, token, "id", &name);
     if (status != MICA_OK)
         return status;
-    const mica__json_node *special =
-        mica__json_get(l->json, mica__json_get(l->json, node, "special_tokens"), name.data);
+    const mica__json_node *specials = mica__json_get(l->json, node, "special_tokens");
+    status = mica__spend(4 + (specials == NULL ? 0 : specials->child_count));
+    const mica__json_node *special = mica__json_get(l->json, specials, name.data);
     const mica__json_node *ids = mica__json_get(l->json, special, "ids");
     const mica__json_node *one = ids == NULL ? NULL : mica__json_first(ids);
     for (; one != NULL && status == MICA_OK; one = mica__json_next(l->json, one)) {
@@ -481,6 +496,7 @@ mica_status mica__tokenizer_from_json(const mica_weights *weights, const char *t
     uint32_t count = 0;
     size_t model = 0;
     *out_tokenizer = NULL;
+    mica__spend_allow(length);
     mica_status status = mica__json_parse(text, length, NULL, &json);
     if (status != MICA_OK)
         return mica__fail(status, "tokenizer.json: %s", mica_status_message());

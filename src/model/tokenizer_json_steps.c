@@ -57,7 +57,9 @@ static mica_status read_types(reader *r, const mica__json_node *node, const char
     mica_string name = {0};
     if (node == NULL || node->type == MICA__JSON_NULL)
         return MICA_OK;
-    mica_status status = mica__tokenizer_json_text(r->json, node, "type", &name);
+    mica_status status = mica__spend(8 + (uint64_t)node->child_count * 4);
+    if (status == MICA_OK)
+        status = mica__tokenizer_json_text(r->json, node, "type", &name);
     if (status != MICA_OK)
         return status;
     if (strcmp(name.data, "Sequence") == 0) {

@@ -81,11 +81,13 @@ static bool try_pair(mica__encoder *e, const char *text, uint32_t left, uint32_t
         return true;
     const mica__symbol *a = &e->symbols[left], *b = &e->symbols[right];
     const uint32_t length = a->length + b->length;
+    mica__encoder_spend(e, 4 + length / 32);
     if (t->kind == MICA__TOKENIZER_BPE) {
         const mica__merge *merge = mica__merge_map_find(&t->merges, a->id, b->id);
         return merge == NULL || push(e, (mica__pair){merge->rank, left, right, length, merge->id});
     }
-    const uint32_t id = mica__token_map_find(&t->by_text, text + a->start, length);
+    const uint32_t id =
+        length > t->longest_text ? MICA__NO_WORD : mica__token_map_find(&t->by_text, text + a->start, length);
     if (id == MICA__NO_WORD || t->token_kind[id] == MICA_TOKEN_CONTROL ||
         t->token_kind[id] == MICA_TOKEN_UNKNOWN || t->token_kind[id] == MICA_TOKEN_BYTE)
         return true;
@@ -96,9 +98,9 @@ static bool merge_symbols(mica__encoder *e, const char *text, size_t count)
 {
     bool fits = true;
     e->heap_count = 0;
-    for (uint32_t i = 1; i < count && fits; i++)
+    for (uint32_t i = 1; i < count && fits && e->status == MICA_OK; i++)
         fits = try_pair(e, text, i - 1, i);
-    while (e->heap_count != 0 && fits) {
+    while (e->heap_count != 0 && fits && mica__encoder_spend(e, 4)) {
         const mica__pair pair = pop(e);
         mica__symbol *left = &e->symbols[pair.left], *right = &e->symbols[pair.right];
         if (left->length == 0 || right->length == 0 || left->length + right->length != pair.length)
@@ -207,6 +209,8 @@ static mica_status merge_piece(mica__encoder *e, const char *text, size_t length
         e->symbols = symbols;
         e->symbol_room = length + length / 2 + 64;
     }
+    if (!mica__encoder_spend(e, 4 + length))
+        return e->status;
     const size_t count = t->kind == MICA__TOKENIZER_SPM ? symbols_of_text(e, text, length)
                          : t->raw_bytes                 ? symbols_of_bytes(e, text, length)
                                                         : symbols_of_chars(e, text, length);
@@ -215,6 +219,8 @@ static mica_status merge_piece(mica__encoder *e, const char *text, size_t length
     e->symbols[count - 1].next = MICA__NO_WORD;
     if (!merge_symbols(e, text, count))
         return no_memory();
+    if (e->status != MICA_OK)
+        return e->status;
     for (uint32_t i = 0; i != MICA__NO_WORD; i = e->symbols[i].next) {
         const mica__symbol *symbol = &e->symbols[i];
         if (symbol->id != MICA__NO_WORD)

@@ -3,6 +3,7 @@
 
 #include <utf8proc.h>
 
+#include "base/sort.h"
 #include "base/utf8.h"
 #include "model/tokenizer.h"
 #include "model/tokenizer_unicode.h"
@@ -13,6 +14,8 @@ static mica_status no_memory(void)
 }
 
 /* ---- the four forms ------------------------------------------------------------------------------------------ */
+
+#define MOST_PARTS 32 /* of one character; U+FDFA has 18 */
 
 static const utf8proc_option_t forms[] = {
     [MICA__STEP_NFC] = UTF8PROC_STABLE | UTF8PROC_COMPOSE,
@@ -33,23 +36,58 @@ static bool reserve_codes(mica__encoder *encoder, size_t count)
     return true;
 }
 
+static int compare_classes(const void *a, const void *b)
+{
+    const int32_t *left = a, *right = b;
+    return (int)utf8proc_get_property(*left)->combining_class -
+           (int)utf8proc_get_property(*right)->combining_class;
+}
+
+/* Marks behind a character in the order of their classes. Sorted, since a stranger chooses how many there are. */
+static mica_status order_marks(int32_t *codes, size_t count)
+{
+    mica_status status = MICA_OK;
+    for (size_t i = 0, end; i < count && status == MICA_OK; i = end) {
+        for (end = i; end < count && utf8proc_get_property(codes[end])->combining_class != 0;)
+            end++;
+        if (end - i > 1)
+            status = mica__sort(codes + i, end - i, sizeof *codes, compare_classes);
+        end = end == i ? i + 1 : end;
+    }
+    return status;
+}
+
+/* The characters that a text is made of, in the encoder's codes, with room for the NUL that reencode writes. */
+static mica_status decompose(mica__encoder *encoder, utf8proc_option_t form, const char *text, size_t length,
+                             size_t *out_count)
+{
+    size_t count = 0;
+    int boundclass = 0;
+    for (size_t i = 0, bytes; i < length && mica__encoder_spend(encoder, 2); i += bytes) {
+        const uint32_t code = mica__char_at(text + i, &bytes);
+        if (!reserve_codes(encoder, count + MOST_PARTS + 1))
+            return no_memory();
+        const utf8proc_ssize_t parts = utf8proc_decompose_char((utf8proc_int32_t)code, encoder->codes + count,
+                                                               MOST_PARTS, form, &boundclass);
+        if (parts < 0 || parts > MOST_PARTS)
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "a text cannot be normalised: %s",
+                              utf8proc_errmsg(parts));
+        count += (size_t)parts;
+    }
+    *out_count = count;
+    return encoder->status == MICA_OK ? order_marks(encoder->codes, count) : encoder->status;
+}
+
 static mica_status normalize_part(mica__encoder *encoder, utf8proc_option_t form, const char *text,
                                   size_t length, mica__bytes *out)
 {
     if (!reserve_codes(encoder, length + 16))
         return no_memory();
-    utf8proc_ssize_t count = 0;
-    for (;;) { /* twice at most: compatibility forms can be longer than the text */
-        count = utf8proc_decompose((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)length, encoder->codes,
-                                   (utf8proc_ssize_t)encoder->code_room, form);
-        /* Its end needs one word more, for the NUL that the encoder writes. */
-        if (count < 0 || (size_t)count < encoder->code_room)
-            break;
-        if (!reserve_codes(encoder, (size_t)count + 1))
-            return no_memory();
-    }
-    if (count >= 0)
-        count = utf8proc_reencode(encoder->codes, count, form);
+    size_t codes = 0;
+    const mica_status status = decompose(encoder, form, text, length, &codes);
+    if (status != MICA_OK)
+        return status;
+    const utf8proc_ssize_t count = utf8proc_reencode(encoder->codes, (utf8proc_ssize_t)codes, form);
     if (count < 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "a text cannot be normalised: %s",
                           utf8proc_errmsg(count));
@@ -156,7 +194,7 @@ static mica_status replace(mica__encoder *encoder, const mica__step *step, const
         bool found = false;
         if (step->regex != NULL) {
             const mica_status status =
-                mica__regex_find(step->regex, &encoder->scratch, text, length, from, &found, &start, &end);
+                mica__encoder_find(encoder, step->regex, text, length, from, &found, &start, &end);
             if (status != MICA_OK)
                 return status;
         } else if (step->text.length != 0) {
@@ -165,7 +203,7 @@ static mica_status replace(mica__encoder *encoder, const mica__step *step, const
             start = found ? (size_t)(place - text) : 0;
             end = start + (size_t)step->text.length;
         }
-        if (!found || out->failed)
+        if (!found || out->failed || !mica__encoder_spend(encoder, 2))
             break;
         mica__bytes_add(out, text + at, start - at);
         mica__bytes_add(out, step->with.data, (size_t)step->with.length);
@@ -227,8 +265,9 @@ static mica_status normalize_bert(mica__encoder *encoder, const mica__step *step
         else
             mica__bytes_add(out, last->data, last->size);
     }
-    if (status == MICA_OK && (part[0].failed || part[1].failed))
-        status = no_memory();
+    for (size_t i = 0; i < 2; i++)
+        if (status == MICA_OK && part[i].failed)
+            status = mica__bytes_fail(&part[i]);
     mica__free(part[0].data);
     mica__free(part[1].data);
     return status;
@@ -255,7 +294,7 @@ static mica_status run_step(mica__encoder *encoder, const mica__step *step, cons
         break;
     case MICA__STEP_BERT: return normalize_bert(encoder, step, text, length, out);
     case MICA__STEP_NMT: nmt(text, length, out); break;
-    case MICA__STEP_CHARSMAP: return mica__normalize_charsmap(step, text, length, out);
+    case MICA__STEP_CHARSMAP: return mica__normalize_charsmap(encoder, step, text, length, out);
     case MICA__STEP_SQUEEZE: squeeze(text, length, out); break;
     default: mica__bytes_add(out, text, length); break;
     }
@@ -270,6 +309,8 @@ mica_status mica__normalize(mica__encoder *encoder, const char *text, size_t len
     for (uint32_t i = 0; i < steps->count; i++) {
         mica__bytes *out = &encoder->normal[i % 2];
         mica__bytes_restart(out, original);
+        if (!mica__encoder_spend(encoder, length / 2 + 2))
+            return encoder->status;
         const mica_status status = run_step(encoder, &steps->step[i], text, length, place, out);
         if (status != MICA_OK || out->failed)
             return status != MICA_OK ? status : mica__bytes_fail(out);

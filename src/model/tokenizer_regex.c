@@ -6,17 +6,38 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/work.h"
 #include "model/tokenizer_buffer.h"
 
 #define MOST_PATTERN 65536        /* bytes; the longest rule known has 2,000 */
 #define MOST_NESTING 64           /* parentheses */
-#define MOST_STEPS 20000000u      /* of one search: a few tenths of a second */
-#define MOST_HEAP_KIB (64 * 1024) /* of one search, where it runs without JIT */
+#define MOST_HEAP_KIB (64 * 1024) /* of one search that is counted */
+
+/* A search is run twice at most. First in machine code that nobody can stop, over a piece of the text and with so few ways
+ * back that it takes microseconds whatever the pattern; nearly all of them end there. What does not is interpreted, with
+ * a call at every item of the pattern, where steps are counted. */
+#define PIECE 256
+#define WAYS_BACK 64u
+#define QUICK_STEPS 8     /* of a search in machine code */
+#define ITEM_STEPS 2     /* of an item that is interpreted, */
+#define STEP_BYTES 4      /* and of the bytes that one passes over */
+#define DEBT 65536        /* steps between two looks at the limits */
+#define STEPS_PER_BYTE 64 /* that a text may take before the limit of patterns counts */
 
 struct mica__regex {
     pcre2_code *code;
+    pcre2_code *counted; /* the same with a call at every item */
     pcre2_match_context *limits;
     bool compiled; /* to machine code */
+};
+
+struct mica__regex_scratch {
+    pcre2_match_data *data;
+    pcre2_match_context *counting;
+    uint64_t steps, allowed; /* of all searches in this text */
+    uint64_t debt;           /* of them, not spent yet */
+    size_t place;            /* in the text, at the last item */
+    mica_status status;      /* why a search was stopped */
 };
 
 static void *take(PCRE2_SIZE size, void *context)
@@ -72,7 +93,7 @@ static mica_status translate(const char *pattern, size_t length, mica__bytes *ou
         const size_t left = length - i;
         const char next = left > 1 ? pattern[i + 1] : '\0';
         if (pattern[i] == '\\') {
-            if (next == 'h' || next == 'H')
+            if (next == 'h' || next == 'H' || next == 'G')
                 return mica__fail(MICA_ERR_UNSUPPORTED,
                                   "a pattern has \\%c at byte %zu, which mica does not know", next, i);
             i += copy_escape(pattern + i, left, in_class, out);
@@ -117,11 +138,15 @@ static mica_status compile(mica__regex *regex, const mica__bytes *text, pcre2_ge
         return mica__fail(MICA_ERR_MALFORMED_FILE, "a pattern of the tokenizer is wrong at byte %zu: %s",
                           (size_t)where, reason);
     }
-    regex->compiled = pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE) == 0;
+    regex->counted = pcre2_compile((PCRE2_SPTR)text->data, text->size, options | PCRE2_AUTO_CALLOUT, &error,
+                                   &where, context);
+    regex->compiled = pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
     regex->limits = pcre2_match_context_create(general);
-    if (regex->limits == NULL)
+    if (regex->limits == NULL || (regex->counted == NULL && error == PCRE2_ERROR_HEAP_FAILED))
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a pattern");
-    pcre2_set_match_limit(regex->limits, MOST_STEPS);
+    if (regex->counted == NULL)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "a pattern of the tokenizer is too large");
+    pcre2_set_match_limit(regex->limits, WAYS_BACK);
     pcre2_set_heap_limit(regex->limits, MOST_HEAP_KIB);
     return MICA_OK;
 }
@@ -158,49 +183,165 @@ void mica__regex_release(mica__regex *regex)
         return;
     pcre2_match_context_free(regex->limits);
     pcre2_code_free(regex->code);
+    pcre2_code_free(regex->counted);
     mica__free(regex);
+}
+
+/* ---- counting ------------------------------------------------------------------------------------------- */
+
+mica_status mica__regex_scratch_create(size_t length, mica__regex_scratch **out_scratch)
+{
+    pcre2_general_context *general = pcre2_general_context_create(take, give_back, NULL);
+    mica__regex_scratch *scratch = mica__calloc(1, sizeof *scratch);
+    *out_scratch = scratch;
+    if (scratch != NULL && general != NULL) {
+        scratch->data = pcre2_match_data_create(1, general);
+        scratch->counting = pcre2_match_context_create(general);
+    }
+    pcre2_general_context_free(general);
+    if (scratch == NULL || scratch->data == NULL || scratch->counting == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to match a pattern");
+    pcre2_set_match_limit(scratch->counting, UINT32_MAX);
+    pcre2_set_depth_limit(scratch->counting, UINT32_MAX);
+    pcre2_set_heap_limit(scratch->counting, MOST_HEAP_KIB);
+    const uint64_t more = (uint64_t)length * STEPS_PER_BYTE, limit = mica__limits()->pattern_steps;
+    scratch->allowed = limit > UINT64_MAX - more ? UINT64_MAX : limit + more;
+    return MICA_OK;
+}
+
+mica_status mica__regex_scratch_settle(mica__regex_scratch *scratch)
+{
+    const uint64_t debt = scratch == NULL ? 0 : scratch->debt;
+    if (debt == 0)
+        return MICA_OK;
+    scratch->debt = 0;
+    scratch->steps += debt;
+    if (scratch->steps > scratch->allowed)
+        return mica__fail(MICA_ERR_BUDGET,
+                          "a pattern of the tokenizer takes more than %llu steps on this text (the limit "
+                          "'pattern_steps' of mica_work)",
+                          (unsigned long long)scratch->allowed);
+    return mica__spend(debt);
+}
+
+static inline mica_status charge(mica__regex_scratch *scratch, uint64_t steps)
+{
+    scratch->debt += steps;
+    return scratch->debt < DEBT ? MICA_OK : mica__regex_scratch_settle(scratch);
+}
+
+/* At every item of the pattern: how far was passed over since the last one tells what that took. */
+static int count_item(pcre2_callout_block *block, void *context)
+{
+    mica__regex_scratch *scratch = context;
+    const size_t place = block->current_position,
+                 passed = place > scratch->place ? place - scratch->place : scratch->place - place;
+    scratch->place = place;
+    scratch->status = charge(scratch, ITEM_STEPS + passed / STEP_BYTES);
+    return scratch->status == MICA_OK ? 0 : PCRE2_ERROR_CALLOUT;
 }
 
 /* ---- running ------------------------------------------------------------------------------------------- */
 
-static pcre2_match_data *data_of(mica__regex_scratch **scratch)
+/* The match at this place, every item counted. */
+static mica_status find_counted(const mica__regex *regex, mica__regex_scratch *scratch, const char *text,
+                                size_t length, size_t at, int *out_found)
 {
-    if (*scratch == NULL) {
-        pcre2_general_context *general = pcre2_general_context_create(take, give_back, NULL);
-        if (general != NULL)
-            *scratch = (mica__regex_scratch *)pcre2_match_data_create(1, general);
-        pcre2_general_context_free(general);
-    }
-    return (pcre2_match_data *)*scratch;
+    pcre2_set_callout(scratch->counting, count_item, scratch);
+    scratch->place = at;
+    scratch->status = MICA_OK;
+    *out_found =
+        pcre2_match(regex->counted, (PCRE2_SPTR)text, length, at,
+                    PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT | PCRE2_ANCHORED, scratch->data, scratch->counting);
+    if (*out_found >= 0 || *out_found == PCRE2_ERROR_NOMATCH)
+        return charge(scratch, ITEM_STEPS);
+    if (scratch->status != MICA_OK)
+        return scratch->status;
+    return *out_found == PCRE2_ERROR_NOMEMORY
+               ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to match a pattern")
+               : mica__fail(MICA_ERR_BUDGET, "a pattern of the tokenizer takes too much memory on this text");
 }
 
-mica_status mica__regex_find(const mica__regex *regex, mica__regex_scratch **scratch, const char *text,
+/* The first match in text[at .. end), not counted. PARTIAL: one that begins at *out_place may go on behind the end. */
+static int find_quick(const mica__regex *regex, mica__regex_scratch *scratch, const char *text, size_t length,
+                      size_t end, size_t at, size_t *out_place)
+{
+    const uint32_t options = end < length ? PCRE2_PARTIAL_HARD : 0;
+    const int found =
+        regex->compiled
+            ? pcre2_jit_match(regex->code, (PCRE2_SPTR)text, end, at, options, scratch->data, regex->limits)
+            : pcre2_match(regex->code, (PCRE2_SPTR)text, end, at, options | PCRE2_NO_UTF_CHECK, scratch->data,
+                          regex->limits);
+    const size_t place = pcre2_get_ovector_pointer(scratch->data)[0];
+    *out_place = (found >= 0 || found == PCRE2_ERROR_PARTIAL) && place > at ? place : at;
+    return found;
+}
+
+/* The end of a piece: between two characters. */
+static size_t piece_end(const char *text, size_t length, size_t at)
+{
+    if (length - at <= PIECE)
+        return length;
+    size_t end = at + PIECE;
+    while (((unsigned char)text[end] & 0xc0) == 0x80)
+        end--;
+    return end;
+}
+
+/* The match at or behind `at`, as PCRE2 tells it. */
+static mica_status find_next(const mica__regex *regex, mica__regex_scratch *scratch, const char *text,
+                             size_t length, size_t at, int *out_found)
+{
+    const PCRE2_SIZE *match = pcre2_get_ovector_pointer(scratch->data);
+    size_t slow =
+        at; /* places before it are looked at one by one: a quick search does not tell where it gave up */
+    while (at <= length) {
+        size_t place = at;
+        if (at >= slow) {
+            const size_t end = piece_end(text, length, at);
+            *out_found = find_quick(regex, scratch, text, length, end, at, &place);
+            const mica_status status = charge(scratch, QUICK_STEPS + (place - at));
+            if (status != MICA_OK || (*out_found >= 0 && (end == length || match[1] < end)) ||
+                (*out_found == PCRE2_ERROR_NOMATCH && end == length))
+                return status;
+            if (*out_found == PCRE2_ERROR_NOMATCH) { /* nor did any place look behind the end */
+                at = end;
+                continue;
+            }
+            slow = *out_found >= 0 || *out_found == PCRE2_ERROR_PARTIAL ? slow : end;
+        }
+        const mica_status status = find_counted(regex, scratch, text, length, place, out_found);
+        if (status != MICA_OK || *out_found != PCRE2_ERROR_NOMATCH)
+            return status;
+        at = place + 1;
+        while (at < length && ((unsigned char)text[at] & 0xc0) == 0x80)
+            at++;
+    }
+    return MICA_OK;
+}
+
+mica_status mica__regex_find(const mica__regex *regex, mica__regex_scratch *scratch, const char *text,
                              size_t length, size_t at, bool *out_found, size_t *out_start, size_t *out_end)
 {
-    pcre2_match_data *data = data_of(scratch);
+    const PCRE2_SIZE *match = pcre2_get_ovector_pointer(scratch->data);
+    int found = PCRE2_ERROR_NOMATCH;
     *out_found = false;
-    if (data == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to match a pattern");
-    int found = PCRE2_ERROR_JIT_STACKLIMIT;
-    if (regex->compiled)
-        found = pcre2_jit_match(regex->code, (PCRE2_SPTR)text, length, at, 0, data, regex->limits);
-    /* Machine code has 32 KiB for its way back; what needs more is interpreted, with memory of our own. */
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT)
-        found = pcre2_match(regex->code, (PCRE2_SPTR)text, length, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-                            data, regex->limits);
-    if (found == PCRE2_ERROR_NOMATCH)
-        return MICA_OK;
-    const PCRE2_SIZE *place = pcre2_get_ovector_pointer(data);
-    if (found < 0 || place[0] > place[1] || place[0] < at)
-        return mica__fail(found == PCRE2_ERROR_NOMEMORY ? MICA_ERR_OUT_OF_MEMORY : MICA_ERR_BUDGET,
-                          "a pattern of the tokenizer takes too many steps on this text");
+    const mica_status status = find_next(regex, scratch, text, length, at, &found);
+    if (status != MICA_OK || found == PCRE2_ERROR_NOMATCH)
+        return status;
+    if (match[0] > match[1] || match[0] < at) /* \K can do so */
+        return mica__fail(MICA_ERR_UNSUPPORTED, "a pattern of the tokenizer matches backwards");
     *out_found = true;
-    *out_start = place[0];
-    *out_end = place[1];
+    *out_start = match[0];
+    *out_end = match[1];
     return MICA_OK;
 }
 
 void mica__regex_scratch_release(mica__regex_scratch *scratch)
 {
-    pcre2_match_data_free((pcre2_match_data *)scratch);
+    if (scratch == NULL)
+        return;
+    pcre2_match_data_free(scratch->data);
+    pcre2_match_context_free(scratch->counting);
+    mica__free(scratch);
 }

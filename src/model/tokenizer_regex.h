@@ -20,9 +20,14 @@ mica_status mica__regex_create(const char *pattern, size_t length, mica__regex *
 /* NULL is fine. */
 void mica__regex_release(mica__regex *regex);
 
+/* What the searches in one text need, and what they took. BUDGET when that is above the limit of patterns. */
+mica_status mica__regex_scratch_create(size_t length, mica__regex_scratch **out_scratch);
+/* Spends what is still owed. NULL is fine. */
+mica_status mica__regex_scratch_settle(mica__regex_scratch *scratch);
+
 /* The first match in text[at .. length), which is valid UTF-8; `at` is the beginning of a character. *out_found false:
- * there is none. BUDGET past the limits. *scratch is made at the first use. */
-mica_status mica__regex_find(const mica__regex *regex, mica__regex_scratch **scratch, const char *text,
+ * there is none. BUDGET past the limits, CANCELLED. */
+mica_status mica__regex_find(const mica__regex *regex, mica__regex_scratch *scratch, const char *text,
                              size_t length, size_t at, bool *out_found, size_t *out_start, size_t *out_end);
 /* NULL is fine. */
 void mica__regex_scratch_release(mica__regex_scratch *scratch);

@@ -44,12 +44,21 @@ static void cut(cutter *c, size_t start, size_t end, bool match)
     c->last_match = match;
 }
 
+#define PIECE 4096 /* bytes between two looks at the limits */
+
 typedef bool (*char_class)(uint32_t code);
 
-static void cut_class(cutter *c, char_class is_member, const char *text, mica__span piece)
+static void cut_class(mica__encoder *encoder, cutter *c, char_class is_member, const char *text,
+                      mica__span piece)
 {
-    size_t gap = piece.start;
+    size_t gap = piece.start, asked = piece.start;
     for (size_t i = piece.start, bytes; i < piece.end; i += bytes) {
+        if (i >= asked) {
+            const size_t more = piece.end - i < PIECE ? piece.end - i : PIECE;
+            if (!mica__encoder_spend(encoder, more))
+                break;
+            asked = i + more;
+        }
         if (!is_member(mica__char_at(text + i, &bytes)))
             continue;
         if (gap < i)
@@ -61,11 +70,13 @@ static void cut_class(cutter *c, char_class is_member, const char *text, mica__s
         cut(c, gap, piece.end, false);
 }
 
-static void cut_text(cutter *c, mica_string what, const char *text, mica__span piece)
+static void cut_text(mica__encoder *encoder, cutter *c, mica_string what, const char *text, mica__span piece)
 {
     size_t gap = piece.start;
     const char *found = NULL;
-    while (what.length != 0 && (found = mica__text_find(text, piece.end, gap, what)) != NULL) {
+    mica__encoder_spend(encoder, (piece.end - piece.start) / 8);
+    while (what.length != 0 && mica__encoder_spend(encoder, 2) &&
+           (found = mica__text_find(text, piece.end, gap, what)) != NULL) {
         const size_t start = (size_t)(found - text);
         if (gap < start)
             cut(c, gap, start, false);
@@ -87,7 +98,7 @@ static mica_status cut_regex(cutter *c, mica__encoder *encoder, const mica__rege
         bool found = false;
         size_t start = 0, end = 0, bytes = 1;
         const mica_status status =
-            mica__regex_find(regex, &encoder->scratch, base, length, from, &found, &start, &end);
+            mica__encoder_find(encoder, regex, base, length, from, &found, &start, &end);
         if (status != MICA_OK)
             return status;
         if (!found)
@@ -115,13 +126,13 @@ static mica_status cut_piece(mica__encoder *encoder, const mica__step *step, con
     mica_status status = MICA_OK;
     switch (step->kind) {
     case MICA__STEP_SPLIT_REGEX: status = cut_regex(&c, encoder, step->regex, text, piece); break;
-    case MICA__STEP_SPLIT_TEXT: cut_text(&c, step->text, text, piece); break;
-    case MICA__STEP_SPLIT_SPACE: cut_class(&c, mica__char_is_space, text, piece); break;
-    case MICA__STEP_SPLIT_NUMBER: cut_class(&c, mica__char_is_number, text, piece); break;
-    default: cut_class(&c, mica__char_is_punctuation, text, piece); break;
+    case MICA__STEP_SPLIT_TEXT: cut_text(encoder, &c, step->text, text, piece); break;
+    case MICA__STEP_SPLIT_SPACE: cut_class(encoder, &c, mica__char_is_space, text, piece); break;
+    case MICA__STEP_SPLIT_NUMBER: cut_class(encoder, &c, mica__char_is_number, text, piece); break;
+    default: cut_class(encoder, &c, mica__char_is_punctuation, text, piece); break;
     }
     write_part(&c);
-    return status;
+    return status == MICA_OK ? encoder->status : status;
 }
 
 /* ---- rewriting ---------------------------------------------------------------------------------------------------- */
@@ -188,7 +199,7 @@ mica_status mica__split(mica__encoder *encoder, const char *text, size_t length,
         mica_status status = MICA_OK;
         to->count = 0;
         mica__bytes_restart(other, length);
-        for (size_t k = 0; k < from->count && status == MICA_OK; k++) {
+        for (size_t k = 0; k < from->count && status == MICA_OK && mica__encoder_spend(encoder, 2); k++) {
             const size_t start = other->size;
             if (!rewrites(step)) {
                 status = cut_piece(encoder, step, text, from->data[k], to);
@@ -197,6 +208,8 @@ mica_status mica__split(mica__encoder *encoder, const char *text, size_t length,
             rewrite_piece(step, text, from->data[k], place, other);
             mica__spans_add(to, start, other->size);
         }
+        if (status == MICA_OK)
+            status = encoder->status;
         if (status != MICA_OK || other->failed)
             return status != MICA_OK ? status : mica__bytes_fail(other);
         if (to->failed || from->failed)

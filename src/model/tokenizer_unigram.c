@@ -11,22 +11,30 @@ static void offer(mica__path *path, double score, uint32_t start, uint32_t id)
 }
 
 /* The tokens that begin at `at`, each offered to the place where it ends; an unknown one if none is this character. */
-static void extend(const mica_tokenizer *t, mica__path *paths, const char *text, size_t length, size_t at)
+static void extend(mica__encoder *e, const char *text, size_t length, size_t at)
 {
+    const mica_tokenizer *t = e->tokenizer;
+    mica__path *paths = e->paths;
     const double score = at == 0 ? 0 : paths[at].score;
     size_t bytes = 0;
     bool has_char = false;
     mica__char_at(text + at, &bytes);
     mica__walk walk = {0};
-    for (size_t i = at; i < length && mica__walk_step(&t->pieces, &walk, (unsigned char)text[i]); i++) {
+    size_t i = at;
+    uint64_t steps = 2;
+    for (; i < length && mica__walk_step(&t->pieces, &walk, (unsigned char)text[i]); i++) {
         const mica__word *word = mica__walk_word(&t->pieces, &walk);
         if (word == NULL)
             continue;
         offer(&paths[i + 1], score + t->score[word->id], (uint32_t)at, word->id);
         has_char = has_char || i + 1 == at + bytes;
     }
+    const mica__word *word;
+    for (uint32_t node = 0; (word = mica__reach_next(&e->reach[2], &t->pieces, at, &node)) != NULL; steps++)
+        offer(&paths[at + word->length], score + t->score[word->id], (uint32_t)at, word->id);
     if (!has_char)
         offer(&paths[at + bytes], score + t->unknown_score, (uint32_t)at, MICA__NO_WORD);
+    mica__encoder_spend(e, steps + (i - at) * 2);
 }
 
 mica_status mica__encode_unigram(mica__encoder *e, const char *text, size_t length)
@@ -38,12 +46,17 @@ mica_status mica__encode_unigram(mica__encoder *e, const char *text, size_t leng
         e->paths = paths;
         e->path_room = length + length / 2 + 64;
     }
+    const mica_status status = mica__reach_find(&e->reach[2], &e->tokenizer->pieces, text, length);
+    if (status != MICA_OK)
+        return status;
     for (size_t i = 0; i <= length; i++)
         e->paths[i] = (mica__path){0, MICA__NO_WORD, MICA__NO_WORD};
-    for (size_t at = 0, bytes; at < length; at += bytes) {
+    for (size_t at = 0, bytes; at < length && e->status == MICA_OK; at += bytes) {
         mica__char_at(text + at, &bytes);
-        extend(e->tokenizer, e->paths, text, length, at);
+        extend(e, text, length, at);
     }
+    if (e->status != MICA_OK)
+        return e->status;
     /* Back from the end, turning the links around: paths[start] tells then where its token ends. */
     mica__path path = e->paths[length];
     for (uint32_t end = (uint32_t)length; end != 0;) {

@@ -7,15 +7,24 @@ mica_status mica__encode_wordpiece(mica__encoder *e, const char *text, size_t le
 {
     const mica_tokenizer *t = e->tokenizer;
     const uint64_t before = e->count;
-    size_t letters = 0;
+    size_t letters = 0, walked = 0;
     for (size_t i = 0; i < length; i++)
         letters += ((unsigned char)text[i] & 0xc0) != 0x80;
     size_t at = 0;
-    while (at < length && letters <= t->most_letters) {
-        const mica__word *word =
-            mica__wordlist_longest(at == 0 ? &t->starts : &t->continues, text + at, length - at);
+    const bool wanted = letters <= t->most_letters;
+    mica_status status = wanted ? mica__reach_find(&e->reach[3], &t->starts, text, length) : MICA_OK;
+    if (status == MICA_OK && wanted)
+        status = mica__reach_find(&e->reach[2], &t->continues, text, length);
+    mica__encoder_spend(e, 2 + length / 8);
+    while (at < length && wanted && status == MICA_OK) {
+        const mica__wordlist *list = at == 0 ? &t->starts : &t->continues;
+        uint32_t node = 0;
+        const mica__word *word = mica__reach_next(&e->reach[at == 0 ? 3 : 2], list, at, &node);
+        if (word == NULL)
+            word = mica__wordlist_longest(list, text + at, length - at, &walked);
         if (word == NULL)
             break;
+        status = mica__encoder_spend(e, 2 + walked * 2) ? MICA_OK : e->status;
         mica__encoder_put(e, word->id);
         at += word->length;
     }
@@ -24,5 +33,5 @@ mica_status mica__encode_wordpiece(mica__encoder *e, const char *text, size_t le
         if (t->unknown != MICA_NO_TOKEN)
             mica__encoder_put(e, t->unknown);
     }
-    return MICA_OK;
+    return status;
 }

@@ -6,6 +6,10 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/sort.h"
+#include "base/work.h"
+
+#define MAP_STEPS 8    /* of one key */
+#define MAP_PIECE 8192 /* keys between two looks at the limits */
 
 /* The power of two that leaves `count` keys half of the slots or more. */
 static size_t slots_for(size_t count)
@@ -25,6 +29,13 @@ mica_status mica__token_map_create(mica__token_map *map, const mica_string *keys
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a table of %u tokens", count);
     memset(map->slots, 0xff, slots * sizeof *map->slots);
     for (uint32_t i = 0; i < count; i++) {
+        if (i % MAP_PIECE == 0) {
+            const mica_status status = mica__spend(MAP_PIECE * MAP_STEPS < (uint64_t)(count - i) * MAP_STEPS
+                                                       ? MAP_PIECE * MAP_STEPS
+                                                       : (uint64_t)(count - i) * MAP_STEPS);
+            if (status != MICA_OK)
+                return status;
+        }
         if (keys[i].length == 0 ||
             mica__token_map_find(map, keys[i].data, (size_t)keys[i].length) != MICA__NO_WORD)
             continue;
@@ -80,6 +91,28 @@ static int compare_words(const void *a, const void *b)
     return left->id < right->id ? -1 : left->id > right->id;
 }
 
+/* Long words go behind the others, in the same order. */
+static mica_status move_long(mica__wordlist *list)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < list->count; i++)
+        list->long_count += list->words[i].length > MICA__SHORT_WORD;
+    if (list->long_count == 0)
+        return MICA_OK;
+    mica__word *longer = mica__alloc((size_t)list->long_count * sizeof *longer);
+    if (longer == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %u long tokens", list->long_count);
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->words[i].length > MICA__SHORT_WORD)
+            longer[i - kept] = list->words[i];
+        else
+            list->words[kept++] = list->words[i];
+    memcpy(list->words + kept, longer, (size_t)list->long_count * sizeof *longer);
+    list->count = kept;
+    mica__free(longer);
+    return MICA_OK;
+}
+
 mica_status mica__wordlist_sort(mica__wordlist *list)
 {
     uint32_t kept = 0;
@@ -87,22 +120,23 @@ mica_status mica__wordlist_sort(mica__wordlist *list)
         if (list->words[i].length != 0)
             list->words[kept++] = list->words[i];
     list->count = kept;
-    const mica_status status = mica__sort(list->words, kept, sizeof *list->words, compare_words);
+    mica_status status = mica__sort(list->words, kept, sizeof *list->words, compare_words);
     if (status != MICA_OK)
         return status;
-    for (uint32_t i = 0; i < kept; i++) {
+    status = move_long(list);
+    for (uint32_t i = 0; i < list->count; i++)
         list->first[(unsigned char)list->words[i].text[0] + 1]++;
-        if (list->words[i].length > list->longest)
-            list->longest = list->words[i].length;
-    }
     for (uint32_t byte = 0; byte < 256; byte++)
         list->first[byte + 1] += list->first[byte];
-    return MICA_OK;
+    return status == MICA_OK && list->long_count != 0
+               ? mica__reach_tree_create(&list->tree, list->words + list->count, list->long_count)
+               : status;
 }
 
 void mica__wordlist_release(mica__wordlist *list)
 {
     mica__free(list->words);
+    mica__reach_tree_release(&list->tree);
     memset(list, 0, sizeof *list);
 }
 
@@ -134,14 +168,17 @@ bool mica__walk_step(const mica__wordlist *list, mica__walk *walk, unsigned char
     return walk->low < walk->high;
 }
 
-const mica__word *mica__wordlist_longest(const mica__wordlist *list, const char *text, size_t length)
+const mica__word *mica__wordlist_longest(const mica__wordlist *list, const char *text, size_t length,
+                                         size_t *out_walked)
 {
     const mica__word *longest = NULL;
     mica__walk walk = {0};
-    for (size_t i = 0; i < length && mica__walk_step(list, &walk, (unsigned char)text[i]); i++) {
+    size_t i = 0;
+    for (; i < length && mica__walk_step(list, &walk, (unsigned char)text[i]); i++) {
         const mica__word *word = mica__walk_word(list, &walk);
         longest = word != NULL ? word : longest;
     }
+    *out_walked = i;
     return longest;
 }
 

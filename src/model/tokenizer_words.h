@@ -34,11 +34,27 @@ typedef struct mica__word {
     uint32_t length, id;
 } mica__word;
 
+/* Words longer than this are not walked: a text that nearly holds one at every place would cost its length at each. */
+#define MICA__SHORT_WORD 128
+
+/* Long words read from their ends, as the tree of Aho and Corasick: a text that goes through it from its end tells at every
+ * byte which of them begin there. Node 0 is the root (tokenizer_reach.c). */
+typedef struct mica__reach_tree {
+    uint32_t *slots;         /* [mask + 1]: the nodes, by their parent and byte; 0: free */
+    uint32_t *parent, *fail; /* [count]; fail: the longest end of what is here that is a node too */
+    uint32_t *word,
+        *next; /* [count]: the word that is here, or none; the next node towards the root that has one */
+    unsigned char *byte; /* [count] */
+    uint32_t count, mask;
+    uint64_t seed;
+} mica__reach_tree;
+
 typedef struct mica__wordlist {
-    mica__word *words;   /* [count], by their bytes once sorted */
-    uint32_t count;      /* empty ones are dropped by the sort */
+    mica__word *words; /* [count], by their bytes once sorted; behind them the long ones */
+    uint32_t count;    /* empty ones are dropped by the sort */
+    uint32_t long_count;
     uint32_t first[257]; /* words[first[b]] .. words[first[b + 1] - 1] begin with byte b */
-    uint32_t longest;
+    mica__reach_tree tree;
 } mica__wordlist;
 
 /* Room for `most` words; fill words and count, then sort. */
@@ -46,7 +62,28 @@ mica_status mica__wordlist_create(mica__wordlist *list, size_t most);
 mica_status mica__wordlist_sort(mica__wordlist *list);
 void mica__wordlist_release(mica__wordlist *list);
 
-/* The words that begin with the bytes walked so far; start from zero. */
+/* The long words that begin at each byte of a text. */
+typedef struct mica__reach {
+    uint32_t *node; /* [room]: of the longest; 0: none begins here */
+    size_t room;
+} mica__reach;
+
+mica_status mica__reach_tree_create(mica__reach_tree *tree, const mica__word *words, uint32_t count);
+void mica__reach_tree_release(mica__reach_tree *tree);
+/* Fills reach for a text. Nothing to do where the list has no long words. */
+mica_status mica__reach_find(mica__reach *reach, const mica__wordlist *list, const char *text, size_t length);
+void mica__reach_release(mica__reach *reach);
+/* The longest word that begins at `at`, then shorter ones; NULL after the last. *node is 0 at first. */
+static inline const mica__word *mica__reach_next(const mica__reach *reach, const mica__wordlist *list,
+                                                 size_t at, uint32_t *node)
+{
+    if (list->long_count == 0)
+        return NULL;
+    *node = *node == 0 ? reach->node[at] : list->tree.next[*node];
+    return *node == 0 ? NULL : &list->words[list->count + list->tree.word[*node]];
+}
+
+/* The short words that begin with the bytes walked so far; start from zero. */
 typedef struct mica__walk {
     uint32_t low, high, depth;
 } mica__walk;
@@ -61,8 +98,9 @@ static inline const mica__word *mica__walk_word(const mica__wordlist *list, cons
     return word->length == walk->depth ? word : NULL;
 }
 
-/* The longest word at the beginning of a text, NULL if there is none. */
-const mica__word *mica__wordlist_longest(const mica__wordlist *list, const char *text, size_t length);
+/* The longest short word at the beginning of a text, NULL if there is none, and how many bytes were looked at. */
+const mica__word *mica__wordlist_longest(const mica__wordlist *list, const char *text, size_t length,
+                                         size_t *out_walked);
 
 /* Pairs of tokens that merge into one. */
 typedef struct mica__merge {

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/work.h"
-#include "mica/sample.h"
+#include "model/grammar.h"
 
 #define MOST_BYTES (16u << 20)
 #define MOST_NODES (1u << 20)
@@ -202,6 +202,7 @@ static mica_status translate(mica__schema *schema)
         if (status == MICA_OK)
             status = schema->text.error;
     }
+    mica__schema_put_unlike(schema);
     mica__schema_put(&schema->text, "%s", mica__schema_basics);
     return status != MICA_OK ? status : schema->text.error;
 }
@@ -209,7 +210,7 @@ static mica_status translate(mica__schema *schema)
 /* The grammar's own refusals, told of the schema. */
 static mica_status make_grammar(const mica__schema_text *text, mica_grammar **out_grammar)
 {
-    const mica_status status = mica_grammar_create(text->data, text->length, NULL, out_grammar);
+    const mica_status status = mica__grammar_make(text->data, text->length, NULL, out_grammar);
     if (status == MICA_ERR_UNSUPPORTED)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "a $ref leads back to itself through anyOf or oneOf with nothing between");

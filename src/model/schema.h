@@ -75,6 +75,7 @@ typedef struct mica__schema {
     mica__schema_item *items;
     mica__schema_view *views;
     uint32_t item_count, item_capacity, view_count, view_capacity;
+    uint32_t unlike[4];   /* bits: ASCII characters whose rule of names that differ there is needed */
     uint32_t *view_table; /* by content, index + 1 */
     uint32_t view_slots;
     uint64_t seed;
@@ -152,6 +153,8 @@ mica_status mica__schema_put_values(mica__schema *schema, mica__schema_view view
 
 /* Each writes the right side for one type of a view, whose items hold with no choice left. */
 mica_status mica__schema_put_object(mica__schema *schema, mica__schema_view view, uint32_t number);
+/* The rules that the names of other properties share, at the end. */
+void mica__schema_put_unlike(mica__schema *schema);
 mica_status mica__schema_put_array(mica__schema *schema, mica__schema_view view, uint32_t number);
 mica_status mica__schema_put_string(mica__schema *schema, mica__schema_view view);
 mica_status mica__schema_put_number(mica__schema *schema, mica__schema_view view, bool whole);

@@ -1,7 +1,8 @@
 /* schema_object.c: objects of a schema as grammar: properties in their order, each there or left out, then others.
  *
- *   v5   ::= "{" ws (FIRST ws)? "}"      FIRST: any property that may be the first one written, and v5-rI after it
- *   v5-rI ::= ("," ws PROPERTY_I)? v5-rJ         J = I + 1; without ( )? where it is required
+ *   v5-object ::= "{" ws (v5-o0 ws)? "}"     without ( )? where one is required
+ *   v5-oI ::= PROPERTY_I v5-rJ | v5-oJ       this one or a later one, J = I + 1; no later one where it is required
+ *   v5-rJ ::= ("," ws v5-oJ)?                what follows it; without ( )? where a later one is required
  *   v5-a ::= "\"" v5-k0 "\":" ws VALUE           another property; v5-kN are the names that are none of the others' */
 #include <string.h>
 
@@ -12,6 +13,8 @@
 #include "base/work.h"
 #include "model/grammar.h"
 #include "model/schema.h"
+
+#define NESTED 32u /* characters of a name whose rules stand inside each other */
 
 /* What one item says of a property, or of others. */
 typedef struct use {
@@ -212,6 +215,60 @@ static bool is_plain(char c)
     return c != '"' && c != '\\' && (unsigned char)c >= 0x20;
 }
 
+/* What differs from a name at this character: the end, or another character and anything behind it. Those of ASCII are
+ * rules that all names share. */
+static void put_unlike(object *o, const char *next, size_t size)
+{
+    const unsigned char c = (unsigned char)*next;
+    if (size > 1) {
+        mica__schema_put(&o->schema->text, "\"\" | [^\"\\\\\\x00-\\x1F%.*s] plain*", (int)size, next);
+        return;
+    }
+    mica__schema_put(&o->schema->text, "n%02X", c);
+    o->schema->unlike[c / 32] |= 1u << c % 32;
+}
+
+void mica__schema_put_unlike(mica__schema *schema)
+{
+    for (uint32_t c = 0; c < 128; c++) {
+        if ((schema->unlike[c / 32] >> c % 32 & 1) == 0)
+            continue;
+        mica__schema_put(&schema->text, "n%02X ::= \"\" | [^\"\\\\\\x00-\\x1F", c);
+        mica__schema_put_code(&schema->text, c);
+        mica__schema_put(&schema->text, "] plain*\n");
+    }
+}
+
+/* A place in the trie below which there is one name only, and the next ones, inside each other. */
+static mica_status put_single(object *o, const property *names, branches *work, branch at)
+{
+    mica__schema_text *text = &o->schema->text;
+    const property *name = &names[at.first];
+    uint32_t depth = 0;
+    mica__schema_put(text, "v%u-k%u ::= ", o->number, at.number);
+    for (; depth < NESTED && at.depth < name->length && is_plain(name->name[at.depth]); depth++) {
+        const char *next = name->name + at.depth;
+        const size_t size = mica__utf8_length(next, name->length - at.depth);
+        put_unlike(o, next, size);
+        mica__schema_put(text, " | ");
+        mica__schema_put_literal(text, next, size);
+        mica__schema_put(text, " (");
+        at.depth += size;
+    }
+    if (at.depth == name->length) {
+        mica__schema_put(text, "plain plain*");
+    } else if (!is_plain(name->name[at.depth])) {
+        mica__schema_put(text, "plain*");
+    } else {
+        mica__schema_put(text, "v%u-k%u", o->number, work->count);
+        MICA__TRY(add_branch(work, at.first, at.end, at.depth));
+    }
+    while (depth-- > 0)
+        mica__schema_put(text, ")");
+    mica__schema_put(text, "\n");
+    return text->error;
+}
+
 /* One place in the trie of the names: end here if no name does, go another way, or go on with some name. */
 static mica_status put_branch(object *o, const property *names, branches *work, branch at)
 {
@@ -272,7 +329,8 @@ static mica_status put_other(object *o)
     if (status == MICA_OK)
         status = add_branch(&work, 0, o->count, 0);
     for (uint32_t i = 0; i < work.count && status == MICA_OK; i++)
-        status = put_branch(o, names, &work, work.list[i]);
+        status = work.list[i].end - work.list[i].first == 1 ? put_single(o, names, &work, work.list[i])
+                                                            : put_branch(o, names, &work, work.list[i]);
     mica__free(names);
     mica__free(work.list);
     return status;
@@ -298,40 +356,32 @@ static mica_status put_property(object *o, const property *p)
     return MICA_OK;
 }
 
-/* What may come first: each optional property up to the first required one, that one, or others. */
-static mica_status put_first(object *o)
+/* The rules of the properties. A property asks for a comma only behind another one, and all that may stand behind a comma
+ * stand behind the same one. */
+static mica_status put_properties(object *o)
 {
     mica__schema_text *text = &o->schema->text;
-    mica_status status = MICA_OK;
-    bool optional = true;
-    mica__schema_put(text, "\"{\" ws (([]");
-    for (uint32_t i = 0; i < o->count && optional && status == MICA_OK; i++) {
-        mica__schema_put(text, " | ");
-        status = put_property(o, &o->properties[i]);
+    uint32_t needed = 0; /* properties up to the last required one */
+    for (uint32_t i = 0; i < o->count; i++)
+        needed = o->properties[i].required ? i + 1 : needed;
+    const uint32_t last = o->open ? o->count : o->count - 1; /* the last that something may begin with */
+    for (uint32_t i = 0; i < o->count; i++) {
+        mica__schema_put(text, "v%u-o%u ::= ", o->number, i);
+        MICA__TRY(put_property(o, &o->properties[i]));
         mica__schema_put(text, " v%u-r%u", o->number, i + 1);
-        optional = !o->properties[i].required;
+        if (!o->properties[i].required && i < last)
+            mica__schema_put(text, " | v%u-o%u", o->number, i + 1);
+        if (i < last)
+            mica__schema_put(text, "\nv%u-r%u ::= (\",\" ws v%u-o%u)%s", o->number, i + 1, o->number, i + 1,
+                             i + 1 < needed ? "" : "?");
+        mica__schema_put(text, "\n");
     }
-    if (optional && o->open)
-        mica__schema_put(text, " | v%u-a v%u-r%u", o->number, o->number, o->count);
-    mica__schema_put(text, ") ws)%s \"}\"", optional ? "?" : "");
-    return status;
-}
-
-static mica_status put_rest(object *o)
-{
-    mica__schema_text *text = &o->schema->text;
-    mica_status status = MICA_OK;
-    for (uint32_t i = 1; i < o->count && status == MICA_OK; i++) {
-        mica__schema_put(text, "v%u-r%u ::= (\",\" ws ", o->number, i);
-        status = put_property(o, &o->properties[i]);
-        mica__schema_put(text, ")%s v%u-r%u\n", o->properties[i].required ? "" : "?", o->number, i + 1);
-    }
-    mica__schema_put(text, "v%u-r%u ::= ", o->number, o->count);
     if (o->open)
-        mica__schema_put(text, "(\",\" ws v%u-a)*\n", o->number);
+        mica__schema_put(text, "v%u-o%u ::= v%u-a (\",\" ws v%u-a)*\n", o->number, o->count, o->number,
+                         o->number);
     else
-        mica__schema_put(text, "\"\"\n");
-    return status;
+        mica__schema_put(text, "v%u-r%u ::= \"\"\n", o->number, o->count);
+    return text->error;
 }
 
 mica_status mica__schema_put_object(mica__schema *schema, mica__schema_view view, uint32_t number)
@@ -339,12 +389,16 @@ mica_status mica__schema_put_object(mica__schema *schema, mica__schema_view view
     object o = {.schema = schema, .view = view, .number = number};
     mica_status status = read_items(&o);
     if (status == MICA_OK) {
-        mica__schema_put(&schema->text, "v%u-object ::= ", number);
-        status = put_first(&o);
-        mica__schema_put(&schema->text, "\n");
+        bool needed = false;
+        for (uint32_t i = 0; i < o.count; i++)
+            needed |= o.properties[i].required;
+        mica__schema_put(&schema->text, "v%u-object ::= \"{\" ws ", number);
+        if (o.count != 0 || o.open)
+            mica__schema_put(&schema->text, "(v%u-o0 ws)%s ", number, needed ? "" : "?");
+        mica__schema_put(&schema->text, "\"}\"\n");
+        if (o.count != 0 || o.open)
+            status = put_properties(&o);
     }
-    if (status == MICA_OK)
-        status = put_rest(&o);
     if (status == MICA_OK && o.open)
         status = put_other(&o);
     mica__free(o.properties);

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "base/work.h"
 #include "model/grammar_vocabulary.h"
 
 #define MOST_TEXT (16u << 20) /* bytes of GBNF; so that every index fits 32 bits */
@@ -54,7 +55,7 @@ mica_status mica__grammar_new(mica_grammar **out_grammar)
     mica_grammar *grammar = mica__calloc(1, sizeof *grammar);
     *out_grammar = NULL;
     if (grammar == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "grammar: no memory for it");
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the grammar");
     const mica_status status = mica__lock_init(&grammar->lock, &grammar->guard, true);
     if (status != MICA_OK) {
         mica__free(grammar);
@@ -102,18 +103,18 @@ mica__grammar_name mica__grammar_rule_name(const mica_grammar *grammar, uint32_t
     return name;
 }
 
-mica_status mica_grammar_create(const char *gbnf, uint64_t length, const char *root,
-                                mica_grammar **out_grammar)
+mica_status mica__grammar_make(const char *gbnf, uint64_t length, const char *root,
+                               mica_grammar **out_grammar)
 {
     mica_grammar *grammar = NULL;
     mica_status status;
     if (out_grammar == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_grammar_create: out_grammar is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out_grammar is NULL");
     *out_grammar = NULL;
     if (gbnf == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_grammar_create: gbnf is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "gbnf is NULL");
     if (length > MOST_TEXT)
-        return mica__fail(MICA_ERR_BUDGET, "grammar: %llu bytes, the most is %u", (unsigned long long)length,
+        return mica__fail(MICA_ERR_BUDGET, "the grammar has %llu bytes, the most is %u", (unsigned long long)length,
                           MOST_TEXT);
     status = mica__grammar_new(&grammar);
     if (status == MICA_OK)
@@ -129,4 +130,13 @@ mica_status mica_grammar_create(const char *gbnf, uint64_t length, const char *r
     grammar->class_table = grammar->state_table = NULL;
     *out_grammar = grammar;
     return MICA_OK;
+}
+
+mica_status mica_grammar_create(const char *gbnf, uint64_t length, const char *root,
+                                mica_grammar **out_grammar)
+{
+    mica__call call;
+    mica__call_begin(&call, "grammar_create");
+    mica__spend_allow(length);
+    return mica__call_end(&call, mica__grammar_make(gbnf, length, root, out_grammar));
 }

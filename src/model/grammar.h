@@ -15,6 +15,7 @@
 
 #define MICA__GRAMMAR_MANY UINT32_MAX /* a repetition without end */
 #define MICA__GRAMMAR_NONE UINT32_MAX
+#define MICA__GRAMMAR_ELEMENTS (1u << 24) /* the most that a grammar has, so that 24 bits name one */
 
 typedef enum mica__grammar_kind {
     MICA__GRAMMAR_END = 0,
@@ -85,6 +86,9 @@ void *mica__grown(void *items, uint32_t *capacity, uint64_t needed, size_t size)
 bool mica__table_grow(uint32_t **table, uint32_t *slots, uint32_t count,
                       uint64_t (*hash)(const void *context, uint32_t index), const void *context);
 
+/* mica_grammar_create inside of a call that allowed steps for what it reads. */
+mica_status mica__grammar_make(const char *gbnf, uint64_t length, const char *root,
+                               mica_grammar **out_grammar);
 /* An empty grammar, for the parser to fill. */
 mica_status mica__grammar_new(mica_grammar **out_grammar);
 mica_grammar *mica__grammar_retain(mica_grammar *grammar);

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/work.h"
 #include "model/grammar.h"
 
 /* Which rules have an alternative whose elements all hold, where an element that mentions a rule holds once the rule
@@ -48,7 +49,7 @@ static mica_status settling_new(const mica_grammar *grammar, settling *out)
     out->holds = mica__calloc(rules, sizeof *out->holds);
     if (out->missing == NULL || out->owner == NULL || out->uses == NULL || out->uses_first == NULL ||
         out->ready == NULL || out->holds == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "grammar: no memory to check it");
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to check the grammar");
     return MICA_OK;
 }
 
@@ -63,13 +64,14 @@ static void settling_free(settling *s)
 }
 
 /* Fills missing, owner and uses. Alternatives with an element that never holds miss one more than can come. */
-static void count_missing(const mica_grammar *grammar, judge ask, settling *s)
+static mica_status count_missing(const mica_grammar *grammar, judge ask, settling *s)
 {
     for (uint32_t pass = 0; pass < 2; pass++) {
         for (uint32_t r = 0; r < grammar->rule_count; r++) {
             const mica__grammar_rule *rule = &grammar->rules[r];
             for (uint32_t a = rule->first; a < rule->first + rule->count; a++) {
                 const mica__grammar_element *e = &grammar->elements[grammar->alternatives[a]];
+                MICA__TRY(mica__spend(4));
                 s->owner[a] = r;
                 for (; e->kind != MICA__GRAMMAR_END; e++) {
                     const verdict now = ask(grammar, e);
@@ -89,15 +91,14 @@ static void count_missing(const mica_grammar *grammar, judge ask, settling *s)
     for (uint32_t r = grammar->rule_count; r > 0; r--)
         s->uses_first[r] = s->uses_first[r - 1];
     s->uses_first[0] = 0;
+    return mica__spend(grammar->element_count);
 }
 
 static mica_status settle(const mica_grammar *grammar, judge ask, settling *s)
 {
     uint32_t count = 0;
-    const mica_status status = settling_new(grammar, s);
-    if (status != MICA_OK)
-        return status;
-    count_missing(grammar, ask, s);
+    MICA__TRY(settling_new(grammar, s));
+    MICA__TRY(count_missing(grammar, ask, s));
     for (uint32_t a = 0; a < grammar->alternative_count; a++) {
         if (s->missing[a] == 0 && !s->holds[s->owner[a]]) {
             s->holds[s->owner[a]] = true;
@@ -106,6 +107,7 @@ static mica_status settle(const mica_grammar *grammar, judge ask, settling *s)
     }
     while (count > 0) {
         const uint32_t rule = s->ready[--count];
+        MICA__TRY(mica__spend(4 + s->uses_first[rule + 1] - s->uses_first[rule]));
         for (uint32_t u = s->uses_first[rule]; u < s->uses_first[rule + 1]; u++) {
             const uint32_t a = s->uses[u];
             if (--s->missing[a] == 0 && !s->holds[s->owner[a]]) {
@@ -140,7 +142,7 @@ static mica_status drop_endless(mica_grammar *grammar)
     if (status != MICA_OK)
         return status;
     if (!grammar->rules[grammar->root].productive)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "grammar: the rule '%s' matches no text that ends",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "the rule '%s' matches no text that ends",
                           mica__grammar_rule_name(grammar, grammar->root).text);
     return MICA_OK;
 }
@@ -206,7 +208,7 @@ static mica_status refuse_circle(const mica_grammar *grammar, const visit *visit
         if (grammar->rules[named].name == MICA__GRAMMAR_NONE)
             named = visits[depth].rule;
     return mica__fail(MICA_ERR_UNSUPPORTED,
-                      "grammar, line %u, column %u: left recursion: the rule '%s' can begin with itself",
+                      "line %u, column %u: left recursion: the rule '%s' can begin with itself",
                       grammar->rules[named].line, grammar->rules[named].column,
                       mica__grammar_rule_name(grammar, named).text);
 }
@@ -219,6 +221,7 @@ static mica_status search_circle(const mica_grammar *grammar, visit *visits, uin
     mark[from] = 1;
     for (;;) {
         const uint32_t other = next_first(grammar, &visits[depth]);
+        MICA__TRY(mica__spend(8));
         if (other == MICA__GRAMMAR_NONE) {
             mark[visits[depth].rule] = 2;
             if (depth-- == 0)
@@ -238,7 +241,7 @@ static mica_status refuse_left_recursion(const mica_grammar *grammar)
     uint8_t *mark = mica__calloc((size_t)grammar->rule_count + 1, sizeof *mark);
     mica_status status = MICA_OK;
     if (visits == NULL || mark == NULL)
-        status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "grammar: no memory to check it");
+        status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to check the grammar");
     for (uint32_t r = 0; status == MICA_OK && r < grammar->rule_count; r++)
         if (mark[r] == 0)
             status = search_circle(grammar, visits, mark, r);

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/sort.h"
 #include "base/status.h"
+#include "base/work.h"
 #include "model/grammar.h"
 
 #define LAST_CODE 0x10ffffu
@@ -32,7 +33,7 @@ static uint64_t hash_state(const void *context, uint32_t index)
 
 static mica_status no_memory(void)
 {
-    return mica__fail(MICA_ERR_OUT_OF_MEMORY, "grammar: no memory for its character classes");
+    return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the character classes of the grammar");
 }
 
 /* The state with these transitions, an old one if there is one. */
@@ -44,6 +45,7 @@ static mica_status intern_state(mica_grammar *grammar, const mica__grammar_bytes
                           grammar))
         return no_memory();
     slot = (uint32_t)mica__hash_bytes(bytes, sizeof *bytes, grammar->seed) & (grammar->state_slots - 1);
+    MICA__TRY(mica__spend(16));
     for (; grammar->state_table[slot] != 0; slot = (slot + 1) & (grammar->state_slots - 1)) {
         *out_state = grammar->state_table[slot] - 1;
         if (*out_state > MICA__GRAMMAR_ACCEPT &&
@@ -51,7 +53,7 @@ static mica_status intern_state(mica_grammar *grammar, const mica__grammar_bytes
             return MICA_OK;
     }
     if (grammar->state_count == MOST_STATES)
-        return mica__fail(MICA_ERR_BUDGET, "grammar: its character classes need more than %u states",
+        return mica__fail(MICA_ERR_BUDGET, "the character classes of the grammar need more than %u states",
                           MOST_STATES);
     states = mica__grown(grammar->states, &grammar->state_capacity, grammar->state_count + 1, sizeof *states);
     if (states == NULL)
@@ -91,6 +93,7 @@ static mica_status tail_state(mica_grammar *grammar, class_key key, uint32_t bas
     *out_state = covered == 0 ? MICA__GRAMMAR_DEAD : MICA__GRAMMAR_ACCEPT;
     if (covered == 0 || left == 0)
         return MICA_OK;
+    MICA__TRY(mica__spend(64));
     for (uint32_t i = 0; i < 64; i++) {
         if (i == 0 || covered == 1 || base < floor) { /* else all 64 go where the first goes */
             const uint32_t inner = base + (i << (6 * (left - 1)));
@@ -110,6 +113,7 @@ static mica_status first_state(mica_grammar *grammar, class_key key, uint32_t *o
         int left;
     } leads[] = {{0xc2, 0xdf, 0x80, 1}, {0xe0, 0xef, 0x800, 2}, {0xf0, 0xf4, 0x10000, 3}};
     mica__grammar_bytes bytes = {{0}};
+    MICA__TRY(mica__spend(128));
     for (uint32_t code = 0; code < 0x80; code++)
         bytes.next[code] = cover(key, code, code) != 0 ? MICA__GRAMMAR_ACCEPT : MICA__GRAMMAR_DEAD;
     for (size_t i = 0; i < sizeof leads / sizeof *leads; i++) {
@@ -199,6 +203,7 @@ mica_status mica__grammar_class_of(mica_grammar *grammar, mica__grammar_range *r
     uint32_t slot, size;
     if (room == NULL)
         return no_memory();
+    MICA__TRY(mica__spend(8 + (uint64_t)count * 4));
     grammar->ranges = room;
     if (grammar->state_count == 0) { /* the two that have no transitions */
         grammar->states = mica__grown(NULL, &grammar->state_capacity, 2, sizeof *grammar->states);

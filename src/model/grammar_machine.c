@@ -6,21 +6,29 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "base/work.h"
 
-#define MOST_SETS 60000u        /* 512 bytes of table each */
-#define MOST_NODES (1u << 18)   /* 36 bytes each */
-#define MOST_THREADS (1u << 21) /* 8 bytes each */
+#define MOST_SETS 60000u     /* their numbers have 16 bits in the tables, of 512 bytes each */
+#define MOST_PLACES (1u << 24) /* so that 24 bits of a thread name one */
+#define MOST_THREADS (1u << 30)
+#define THREADS_PER_STATE 10u  /* of the limit 'states' */
 
 static mica_status no_memory(void)
 {
-    return mica__fail(MICA_ERR_OUT_OF_MEMORY, "grammar: no memory to follow the text");
+    return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to follow the text");
 }
 
-static mica_status too_many(const char *what, uint32_t most)
+/* BUDGET when there are `count` already; `times` as many as the limit 'states' are allowed, no more than `most`. */
+static mica_status room_for(const char *what, uint32_t count, uint64_t times, uint32_t most)
 {
+    const uint64_t states = mica__limits()->states;
+    const uint64_t limit = states < most / times ? states * times : most;
+    if (count < limit)
+        return MICA_OK;
     return mica__fail(MICA_ERR_BUDGET,
-                      "grammar: more than %u %s to follow the text; it can be read in too many ways", most,
-                      what);
+                      "more than %llu %s to follow the text (the limit 'states' of mica_work); it can be read "
+                      "in too many ways",
+                      (unsigned long long)limit, what);
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------------------- */
@@ -51,8 +59,8 @@ static mica_status intern_node(mica__machine *machine, uint32_t position, uint32
             return MICA_OK;
         }
     }
-    if (machine->node_count == MOST_NODES)
-        return too_many("places", MOST_NODES);
+    MICA__TRY(room_for("places", machine->node_count, 1, MOST_PLACES));
+    MICA__TRY(mica__spend(8));
     nodes = mica__grown(machine->nodes, &machine->node_capacity, machine->node_count + 1, sizeof *nodes);
     if (nodes == NULL)
         return no_memory();
@@ -79,18 +87,35 @@ static mica_status continue_at(mica__machine *machine, uint32_t position, uint32
 
 /* ---- threads that begin at a node ----------------------------------------------------------------------- */
 
-static mica_status add_thread(mica__machine *machine, uint32_t state, uint32_t node)
+static uint32_t node_of(uint64_t thread)
+{
+    return (uint32_t)thread & (MOST_PLACES - 1);
+}
+
+static uint32_t position_of(uint64_t thread)
+{
+    return (uint32_t)(thread >> 24) & (MICA__GRAMMAR_ELEMENTS - 1);
+}
+
+static mica_status add_thread(mica__machine *machine, uint64_t state, uint64_t position, uint32_t node)
 {
     uint64_t *threads;
-    if (machine->thread_count == MOST_THREADS)
-        return too_many("threads", MOST_THREADS);
+    if (machine->thread_count % 64 == 0) /* so that a thread costs little */
+        MICA__TRY(room_for("threads", machine->thread_count, THREADS_PER_STATE, MOST_THREADS));
     threads =
         mica__grown(machine->threads, &machine->thread_capacity, machine->thread_count + 1, sizeof *threads);
     if (threads == NULL)
         return no_memory();
     machine->threads = threads;
-    threads[machine->thread_count++] = (uint64_t)state << 32 | node;
+    threads[machine->thread_count++] = state << 48 | position << 24 | node;
     return MICA_OK;
+}
+
+/* The thread that begins with the class at a position. */
+static mica_status add_class(mica__machine *machine, uint32_t position, uint32_t after)
+{
+    const mica_grammar *grammar = machine->grammar;
+    return add_thread(machine, grammar->classes[grammar->elements[position].value].state, position, after);
 }
 
 /* Puts a node on the list of the running search, once. */
@@ -114,12 +139,15 @@ static mica_status search_rule(mica__machine *machine, uint32_t rule, uint32_t a
     const mica_grammar *grammar = machine->grammar;
     const mica__grammar_rule *it = &grammar->rules[rule];
     for (uint32_t a = it->first; a < it->first + it->count; a++) {
+        const uint32_t position = grammar->alternatives[a];
         uint32_t node;
-        mica_status status = continue_at(machine, grammar->alternatives[a], after, &node);
-        if (status == MICA_OK)
-            status = search_node(machine, node);
-        if (status != MICA_OK)
-            return status;
+        MICA__TRY(mica__spend(2));
+        if (grammar->elements[position].kind == MICA__GRAMMAR_CLASS) {
+            MICA__TRY(add_class(machine, position, after));
+            continue;
+        }
+        MICA__TRY(continue_at(machine, position, after, &node));
+        MICA__TRY(search_node(machine, node));
     }
     return MICA_OK;
 }
@@ -148,45 +176,20 @@ static mica_status search_step(mica__machine *machine, uint32_t node, bool *ends
     const mica__machine_node at = machine->nodes[node]; /* a copy: the array may move */
     const mica__grammar_element *element = &grammar->elements[at.position];
     uint32_t after;
-    mica_status status;
+    mica_status status = mica__spend(4);
+    if (status != MICA_OK)
+        return status;
     if (node == 0) {
         *ends = true;
         return MICA_OK;
     }
     if (element->kind == MICA__GRAMMAR_REPEAT)
         return search_repeat(machine, element, at);
+    if (element->kind == MICA__GRAMMAR_CLASS)
+        return add_class(machine, at.position, at.parent);
     status = continue_at(machine, at.position + 1, at.parent, &after);
-    if (status != MICA_OK)
-        return status;
-    if (element->kind == MICA__GRAMMAR_RULE)
-        return search_rule(machine, element->value, after);
-    return add_thread(machine, grammar->classes[element->value].state, after);
+    return status != MICA_OK ? status : search_rule(machine, element->value, after);
 }
-
-/* Makes sure that the threads which begin at a node are known. */
-static mica_status open_node(mica__machine *machine, uint32_t node)
-{
-    const uint32_t first = machine->thread_count;
-    bool ends = false;
-    mica_status status;
-    if (machine->nodes[node].first != MICA__GRAMMAR_NONE)
-        return MICA_OK;
-    machine->search++;
-    machine->work_count = 0;
-    status = search_node(machine, node);
-    for (uint32_t i = 0; status == MICA_OK && i < machine->work_count; i++)
-        status = search_step(machine, machine->work[i], &ends);
-    if (status != MICA_OK) {
-        machine->thread_count = first;
-        return status;
-    }
-    machine->nodes[node].first = first;
-    machine->nodes[node].size = machine->thread_count - first;
-    machine->nodes[node].ends = ends;
-    return MICA_OK;
-}
-
-/* ---- sets ----------------------------------------------------------------------------------------------- */
 
 static void sift(uint64_t *items, uint32_t root, uint32_t count)
 {
@@ -200,6 +203,15 @@ static void sift(uint64_t *items, uint32_t root, uint32_t count)
         root = child;
     }
     items[root] = item;
+}
+
+/* Steps to sort so many. */
+static uint64_t sorting(uint32_t count)
+{
+    uint64_t levels = 1;
+    while (count >> levels != 0)
+        levels++;
+    return count * levels;
 }
 
 /* Sorts and drops doubles; returns how many are left. */
@@ -220,6 +232,34 @@ static uint32_t sort_threads(uint64_t *items, uint32_t count)
     return kept;
 }
 
+/* Makes sure that the threads which begin at a node are known. */
+static mica_status open_node(mica__machine *machine, uint32_t node)
+{
+    const uint32_t first = machine->thread_count;
+    bool ends = false;
+    mica_status status;
+    if (machine->nodes[node].first != MICA__GRAMMAR_NONE)
+        return MICA_OK;
+    machine->search++;
+    machine->work_count = 0;
+    status = search_node(machine, node);
+    for (uint32_t i = 0; status == MICA_OK && i < machine->work_count; i++)
+        status = search_step(machine, machine->work[i], &ends);
+    if (status == MICA_OK)
+        status = mica__spend(sorting(machine->thread_count - first));
+    if (status != MICA_OK) {
+        machine->thread_count = first;
+        return status;
+    }
+    machine->thread_count = first + sort_threads(machine->threads + first, machine->thread_count - first);
+    machine->nodes[node].first = first;
+    machine->nodes[node].size = machine->thread_count - first;
+    machine->nodes[node].ends = ends;
+    return MICA_OK;
+}
+
+/* ---- sets ----------------------------------------------------------------------------------------------- */
+
 static uint64_t hash_threads(const mica__machine *machine, const mica__machine_set *set)
 {
     return mica__hash_bytes(machine->threads + set->first, set->size * sizeof *machine->threads,
@@ -236,8 +276,8 @@ static mica_status new_set(mica__machine *machine, mica__machine_set set, uint32
 {
     mica__machine_set *sets;
     uint16_t *next;
-    if (machine->set_count == MOST_SETS)
-        return too_many("states", MOST_SETS);
+    MICA__TRY(room_for("states", machine->set_count, 1, MOST_SETS));
+    MICA__TRY(mica__spend(64));
     sets = mica__grown(machine->sets, &machine->set_capacity, machine->set_count + 1, sizeof *sets);
     if (sets != NULL)
         machine->sets = sets;
@@ -262,6 +302,7 @@ static mica_status intern_set(mica__machine *machine, uint32_t first, bool may_e
         *out_set = MICA__SET_DEAD;
         return MICA_OK;
     }
+    MICA__TRY(mica__spend(sorting(machine->thread_count - first)));
     set.size = sort_threads(machine->threads + first, machine->thread_count - first);
     machine->thread_count = first + set.size;
     if (!mica__table_grow(&machine->set_table, &machine->set_slots, machine->set_count, hash_set, machine))
@@ -281,29 +322,40 @@ static mica_status intern_set(mica__machine *machine, uint32_t first, bool may_e
     return new_set(machine, set, slot, out_set);
 }
 
-/* Appends the threads that begin at a node. */
-static mica_status append_node(mica__machine *machine, uint32_t node)
+/* Makes sure that the threads which begin at a position are known, to go on at `after`. */
+static mica_status open_at(mica__machine *machine, uint32_t position, uint32_t after)
 {
-    const mica__machine_node at = machine->nodes[node];
-    for (uint32_t i = 0; i < at.size; i++) {
-        const uint64_t thread = machine->threads[at.first + i];
-        const mica_status status = add_thread(machine, (uint32_t)(thread >> 32), (uint32_t)thread);
-        if (status != MICA_OK)
-            return status;
+    uint32_t node;
+    if (machine->grammar->elements[position].kind == MICA__GRAMMAR_CLASS)
+        return MICA_OK;
+    MICA__TRY(continue_at(machine, position, after, &node));
+    return open_node(machine, node);
+}
+
+/* Appends these threads. */
+static mica_status append_at(mica__machine *machine, uint32_t position, uint32_t after, bool *ends)
+{
+    uint32_t number;
+    if (machine->grammar->elements[position].kind == MICA__GRAMMAR_CLASS)
+        return add_class(machine, position, after);
+    MICA__TRY(continue_at(machine, position, after, &number));
+    const mica__machine_node node = machine->nodes[number];
+    *ends |= node.ends;
+    MICA__TRY(mica__spend((uint64_t)node.size * 2));
+    for (uint32_t i = 0; i < node.size; i++) {
+        const uint64_t thread = machine->threads[node.first + i];
+        MICA__TRY(add_thread(machine, thread >> 48, position_of(thread), node_of(thread)));
     }
     return MICA_OK;
 }
 
-/* Opens every node that a byte leads to, so that the threads appended later lie side by side. */
+/* Opens all that a byte leads to, so that the threads appended later lie side by side. */
 static mica_status open_after(mica__machine *machine, mica__machine_set from, uint8_t byte)
 {
     for (uint32_t i = 0; i < from.size; i++) {
         const uint64_t thread = machine->threads[from.first + i];
-        if (machine->grammar->states[thread >> 32].next[byte] == MICA__GRAMMAR_ACCEPT) {
-            const mica_status status = open_node(machine, (uint32_t)thread);
-            if (status != MICA_OK)
-                return status;
-        }
+        if (machine->grammar->states[thread >> 48].next[byte] == MICA__GRAMMAR_ACCEPT)
+            MICA__TRY(open_at(machine, position_of(thread) + 1, node_of(thread)));
     }
     return MICA_OK;
 }
@@ -312,17 +364,11 @@ static mica_status append_after(mica__machine *machine, mica__machine_set from, 
 {
     for (uint32_t i = 0; i < from.size; i++) {
         const uint64_t thread = machine->threads[from.first + i];
-        const uint32_t node = (uint32_t)thread;
-        const uint32_t state = machine->grammar->states[thread >> 32].next[byte];
-        mica_status status = MICA_OK;
-        if (state == MICA__GRAMMAR_ACCEPT) {
-            *ends |= machine->nodes[node].ends;
-            status = append_node(machine, node);
-        } else if (state != MICA__GRAMMAR_DEAD) {
-            status = add_thread(machine, state, node);
-        }
-        if (status != MICA_OK)
-            return status;
+        const uint32_t state = machine->grammar->states[thread >> 48].next[byte];
+        if (state == MICA__GRAMMAR_ACCEPT)
+            MICA__TRY(append_at(machine, position_of(thread) + 1, node_of(thread), ends));
+        else if (state != MICA__GRAMMAR_DEAD)
+            MICA__TRY(add_thread(machine, state, position_of(thread), node_of(thread)));
     }
     return MICA_OK;
 }
@@ -336,7 +382,9 @@ mica_status mica__machine_step(mica__machine *machine, uint32_t set, uint8_t byt
     *out_set = machine->next[(size_t)set * 256 + byte];
     if (*out_set != MICA__SET_UNKNOWN)
         return MICA_OK;
-    status = open_after(machine, from, byte);
+    status = mica__spend(32 + (uint64_t)from.size);
+    if (status == MICA_OK)
+        status = open_after(machine, from, byte);
     first = machine->thread_count;
     if (status == MICA_OK)
         status = append_after(machine, from, byte, &ends);
@@ -360,14 +408,8 @@ mica_status mica__machine_start(mica__machine *machine)
          pass++) { /* all nodes are opened before their threads are put side by side */
         first = machine->thread_count;
         for (uint32_t a = 0; a < root->count && status == MICA_OK; a++) {
-            uint32_t node;
-            status = continue_at(machine, machine->grammar->alternatives[root->first + a], 0, &node);
-            if (status == MICA_OK && pass == 0)
-                status = open_node(machine, node);
-            else if (status == MICA_OK)
-                status = append_node(machine, node);
-            if (status == MICA_OK)
-                ends |= machine->nodes[node].ends;
+            const uint32_t position = machine->grammar->alternatives[root->first + a];
+            status = pass == 0 ? open_at(machine, position, 0) : append_at(machine, position, 0, &ends);
         }
     }
     if (status == MICA_OK)
@@ -421,7 +463,7 @@ static void keep_nodes(mica__machine *machine, uint32_t count)
     uint32_t kept = 0;
     nodes[0].met = ++machine->search;
     for (uint32_t i = 0; i < count; i++)
-        for (uint32_t n = (uint32_t)machine->threads[i]; nodes[n].met != machine->search; n = nodes[n].parent)
+        for (uint32_t n = node_of(machine->threads[i]); nodes[n].met != machine->search; n = nodes[n].parent)
             nodes[n].met = machine->search;
     for (uint32_t n = 0; n < machine->node_count; n++) {
         mica__machine_node node = nodes[n];
@@ -456,7 +498,7 @@ static void keep_set(mica__machine *machine, uint32_t size, bool may_end)
     uint64_t *threads = machine->threads + set.first;
     uint32_t slot;
     for (uint32_t i = 0; i < size; i++)
-        threads[i] = (threads[i] >> 32 << 32) | machine->nodes[(uint32_t)threads[i]].moved;
+        threads[i] = (threads[i] >> 24 << 24) | machine->nodes[node_of(threads[i])].moved;
     machine->thread_count += sort_threads(threads, size);
     slot = (uint32_t)hash_threads(machine, &set) & (machine->set_slots - 1);
     while (machine->set_table[slot] != 0)

@@ -1,10 +1,12 @@
 /* grammar_machine.h: a grammar at work on bytes: a pushdown automaton whose states are made as text needs them.
  *
- * A thread of reading is a state of a class automaton and the node where reading goes on after the character; nodes
- * are continuations with a parent, kept once each, so stacks share their tails. A set of threads is all the ways to
- * read the text so far; sets are kept once each too, with a table of where each byte leads. Knows no tokens.
+ * A thread of reading is a state of a class automaton, the class's place among the elements, and the node where reading
+ * goes on after the alternative; nodes are continuations with a parent, kept once each, so stacks share their tails, and
+ * the characters of a literal need none. A set of threads is all the ways to read the text so far; sets are kept once each
+ * too, with a table of where each byte leads. Knows no tokens.
  *
- * Memory grows with the sets that were met, up to fixed limits; `forget` throws away all but two sets. */
+ * Memory grows with the sets that were met, up to the limit 'states' of the call's work for nodes and sets, ten times that
+ * for threads; `forget` throws away all but two sets. */
 #ifndef MICA_MODEL_GRAMMAR_MACHINE_H
 #define MICA_MODEL_GRAMMAR_MACHINE_H
 
@@ -34,7 +36,7 @@ typedef struct mica__machine {
     mica__machine_node *nodes;
     mica__machine_set *sets; /* [0] and [1] are UNKNOWN and DEAD */
     uint16_t *next;          /* [set_capacity][256] */
-    uint64_t *threads;       /* class state << 32 | node */
+    uint64_t *threads;       /* state of a class << 48 | its element << 24 | the node after the alternative */
     uint32_t *work;          /* nodes of the running search */
     uint32_t *node_table, *set_table;
     uint32_t node_count, set_count, thread_count, work_count;

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "base/work.h"
 #include "model/grammar.h"
 
 #define MOST_DEPTH 200u
@@ -42,7 +43,7 @@ static mica_status parse_alternatives(parser *p, uint32_t rule);
 
 static mica_status no_memory(void)
 {
-    return mica__fail(MICA_ERR_OUT_OF_MEMORY, "grammar: no memory for its rules");
+    return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the rules of the grammar");
 }
 
 /* Line and column of the place where the parser stands. Places only grow. */
@@ -74,7 +75,7 @@ static mica_status wrong(parser *p, const char *expected)
         else
             (void)snprintf(found, sizeof found, "'%.*s'", (int)size, p->text + p->at);
     }
-    return mica__fail(MICA_ERR_INVALID_ARGUMENT, "grammar, line %u, column %u: expected %s, found %s", line,
+    return mica__fail(MICA_ERR_INVALID_ARGUMENT, "line %u, column %u: expected %s, found %s", line,
                       column, expected, found);
 }
 
@@ -117,7 +118,7 @@ static uint64_t hash_rule(const void *context, uint32_t index)
     const mica_grammar *grammar = context;
     const mica__grammar_rule *rule = &grammar->rules[index];
     if (rule->name == MICA__GRAMMAR_NONE)
-        return index; /* never looked for; only its slot counts */
+        return mica__hash_bytes(&index, sizeof index, grammar->seed); /* never looked for, so it may stand anywhere */
     return mica__hash_bytes(grammar->names + rule->name, rule->name_length, grammar->seed);
 }
 
@@ -153,7 +154,9 @@ static mica_status find_rule(parser *p, const char *name, uint32_t length, uint3
 {
     mica_grammar *grammar = p->grammar;
     uint32_t slot;
-    mica_status status;
+    mica_status status = mica__spend(8 + length);
+    if (status != MICA_OK)
+        return status;
     if (!mica__table_grow(&p->names, &p->name_slots, grammar->rule_count, hash_rule, grammar))
         return no_memory();
     slot = (uint32_t)mica__hash_bytes(name, length, grammar->seed) & (p->name_slots - 1);
@@ -246,6 +249,7 @@ static mica_status add_element(parser *p, mica__grammar_kind kind, uint32_t valu
         mica__grown(p->pending, &p->pending_capacity, p->pending_count + 1, sizeof *pending);
     if (pending == NULL)
         return no_memory();
+    MICA__TRY(mica__spend(4));
     p->pending = pending;
     memset(&pending[p->pending_count], 0, sizeof *pending);
     pending[p->pending_count].kind = kind;
@@ -267,6 +271,7 @@ static mica_status add_range(parser *p, uint32_t low, uint32_t high)
         mica__grown(p->ranges, &p->range_capacity, p->range_count + 1, sizeof *ranges);
     if (ranges == NULL)
         return no_memory();
+    MICA__TRY(mica__spend(2));
     p->ranges = ranges;
     ranges[p->range_count].low = low;
     ranges[p->range_count++].high = high;
@@ -329,7 +334,7 @@ static mica_status read_group(parser *p)
     p->grammar->rules[rule].defined = true;
     if (++p->depth > MOST_DEPTH)
         return mica__fail(MICA_ERR_BUDGET,
-                          "grammar, line %u, column %u: more than %u groups inside each other",
+                          "line %u, column %u: more than %u groups inside each other",
                           p->grammar->rules[rule].line, p->grammar->rules[rule].column, MOST_DEPTH);
     status = parse_alternatives(p, rule);
     if (status != MICA_OK)
@@ -356,6 +361,9 @@ static mica_status end_alternative(parser *p, uint32_t rule, uint32_t mark)
         grammar->elements = elements;
     if (list == NULL || elements == NULL)
         return no_memory();
+    MICA__TRY(mica__spend(8 + count));
+    if ((uint64_t)grammar->element_count + count + 1 > MICA__GRAMMAR_ELEMENTS)
+        return mica__fail(MICA_ERR_BUDGET, "the grammar has more than %u elements", MICA__GRAMMAR_ELEMENTS);
     list[p->alternative_count].rule = rule;
     list[p->alternative_count++].start = grammar->element_count;
     if (count != 0)
@@ -506,7 +514,7 @@ static mica_status parse_rule(parser *p)
     if (p->grammar->rules[rule].defined) {
         locate(p, &line, &column);
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "grammar, line %u, column %u: the rule '%s' is defined twice", line, column,
+                          "line %u, column %u: the rule '%s' is defined twice", line, column,
                           mica__grammar_rule_name(p->grammar, rule).text);
     }
     p->grammar->rules[rule].defined = true;
@@ -550,21 +558,27 @@ static mica_status parse_text(parser *p, const char *root)
 {
     mica_grammar *grammar = p->grammar;
     mica_status status = MICA_OK;
-    for (skip(p, true); p->at < p->length && status == MICA_OK; skip(p, true))
-        status = parse_rule(p);
+    size_t spent = 0;
+    for (skip(p, true); p->at < p->length && status == MICA_OK; skip(p, true)) {
+        status = mica__spend(8 + (p->at - spent) / 8);
+        spent = p->at;
+        if (status == MICA_OK)
+            status = parse_rule(p);
+    }
     if (status != MICA_OK)
         return status;
     for (uint32_t i = 0; i < grammar->rule_count; i++)
         if (!grammar->rules[i].defined)
             return mica__fail(
-                MICA_ERR_INVALID_ARGUMENT, "grammar, line %u, column %u: the rule '%s' is not defined",
+                MICA_ERR_INVALID_ARGUMENT, "line %u, column %u: the rule '%s' is not defined",
                 grammar->rules[i].line, grammar->rules[i].column, mica__grammar_rule_name(grammar, i).text);
     status = find_rule(p, root, (uint32_t)strlen(root), &grammar->root);
     if (status != MICA_OK)
         return status;
     if (!grammar->rules[grammar->root].defined)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "grammar: the rule '%.60s' that it should start with is not defined", root);
+                          "the rule '%.60s' that the grammar should start with is not defined", root);
+    MICA__TRY(mica__spend(((uint64_t)p->alternative_count * 2 + grammar->rule_count) * 2));
     return gather(p);
 }
 

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "base/utf8.h"
+#include "base/work.h"
 #include "model/grammar.h"
 
 #define IN_LITERAL "\\\""
@@ -173,12 +174,12 @@ mica_status mica_grammar_print(const mica_grammar *grammar, char **out_text, uin
 {
     printer p = {.grammar = grammar};
     if (out_text == NULL || out_length == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_grammar_print: %s is NULL",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
                           out_text == NULL ? "out_text" : "out_length");
     *out_text = NULL;
     *out_length = 0;
     if (grammar == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_grammar_print: grammar is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "grammar is NULL");
     for (uint32_t r = 0; r < grammar->rule_count; r++) {
         const mica__grammar_rule *it = &grammar->rules[r];
         if (it->name == MICA__GRAMMAR_NONE || it->count == 0)
@@ -190,7 +191,7 @@ mica_status mica_grammar_print(const mica_grammar *grammar, char **out_text, uin
     }
     if (p.failed) {
         mica__free(p.text);
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "grammar: no memory for its text");
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for its text");
     }
     *out_text = p.text;
     *out_length = p.length;

@@ -5,10 +5,12 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/work.h"
 #include "model/grammar_machine.h"
 #include "model/grammar_vocabulary.h"
 
 #define KEPT_MASKS 32u
+#define PLACES 1024u /* of the trie, between two looks at the steps left */
 
 struct mica_grammar_state {
     mica_grammar *grammar;
@@ -39,7 +41,7 @@ mica_status mica__grammar_begin(mica_grammar *grammar, mica__vocabulary *vocabul
     mica_status status;
     *out_state = NULL;
     if (state == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "grammar: no memory for a state");
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a state of the grammar");
     state->grammar = mica__grammar_retain(grammar);
     state->vocabulary = mica__vocabulary_retain(vocabulary);
     state->set = MICA__SET_FIRST;
@@ -48,7 +50,7 @@ mica_status mica__grammar_begin(mica_grammar *grammar, mica__vocabulary *vocabul
     state->masks = mica__calloc(KEPT_MASKS, state->words * sizeof *state->masks);
     status = mica__machine_init(&state->machine, grammar);
     if (status == MICA_OK && (state->path == NULL || state->masks == NULL))
-        status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "grammar: no memory for its masks");
+        status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the masks of the grammar");
     if (status == MICA_OK)
         status = mica__machine_start(&state->machine);
     if (status != MICA_OK) {
@@ -84,22 +86,30 @@ static mica_status find_vocabulary(mica_grammar *grammar, const mica_tokenizer *
     return MICA_OK;
 }
 
-mica_status mica_grammar_begin(mica_grammar *grammar, const mica_tokenizer *tokenizer,
-                               mica_grammar_state **out_state)
+static mica_status begin(mica_grammar *grammar, const mica_tokenizer *tokenizer,
+                         mica_grammar_state **out_state)
 {
     mica__vocabulary *vocabulary = NULL;
     mica_status status;
     if (out_state == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_grammar_begin: out_state is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out_state is NULL");
     *out_state = NULL;
     if (grammar == NULL || tokenizer == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_grammar_begin: %s is NULL",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
                           grammar == NULL ? "grammar" : "tokenizer");
     status = find_vocabulary(grammar, tokenizer, &vocabulary);
     if (status == MICA_OK)
         status = mica__grammar_begin(grammar, vocabulary, out_state);
     mica__vocabulary_release(vocabulary);
     return status;
+}
+
+mica_status mica_grammar_begin(mica_grammar *grammar, const mica_tokenizer *tokenizer,
+                               mica_grammar_state **out_state)
+{
+    mica__call call;
+    mica__call_begin(&call, "grammar_begin");
+    return mica__call_end(&call, begin(grammar, tokenizer, out_state));
 }
 
 void mica_grammar_state_release(mica_grammar_state *state)
@@ -136,8 +146,10 @@ static mica_status walk(mica_grammar_state *state, uint32_t *mask)
     uint32_t *path = state->path;
     memset(mask, 0, state->words * sizeof *mask);
     path[0] = state->set;
-    for (uint32_t i = 0; i < v->place_count;) {
+    for (uint32_t i = 0, looked = 0; i < v->place_count; looked++) {
         const mica__trie_place *place = &v->places[i];
+        if (looked % PLACES == 0)
+            MICA__TRY(mica__spend(PLACES));
         const uint32_t from = path[place->depth - 1];
         uint32_t to = mica__machine_next(&state->machine, from, place->byte);
         if (to == MICA__SET_UNKNOWN) {
@@ -186,18 +198,18 @@ static mica_status make_mask(mica_grammar_state *state, const uint32_t **out_mas
     return MICA_OK;
 }
 
-mica_status mica_grammar_mask(mica_grammar_state *state, uint32_t *mask, uint64_t words)
+static mica_status fill_mask(mica_grammar_state *state, uint32_t *mask, uint64_t words)
 {
     const uint32_t *made = NULL;
     uint64_t needed;
     mica_status status;
     if (state == NULL || mask == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_grammar_mask: %s is NULL",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
                           state == NULL ? "state" : "mask");
     needed = ((uint64_t)state->vocabulary->count + 31) / 32;
     if (words < needed)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "mica_grammar_mask: words is %llu, %llu are needed for %u tokens",
+                          "words is %llu, %llu are needed for %u tokens",
                           (unsigned long long)words, (unsigned long long)needed, state->vocabulary->count);
     memset(mask, 0, words * sizeof *mask);
     if (state->finished) {
@@ -209,6 +221,13 @@ mica_status mica_grammar_mask(mica_grammar_state *state, uint32_t *mask, uint64_
     if (status == MICA_OK)
         memcpy(mask, made, needed * sizeof *mask);
     return status;
+}
+
+mica_status mica_grammar_mask(mica_grammar_state *state, uint32_t *mask, uint64_t words)
+{
+    mica__call call;
+    mica__call_begin(&call, "grammar_mask");
+    return mica__call_end(&call, fill_mask(state, mask, words));
 }
 
 /* ---- moving on ------------------------------------------------------------------------------------------ */
@@ -224,20 +243,20 @@ static mica_status read_token(mica_grammar_state *state, uint32_t id, uint32_t *
     return status;
 }
 
-mica_status mica_grammar_accept(mica_grammar_state *state, uint32_t id)
+static mica_status accept(mica_grammar_state *state, uint32_t id)
 {
     uint32_t set = MICA__SET_DEAD, length;
     mica_status status = MICA_OK;
     if (state == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_grammar_accept: state is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "state is NULL");
     if (id >= state->vocabulary->count)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "mica_grammar_accept: id is %u, the vocabulary has %u tokens", id,
+                          "id is %u, the vocabulary has %u tokens", id,
                           state->vocabulary->count);
     if (state->vocabulary->ends[id]) {
         if (!mica_grammar_may_end(state))
             return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                              "mica_grammar_accept: token %u ends the text, which may not end here", id);
+                              "token %u ends the text, which may not end here", id);
         state->finished = true;
         return MICA_OK;
     }
@@ -253,7 +272,14 @@ mica_status mica_grammar_accept(mica_grammar_state *state, uint32_t id)
         return status;
     if (set == MICA__SET_DEAD)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "mica_grammar_accept: the grammar does not admit token %u here", id);
+                          "the grammar does not admit token %u here", id);
     state->set = set;
     return MICA_OK;
+}
+
+mica_status mica_grammar_accept(mica_grammar_state *state, uint32_t id)
+{
+    mica__call call;
+    mica__call_begin(&call, "grammar_accept");
+    return mica__call_end(&call, accept(state, id));
 }

@@ -6,12 +6,13 @@
 #include "base/alloc.h"
 #include "base/sort.h"
 #include "base/status.h"
+#include "base/work.h"
 #include "model/grammar.h"
 #include "model/tokenizer.h"
 
 static mica_status no_memory(void)
 {
-    return mica__fail(MICA_ERR_OUT_OF_MEMORY, "grammar: no memory for the vocabulary");
+    return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the vocabulary");
 }
 
 static uint32_t length_of(const mica__vocabulary *v, uint32_t id)
@@ -39,6 +40,15 @@ static int compare_ranked(const void *a, const void *b)
     return left->id < right->id ? -1 : 1;
 }
 
+/* Steps to sort them: a comparison of two tokens looks at what they share. */
+static uint64_t sorting(const mica__vocabulary *v)
+{
+    uint64_t levels = 1;
+    while (v->rank_count >> levels != 0)
+        levels++;
+    return ((uint64_t)v->rank_count * 2 + v->offsets[v->count] / 16) * levels;
+}
+
 /* Fills ranks with the ids in the order of their bytes. */
 static mica_status rank_tokens(mica__vocabulary *v)
 {
@@ -54,11 +64,13 @@ static mica_status rank_tokens(mica__vocabulary *v)
         if (item.length != 0 && item.length <= MICA__VOCABULARY_LONGEST && !v->ends[id])
             list[v->rank_count++] = item;
     }
-    status = mica__sort(list, v->rank_count, sizeof *list, compare_ranked);
+    status = mica__spend(sorting(v));
+    if (status == MICA_OK)
+        status = mica__sort(list, v->rank_count, sizeof *list, compare_ranked);
     for (uint32_t r = 0; r < v->rank_count; r++)
         v->ranks[r] = list[r].id;
     mica__free(list);
-    return status == MICA_OK ? MICA_OK : no_memory();
+    return status;
 }
 
 /* How many bytes two tokens begin with alike. */
@@ -81,6 +93,7 @@ static mica_status build_trie(mica__vocabulary *v)
         places += length_of(v, v->ranks[r]) - (r == 0 ? 0 : shared_bytes(v, v->ranks[r - 1], v->ranks[r]));
     if (places >= UINT32_MAX)
         return no_memory();
+    MICA__TRY(mica__spend((places + v->rank_count) * 2));
     v->places = mica__alloc(sizeof *v->places * ((size_t)places + 1));
     if (v->places == NULL)
         return no_memory();
@@ -188,8 +201,11 @@ mica_string mica__token_bytes(const mica_tokenizer *tokenizer, uint32_t id)
 static mica_status read_tokens(mica__vocabulary *v, const mica_tokenizer *tokenizer)
 {
     uint64_t total = 0;
+    mica__spend_allow(v->count); /* the tokenizer's file was read: what stands in it may be gone through */
+    MICA__TRY(mica__spend((uint64_t)v->count * 4));
     for (uint32_t id = 0; id < v->count; id++)
         total += mica__token_bytes(tokenizer, id).length;
+    mica__spend_allow(total);
     v->bytes = total < UINT32_MAX ? mica__alloc((size_t)total) : NULL;
     if (v->bytes == NULL)
         return no_memory();

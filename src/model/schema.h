@@ -53,25 +53,58 @@ typedef struct mica__schema_item {
 typedef struct mica__schema_list {
     mica__schema_item *items; /* apart, in the order they were added */
     uint32_t count, capacity;
+    uint32_t number; /* in schema->listed */
 } mica__schema_list;
 
 typedef struct mica__schema_view {
     uint32_t first, count; /* in schema->items */
 } mica__schema_view;
 
+/* What schema_index.c finds nodes by: tables of index + 1. */
+typedef struct mica__schema_index {
+    uint32_t *parent, *place; /* [nodes]: the container, and which of its children */
+    uint32_t *members;        /* [slots] by container and key or place */
+    uint32_t *texts;          /* [slots] strings of arrays, by array and text, once each */
+    uint32_t slots;
+} mica__schema_index;
+
 typedef struct mica__schema {
     const mica__json *json;
+    mica__schema_index index;
     mica__schema_text text;
     mica__schema_item *items;
     mica__schema_view *views;
     uint32_t item_count, item_capacity, view_count, view_capacity;
+    uint32_t unlike[4];   /* bits: ASCII characters whose rule of names that differ there is needed */
     uint32_t *view_table; /* by content, index + 1 */
     uint32_t view_slots;
     uint64_t seed;
+    uint32_t *listed;          /* [nodes][4]: the last list that has the node with this `done` */
+    uint32_t *met;             /* [nodes]: the last search that met the node, twice; one more when it is through */
+    bool *checked;             /* [nodes]: its keywords are known */
+    uint32_t lists, searches;  /* numbers of the last ones */
+    struct mica__schema_step *way; /* of the running search */
+    uint32_t way_capacity;
 } mica__schema;
 
+/* The tables of the schema's JSON, and room for one mark per node. */
+mica_status mica__schema_index_make(mica__schema *schema);
+void mica__schema_index_free(mica__schema *schema);
+/* The member of that name, as mica__json_get. */
+const mica__json_node *mica__schema_get(const mica__schema *schema, const mica__json_node *object,
+                                        const char *key);
+/* The child of an array at a place; NULL if it has fewer. */
+const mica__json_node *mica__schema_at(const mica__schema *schema, const mica__json_node *array,
+                                       uint32_t place);
+/* Whether an array has this string; false where it is NULL or no array. */
+bool mica__schema_lists(const mica__schema *schema, const mica__json_node *array, const char *text,
+                        size_t length);
+
+/* An empty list, to be filled before another one is begun; its items are freed with mica__free. */
+mica__schema_list mica__schema_list_new(mica__schema *schema);
 /* Adds one item, once. */
-mica_status mica__schema_add_item(mica__schema_list *list, uint32_t node, uint32_t done);
+mica_status mica__schema_add_item(mica__schema *schema, mica__schema_list *list, uint32_t node,
+                                  uint32_t done);
 /* Adds what a schema node says, with what its $ref and allOf bring. */
 mica_status mica__schema_add(mica__schema *schema, mica__schema_list *list, const mica__json_node *node);
 /* The number of the view of a list, an old one if there is one. */
@@ -80,7 +113,7 @@ mica_status mica__schema_view_of(mica__schema *schema, const mica__schema_list *
 mica_status mica__schema_resolve(const mica__schema *schema, const mica__json_node *reference,
                                  const mica__json_node **out_node);
 /* Refuses keywords that are not known, by name. */
-mica_status mica__schema_check_keywords(const mica__schema *schema, const mica__json_node *node);
+mica_status mica__schema_check_keywords(mica__schema *schema, const mica__json_node *node);
 /* UNSUPPORTED or INVALID_ARGUMENT about a keyword of a node, with the node's place in the schema. */
 mica_status mica__schema_refuse(const mica__schema *schema, const mica__json_node *node, mica_status code,
                                 const char *keyword, const char *why);
@@ -105,12 +138,23 @@ uint32_t mica__schema_value_type(const mica__json_node *value);
 /* A value as compact JSON, to be freed with mica__free. */
 mica_status mica__schema_compact(const mica__schema *schema, const mica__json_node *value, char **out_text,
                                  size_t *out_length);
-/* Whether two schema nodes surely have no value in common; `types` is what is known of the value's type already. */
+#define MICA__SCHEMA_APART_DEPTH 3 /* properties of properties that are looked at */
+/* Whether of the members of a oneOf no two have a value in common, found in one pass; false: perhaps. */
+bool mica__schema_all_apart(const mica__schema *schema, const mica__json_node *list, uint32_t types);
+/* Whether two schema nodes surely have no value in common; `types` is what is known of the value's type already. Says
+ * no when the call has no steps left. */
 bool mica__schema_apart(const mica__schema *schema, const mica__json_node *a, const mica__json_node *b,
                         uint32_t types, int depth);
 
+/* Writes the values that the enum and const of a view leave, as a rule of its own or in place, with the end of the line;
+ * *out_found: whether there was one. */
+mica_status mica__schema_put_values(mica__schema *schema, mica__schema_view view, uint32_t number,
+                                    uint32_t types, bool *out_found);
+
 /* Each writes the right side for one type of a view, whose items hold with no choice left. */
 mica_status mica__schema_put_object(mica__schema *schema, mica__schema_view view, uint32_t number);
+/* The rules that the names of other properties share, at the end. */
+void mica__schema_put_unlike(mica__schema *schema);
 mica_status mica__schema_put_array(mica__schema *schema, mica__schema_view view, uint32_t number);
 mica_status mica__schema_put_string(mica__schema *schema, mica__schema_view view);
 mica_status mica__schema_put_number(mica__schema *schema, mica__schema_view view, bool whole);

@@ -39,17 +39,12 @@ static const mica__json_node *rest_of(const array *a, uint32_t item)
 /* What all items say of the element at a place. */
 static mica_status view_of_element(array *a, uint32_t place, uint32_t *out_view)
 {
-    mica__schema_list list = {0};
+    mica__schema_list list = mica__schema_list_new(a->schema);
     mica_status status = MICA_OK;
     for (uint32_t i = 0; i < a->view.count && status == MICA_OK; i++) {
         const mica__json_node *prefix = prefix_of(a, i), *says = NULL;
-        if (prefix != NULL && place < prefix->child_count) {
-            says = mica__json_first(prefix);
-            for (uint32_t n = place; n > 0; n--)
-                says = mica__json_next(a->schema->json, says);
-        } else {
-            says = rest_of(a, i);
-        }
+        says = prefix != NULL && place < prefix->child_count ? mica__schema_at(a->schema, prefix, place)
+                                                             : rest_of(a, i);
         if (says != NULL)
             status = mica__schema_add(a->schema, &list, says);
     }

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/sort.h"
 #include "base/utf8.h"
+#include "base/work.h"
 #include "model/grammar.h"
 #include "model/schema.h"
 
@@ -15,13 +17,6 @@
 #define FEW_CONTROLS 8u
 #define LAST_CODE 0x10ffffu
 
-typedef struct regex {
-    mica__schema_text *text;
-    const char *pattern;
-    size_t at, length;
-    int depth;
-} regex;
-
 /* A set of code points as ranges in any order. */
 typedef struct code_set {
     mica__grammar_range ranges[MOST_RANGES];
@@ -29,11 +24,19 @@ typedef struct code_set {
     bool ascii; /* nothing beyond ASCII, whatever the ranges say */
 } code_set;
 
+typedef struct regex {
+    mica__schema_text *text;
+    const char *pattern;
+    size_t at, length;
+    int depth;
+    code_set set, named; /* of the atom at hand; here, as groups recurse and they are large */
+} regex;
+
 static mica_status put_branches(regex *r, bool top);
 
 static mica_status unsupported(const regex *r, const char *what)
 {
-    return mica__fail(MICA_ERR_UNSUPPORTED, "pattern: %s at byte %zu is not supported", what, r->at);
+    return mica__fail(MICA_ERR_UNSUPPORTED, "%s at byte %zu is not supported", what, r->at);
 }
 
 static int peek(const regex *r)
@@ -52,8 +55,9 @@ static bool take(regex *r, const char *word)
 
 /* ---- sets ----------------------------------------------------------------------------------------------- */
 
-static mica_status add_range(const regex *r, code_set *set, uint32_t low, uint32_t high)
+static mica_status add_range(regex *r, uint32_t low, uint32_t high)
 {
+    code_set *set = &r->set;
     if (set->count == MOST_RANGES)
         return unsupported(r, "a class of more than 256 ranges");
     set->ranges[set->count].low = low;
@@ -61,25 +65,35 @@ static mica_status add_range(const regex *r, code_set *set, uint32_t low, uint32
     return MICA_OK;
 }
 
-static bool has(const code_set *set, uint32_t code)
+static int compare_ranges(const void *a, const void *b)
 {
-    for (uint32_t i = 0; i < set->count; i++)
-        if (code >= set->ranges[i].low && code <= set->ranges[i].high)
-            return !(set->ascii && code >= 0x80);
-    return false;
+    const mica__grammar_range *left = a, *right = b;
+    return left->low < right->low ? -1 : left->low > right->low;
 }
 
-/* The next code from `code` on where being in the set may change. */
-static uint32_t next_edge(const code_set *set, uint32_t code)
+/* Puts the ranges in order, joined where they touch. */
+static mica_status tidy(code_set *set)
 {
-    uint32_t edge = LAST_CODE + 1;
+    uint32_t kept = 0;
+    MICA__TRY(mica__sort(set->ranges, set->count, sizeof *set->ranges, compare_ranges));
     for (uint32_t i = 0; i < set->count; i++) {
-        if (set->ranges[i].low > code && set->ranges[i].low < edge)
-            edge = set->ranges[i].low;
-        if (set->ranges[i].high + 1 > code && set->ranges[i].high + 1 < edge)
-            edge = set->ranges[i].high + 1;
+        mica__grammar_range *last = &set->ranges[kept > 0 ? kept - 1 : 0];
+        if (kept > 0 && set->ranges[i].low <= last->high + 1)
+            last->high = set->ranges[i].high > last->high ? set->ranges[i].high : last->high;
+        else
+            set->ranges[kept++] = set->ranges[i];
     }
-    return set->ascii && code < 0x80 && edge > 0x80 ? 0x80 : edge;
+    set->count = kept;
+    return MICA_OK;
+}
+
+/* Of a set that is tidy. */
+static bool has(const code_set *set, uint32_t code)
+{
+    for (uint32_t i = 0; i < set->count && set->ranges[i].low <= code; i++)
+        if (code <= set->ranges[i].high)
+            return true;
+    return false;
 }
 
 /* Writes [low, high] without what JSON escapes, into a class that is open. */
@@ -117,17 +131,24 @@ static void put_escaped(mica__schema_text *text, uint32_t code)
 }
 
 /* One character of the set, or of all others. */
-static void put_set(regex *r, const code_set *set, bool negated)
+static mica_status put_set(regex *r, bool negated)
 {
     mica__schema_text *text = r->text;
-    uint32_t controls = 0;
+    code_set *set = &r->set;
+    const uint32_t last = set->ascii ? 0x7f : LAST_CODE;
+    uint32_t controls = 0, gap = 0; /* gap: the first code that no range so far has */
+    MICA__TRY(mica__spend(64 + (uint64_t)set->count * 16));
+    MICA__TRY(tidy(set));
     mica__schema_put(text, "([");
-    for (uint32_t code = 0; code <= LAST_CODE;) {
-        const uint32_t edge = next_edge(set, code);
-        const uint32_t end = set->ascii && edge > 0x80 ? 0x80 : edge;
-        if (has(set, code) != negated && code < end)
-            (void)put_plain_range(text, code, end - 1);
-        code = edge;
+    for (uint32_t i = 0; i <= set->count; i++) {
+        const bool end = i == set->count;
+        const uint32_t low = negated ? gap : end ? LAST_CODE + 1 : set->ranges[i].low;
+        const uint32_t high = !negated ? (end ? 0 : set->ranges[i].high)
+                              : end    ? last
+                                       : set->ranges[i].low - 1; /* wraps where there is no gap before 0 */
+        if (low <= last && (!negated || end || set->ranges[i].low > gap) && low <= high)
+            (void)put_plain_range(text, low, high < last ? high : last);
+        gap = end ? gap : set->ranges[i].high + 1;
     }
     mica__schema_put(text, "]");
     for (uint32_t code = 0; code < 0x20; code++)
@@ -137,6 +158,7 @@ static void put_set(regex *r, const code_set *set, bool negated)
             has(set, code) != negated)
             put_escaped(text, code);
     mica__schema_put(text, ")");
+    return text->error;
 }
 
 /* The set of \d \w \s and their opposites, these within ASCII. false if the letter means none. */
@@ -228,8 +250,9 @@ static mica_status read_character(regex *r, uint32_t *out_code)
 static mica_status put_class(regex *r)
 {
     const bool negated = take(r, "^");
-    code_set set = {.count = 0}, named;
     bool first = true;
+    r->set.count = 0;
+    r->set.ascii = false;
     for (; first || peek(r) != ']'; first = false) {
         uint32_t low = 0, high;
         mica_status status = MICA_OK;
@@ -237,11 +260,11 @@ static mica_status put_class(regex *r)
             return unsupported(r, "an empty class");
         if (peek(r) < 0)
             return unsupported(r, "a class without an end");
-        if (peek(r) == '\\' && r->at + 1 < r->length && class_escape(r->pattern[r->at + 1], &named)) {
+        if (peek(r) == '\\' && r->at + 1 < r->length && class_escape(r->pattern[r->at + 1], &r->named)) {
             r->at += 2;
-            set.ascii |= negated; /* what \w leaves out beyond ASCII is not agreed on */
-            for (uint32_t i = 0; i < named.count && status == MICA_OK; i++)
-                status = add_range(r, &set, named.ranges[i].low, named.ranges[i].high);
+            r->set.ascii |= negated; /* what \w leaves out beyond ASCII is not agreed on */
+            for (uint32_t i = 0; i < r->named.count && status == MICA_OK; i++)
+                status = add_range(r, r->named.ranges[i].low, r->named.ranges[i].high);
             if (status != MICA_OK)
                 return status;
             continue;
@@ -255,13 +278,12 @@ static mica_status put_class(regex *r)
         if (status == MICA_OK && high < low)
             return unsupported(r, "a range that ends before it begins,");
         if (status == MICA_OK)
-            status = add_range(r, &set, low, high);
+            status = add_range(r, low, high);
         if (status != MICA_OK)
             return status;
     }
     r->at++;
-    put_set(r, &set, negated);
-    return MICA_OK;
+    return put_set(r, negated);
 }
 
 /* ---- structure ------------------------------------------------------------------------------------------ */
@@ -284,24 +306,23 @@ static mica_status put_group(regex *r)
 
 static mica_status put_atom(regex *r)
 {
-    code_set set = {.count = 0};
     uint32_t code;
     mica_status status;
     if (take(r, "("))
         return put_group(r);
     if (take(r, "["))
         return put_class(r);
+    r->set.count = 0;
+    r->set.ascii = false;
     if (take(r, ".")) { /* no line ends, whichever a dialect knows */
         static const uint32_t ends[] = {'\n', '\r', 0x85, 0x2028, 0x2029};
         for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-            (void)add_range(r, &set, ends[i], ends[i]);
-        put_set(r, &set, true);
-        return MICA_OK;
+            (void)add_range(r, ends[i], ends[i]);
+        return put_set(r, true);
     }
-    if (peek(r) == '\\' && r->at + 1 < r->length && class_escape(r->pattern[r->at + 1], &set)) {
+    if (peek(r) == '\\' && r->at + 1 < r->length && class_escape(r->pattern[r->at + 1], &r->set)) {
         r->at += 2;
-        put_set(r, &set, false);
-        return MICA_OK;
+        return put_set(r, false);
     }
     if (strchr("^$*+?{})", peek(r)) != NULL)
         return unsupported(r, peek(r) == '^' || peek(r) == '$' ? "an anchor inside"
@@ -309,9 +330,8 @@ static mica_status put_atom(regex *r)
     status = read_character(r, &code);
     if (status != MICA_OK)
         return status;
-    (void)add_range(r, &set, code, code);
-    put_set(r, &set, false);
-    return MICA_OK;
+    (void)add_range(r, code, code);
+    return put_set(r, false);
 }
 
 /* *, +, ?, {m}, {m,}, {m,n}; a ? after it changes what is preferred, not what matches. */
@@ -366,7 +386,7 @@ static mica_status put_branches(regex *r, bool top)
 
 mica_status mica__schema_put_pattern(mica__schema_text *text, const char *pattern, size_t length)
 {
-    regex r = {text, pattern, 0, length, 0};
+    regex r = {.text = text, .pattern = pattern, .length = length};
     mica_status status;
     mica__schema_put(text, "(");
     status = put_branches(&r, true);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "base/work.h"
 #include "model/grammar.h"
 #include "model/schema.h"
 
@@ -73,15 +74,17 @@ const char *mica__schema_format(const char *name)
 static bool reserve(mica__schema_text *text, size_t more)
 {
     char *larger;
+    if (text->error == MICA_OK)
+        text->error = mica__spend(4 + more / 4);
     if (text->error != MICA_OK)
         return false;
     if (more > MOST_TEXT - text->length) {
-        text->error = mica__fail(MICA_ERR_BUDGET, "schema: its grammar is larger than %u bytes", MOST_TEXT);
+        text->error = mica__fail(MICA_ERR_BUDGET, "the grammar of the schema is larger than %u bytes", MOST_TEXT);
         return false;
     }
     larger = mica__grown(text->data, &text->capacity, (uint64_t)text->length + more + 1, 1);
     if (larger == NULL) {
-        text->error = mica__fail(MICA_ERR_OUT_OF_MEMORY, "schema: no memory for its grammar");
+        text->error = mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the grammar of the schema");
         return false;
     }
     text->data = larger;
@@ -113,17 +116,35 @@ void mica__schema_put_code(mica__schema_text *text, uint32_t code)
         mica__schema_put(text, code < 0x7f && strchr("\\[]", (int)code) != NULL ? "\\%s" : "%s", bytes);
 }
 
+static bool is_control(char byte)
+{
+    return (unsigned char)byte < 0x20 || byte == 0x7f;
+}
+
 void mica__schema_put_literal(mica__schema_text *text, const char *bytes, size_t length)
 {
-    mica__schema_put(text, "\"");
+    static const char hex[] = "0123456789ABCDEF";
+    size_t size = length + 2;
+    char *at;
+    for (size_t i = 0; i < length; i++)
+        size += is_control(bytes[i]) ? 3 : bytes[i] == '"' || bytes[i] == '\\';
+    if (!reserve(text, size))
+        return;
+    at = text->data + text->length;
+    *at++ = '"';
     for (size_t i = 0; i < length; i++) {
         const unsigned char byte = (unsigned char)bytes[i];
-        if (byte < 0x20 || byte == 0x7f)
-            mica__schema_put(text, "\\x%02X", byte);
-        else
-            mica__schema_put(text, byte == '"' || byte == '\\' ? "\\%c" : "%c", byte);
+        const bool control = is_control(bytes[i]);
+        if (control || byte == '"' || byte == '\\')
+            *at++ = '\\';
+        *at++ = control ? 'x' : (char)byte;
+        if (control) {
+            *at++ = hex[byte >> 4];
+            *at++ = hex[byte & 15];
+        }
     }
-    mica__schema_put(text, "\"");
+    *at++ = '"';
+    text->length = (uint32_t)(at - text->data);
 }
 
 /* ---- digits --------------------------------------------------------------------------------------------- */

@@ -4,12 +4,9 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/work.h"
 #include "model/grammar.h"
 #include "model/schema.h"
-
-#define MOST_VIEWS 20000u
-#define MOST_TOGETHER 1000u
-#define MOST_STEPS 200 /* from $ref to $ref and allOf to allOf */
 
 typedef enum keyword_kind { KEPT, REMARK } keyword_kind;
 
@@ -93,11 +90,14 @@ mica_status mica__schema_refuse(const mica__schema *schema, const mica__json_nod
 {
     char place[200];
     place_of(schema, node, place, sizeof place);
-    return mica__fail(code, "schema, at %s: %.60s %s", place, keyword, why);
+    return mica__fail(code, "at %s of the schema: %.60s %s", place, keyword, why);
 }
 
-mica_status mica__schema_check_keywords(const mica__schema *schema, const mica__json_node *node)
+mica_status mica__schema_check_keywords(mica__schema *schema, const mica__json_node *node)
 {
+    bool *checked = &schema->checked[node - schema->json->nodes];
+    if (*checked)
+        return MICA_OK;
     for (const mica__json_node *child = mica__json_first(node); child != NULL;
          child = mica__json_next(schema->json, child)) {
         bool known = node == mica__json_root(schema->json) && strcmp(child->key, "$id") == 0;
@@ -108,7 +108,8 @@ mica_status mica__schema_check_keywords(const mica__schema *schema, const mica__
         if (!known)
             return mica__schema_refuse(schema, node, MICA_ERR_UNSUPPORTED, child->key, "is not supported");
     }
-    return MICA_OK;
+    *checked = true;
+    return mica__spend(64);
 }
 
 /* ---- references ----------------------------------------------------------------------------------------- */
@@ -141,12 +142,10 @@ static const mica__json_node *step_into(const mica__schema *schema, const mica__
     unsigned index;
     char tail;
     if (node->type == MICA__JSON_OBJECT)
-        return mica__json_get(schema->json, node, step);
+        return mica__schema_get(schema, node, step);
     if (node->type != MICA__JSON_ARRAY || sscanf(step, "%9u%c", &index, &tail) != 1)
         return NULL;
-    for (node = mica__json_first(node); node != NULL && index > 0; index--)
-        node = mica__json_next(schema->json, node);
-    return node;
+    return mica__schema_at(schema, node, index);
 }
 
 mica_status mica__schema_resolve(const mica__schema *schema, const mica__json_node *reference,
@@ -158,6 +157,7 @@ mica_status mica__schema_resolve(const mica__schema *schema, const mica__json_no
     if (reference->type != MICA__JSON_STRING)
         return mica__schema_refuse(schema, reference, MICA_ERR_INVALID_ARGUMENT, "$ref", "is no string");
     at = reference->string.data;
+    MICA__TRY(mica__spend(reference->string.length));
     if (at[0] != '#' || (at[1] != '\0' && at[1] != '/'))
         return mica__schema_refuse(schema, reference, MICA_ERR_UNSUPPORTED, "$ref",
                                    "is not supported unless it points into this schema (#/...)");
@@ -176,62 +176,100 @@ mica_status mica__schema_resolve(const mica__schema *schema, const mica__json_no
 
 /* ---- lists ---------------------------------------------------------------------------------------------- */
 
-mica_status mica__schema_add_item(mica__schema_list *list, uint32_t node, uint32_t done)
+static mica_status no_memory(void)
 {
+    return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the schema");
+}
+
+mica__schema_list mica__schema_list_new(mica__schema *schema)
+{
+    return (mica__schema_list){.number = ++schema->lists};
+}
+
+mica_status mica__schema_add_item(mica__schema *schema, mica__schema_list *list, uint32_t node, uint32_t done)
+{
+    uint32_t *listed = &schema->listed[(size_t)node * 4 + done];
     mica__schema_item *items;
-    for (uint32_t i = 0; i < list->count; i++)
-        if (list->items[i].node == node && list->items[i].done == done)
-            return MICA_OK;
-    if (list->count == MOST_TOGETHER)
-        return mica__fail(MICA_ERR_BUDGET, "schema: more than %u parts of it hold at one place",
-                          MOST_TOGETHER);
+    MICA__TRY(mica__spend(4));
+    if (*listed == list->number)
+        return MICA_OK;
+    *listed = list->number;
     items = mica__grown(list->items, &list->capacity, list->count + 1, sizeof *items);
     if (items == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "schema: no memory for it");
+        return no_memory();
     list->items = items;
     items[list->count].node = node;
     items[list->count++].done = done;
     return MICA_OK;
 }
 
-/* `way` are the nodes on the way here, `steps` of them. */
-static mica_status add_node(mica__schema *schema, mica__schema_list *list, const mica__json_node *node,
-                            const mica__json_node **way, int steps)
+/* A node on the way of a search, and what of its allOf comes next. */
+typedef struct mica__schema_step {
+    const mica__json_node *node, *child;
+    bool referred; /* its $ref is through */
+} mica__schema_step;
+
+/* Adds a node and puts it on the way, unless this search met it before. */
+static mica_status enter(mica__schema *schema, mica__schema_list *list, const mica__json_node *node,
+                         uint32_t *depth)
 {
-    const mica__json_node *reference, *all, *target = NULL;
-    mica_status status;
+    const uint32_t index = (uint32_t)(node - schema->json->nodes), open = schema->searches * 2;
+    mica__schema_step *way;
     if (node->type == MICA__JSON_TRUE)
         return MICA_OK;
     if (node->type != MICA__JSON_FALSE && node->type != MICA__JSON_OBJECT)
         return mica__schema_refuse(schema, node, MICA_ERR_INVALID_ARGUMENT, mica__json_type_name(node),
                                    "stands where a schema should be");
-    for (int i = 0; i < steps; i++)
-        if (way[i] == node)
-            return mica__schema_refuse(schema, node, MICA_ERR_INVALID_ARGUMENT, "$ref",
-                                       "leads back to itself");
-    if (steps == MOST_STEPS)
-        return mica__schema_refuse(schema, node, MICA_ERR_BUDGET, "$ref", "leads more than 200 steps far");
-    way[steps] = node;
-    status = mica__schema_add_item(list, (uint32_t)(node - schema->json->nodes), 0);
-    reference = mica__json_get(schema->json, node, "$ref");
-    if (status == MICA_OK && reference != NULL) {
-        status = mica__schema_resolve(schema, reference, &target);
-        if (status == MICA_OK)
-            status = add_node(schema, list, target, way, steps + 1);
+    if (schema->met[index] == open)
+        return mica__schema_refuse(schema, node, MICA_ERR_INVALID_ARGUMENT, "$ref", "leads back to itself");
+    if (schema->met[index] == open + 1)
+        return mica__spend(1);
+    way = mica__grown(schema->way, &schema->way_capacity, *depth + 1, sizeof *way);
+    if (way == NULL)
+        return no_memory();
+    schema->way = way;
+    schema->met[index] = open;
+    way[(*depth)++] = (mica__schema_step){.node = node};
+    MICA__TRY(mica__spend(16));
+    return mica__schema_add_item(schema, list, index, 0);
+}
+
+/* What the node at the end of the way asks for next: its $ref, then what stands in its allOf; NULL: nothing more. */
+static mica_status next_of(mica__schema *schema, mica__schema_step *at, const mica__json_node **out_next)
+{
+    *out_next = at->child;
+    if (at->referred) {
+        if (at->child != NULL)
+            at->child = mica__json_next(schema->json, at->child);
+        return MICA_OK;
     }
-    all = mica__json_get(schema->json, node, "allOf");
-    if (status == MICA_OK && all != NULL && all->type != MICA__JSON_ARRAY)
-        return mica__schema_refuse(schema, node, MICA_ERR_INVALID_ARGUMENT, "allOf", "is no array");
-    for (const mica__json_node *child = all != NULL ? mica__json_first(all) : NULL;
-         child != NULL && status == MICA_OK; child = mica__json_next(schema->json, child))
-        status = add_node(schema, list, child, way, steps + 1);
-    return status;
+    const mica__json_node *reference = mica__schema_get(schema, at->node, "$ref");
+    const mica__json_node *all = mica__schema_get(schema, at->node, "allOf");
+    if (all != NULL && all->type != MICA__JSON_ARRAY)
+        return mica__schema_refuse(schema, at->node, MICA_ERR_INVALID_ARGUMENT, "allOf", "is no array");
+    at->referred = true;
+    at->child = all != NULL ? mica__json_first(all) : NULL;
+    return reference != NULL ? mica__schema_resolve(schema, reference, out_next)
+                             : next_of(schema, at, out_next);
 }
 
 mica_status mica__schema_add(mica__schema *schema, mica__schema_list *list, const mica__json_node *node)
 {
-    const mica__json_node *way[MOST_STEPS + 1];
-    return add_node(schema, list, node, way, 0);
+    uint32_t depth = 0;
+    schema->searches++;
+    MICA__TRY(enter(schema, list, node, &depth));
+    while (depth > 0) {
+        const mica__json_node *next = NULL;
+        const mica__json_node *here = schema->way[depth - 1].node;
+        MICA__TRY(next_of(schema, &schema->way[depth - 1], &next));
+        if (next != NULL) {
+            MICA__TRY(enter(schema, list, next, &depth));
+        } else {
+            schema->met[here - schema->json->nodes] = schema->searches * 2 + 1;
+            depth--;
+        }
+    }
+    return MICA_OK;
 }
 
 /* ---- views ---------------------------------------------------------------------------------------------- */
@@ -248,8 +286,9 @@ static mica_status append(mica__schema *schema, const mica__schema_list *list)
 {
     mica__schema_view *views;
     mica__schema_item *items;
-    if (schema->view_count == MOST_VIEWS)
-        return mica__fail(MICA_ERR_BUDGET, "schema: it has more than %u different places", MOST_VIEWS);
+    MICA__TRY(mica__limit_check("different places of the schema", mica__limits()->states,
+                                (uint64_t)schema->view_count + 1));
+    MICA__TRY(mica__spend(8 + list->count));
     views = mica__grown(schema->views, &schema->view_capacity, schema->view_count + 1, sizeof *views);
     if (views != NULL)
         schema->views = views;
@@ -258,7 +297,7 @@ static mica_status append(mica__schema *schema, const mica__schema_list *list)
     if (items != NULL)
         schema->items = items;
     if (views == NULL || items == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "schema: no memory for it");
+        return no_memory();
     if (list->count != 0)
         memcpy(items + schema->item_count, list->items, list->count * sizeof *items);
     views[schema->view_count].first = schema->item_count;
@@ -271,7 +310,7 @@ mica_status mica__schema_view_of(mica__schema *schema, const mica__schema_list *
     uint32_t slot;
     mica_status status;
     if (!mica__table_grow(&schema->view_table, &schema->view_slots, schema->view_count, hash_view, schema))
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "schema: no memory for it");
+        return no_memory();
     status = append(schema, list);
     if (status != MICA_OK)
         return status;
@@ -294,5 +333,5 @@ mica_status mica__schema_view_of(mica__schema *schema, const mica__schema_list *
 const mica__json_node *mica__schema_member(const mica__schema *schema, mica__schema_view view, uint32_t index,
                                            const char *key)
 {
-    return mica__json_get(schema->json, schema->json->nodes + schema->items[view.first + index].node, key);
+    return mica__schema_get(schema, schema->json->nodes + schema->items[view.first + index].node, key);
 }

@@ -145,6 +145,7 @@ static const tool_option convert_options[] = {
     {"group-size", NULL, TOOL_NUMBER, "N", NULL, "0", 0, 128,
      "values that share a scale in affine types: 32, 64 or 128; 0 is 64"},
     TOOL_ACCEPT_OPTION,
+    {"without-tokenizer", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "leave the tokenizer out"},
     WORKERS,
     FORCE,
 };

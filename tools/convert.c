@@ -35,6 +35,7 @@ int tool_convert(const tool_call *call)
         .group_size = (uint32_t)tool_number(call, "group-size"),
         .accept_keys = accepted.name,
         .accept_key_count = accepted.count,
+        .without_tokenizer = (uint32_t)tool_flag(call, "without-tokenizer"),
     };
     if (type != NULL) {
         options.type = tool_type_find(call, "--type", type, strlen(type));

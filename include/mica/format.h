@@ -163,13 +163,16 @@ typedef struct mica_convert_options {
     mica_progress progress; /* may be NULL */
     void *context;
     uint32_t group_size;            /* of affine types: values that share a scale, 32, 64 or 128; 0 = 64 */
-    uint32_t reserved;              /* 0 */
+    uint32_t without_tokenizer;     /* 1: the output gets none, also where it could */
     const char *const *accept_keys; /* [accept_key_count] keys of config.json: as in mica_weights_options */
     uint32_t accept_key_count;
 } mica_convert_options;
 
-/* Tensor data and the metadata both can hold, between safetensors, MLX folders and GGUF. Names of the known families
- * are mapped (docs/formats.md); of an unknown one they stay, and the GGUF says so in general.architecture. */
+/* Tensor data, metadata and the tokenizer, between safetensors, MLX folders and GGUF. Names of the known families
+ * are mapped (docs/formats.md); of an unknown one they stay, and the GGUF says so in general.architecture. A folder that is made
+ * of a GGUF reads to the same numbers and tokens elsewhere; UNSUPPORTED names a key, a tensor or a tokenizer that it has no
+ * words for. A folder that was not there appears whole; into one that is there config.json comes last. A single
+ * safetensors file holds tensors and texts alone. */
 MICA_API mica_status mica_convert(const char *input, const char *output, const mica_convert_options *options);
 
 #ifdef __cplusplus

@@ -14,25 +14,6 @@
 #include "format/convert.h"
 #include "format/piece.h"
 
-/* The text of tokenizer.json as it is, under the key that GGUF has for it. */
-static mica_status keep_tokenizer(mica__plan *plan, const char *folder)
-{
-    mica__side_file file;
-    mica_status status = mica__plan_read_side(plan, folder, "tokenizer.json", &file);
-    if (status != MICA_OK || file.data == NULL)
-        return status;
-    char *copy = mica__chunks_alloc(&plan->chunks, file.size + 1);
-    if (copy != NULL) {
-        memcpy(copy, file.data, file.size + 1);
-        status = mica__plan_set(plan, "tokenizer.huggingface.json",
-                                &(mica_value){.type = MICA_VALUE_STRING, .as.string = {copy, file.size}});
-    } else {
-        status = MICA_ERR_OUT_OF_MEMORY;
-    }
-    mica__free(file.data);
-    return status;
-}
-
 static bool stays(const mica__plan_tensor *tensor)
 {
     return tensor->source_count == 1 && tensor->transform == MICA__TRANSFORM_NONE &&
@@ -162,7 +143,7 @@ mica_status mica__archive_as_gguf(mica__archive *archive, const char *path, cons
         return MICA_OK;
     mica_status status = mica__convert_to_gguf(&plan, path, true);
     if (status == MICA_OK)
-        status = keep_tokenizer(&plan, path);
+        status = mica__tokenizer_carry(&plan, path, true);
     if (status == MICA_OK)
         status = split_made(&plan, &made);
     if (status == MICA_OK && made.tensor_count != 0)

@@ -38,7 +38,5 @@ mica_status mica__rope_from_gguf(mica__config_back *b, bool *out_factors);
  * meaning the class has no word for. */
 mica_status mica__config_from_gguf(mica__plan *plan, const mica__family *family, const char **out_text,
                                    bool *out_factors);
-/* The text of a generation_config.json, or NULL where the GGUF says nothing that belongs there. The plan's memory. */
-mica_status mica__generation_from_gguf(mica__plan *plan, const char **out_text);
 
 #endif

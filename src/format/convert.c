@@ -120,6 +120,9 @@ static mica_status plan_gguf(conversion *c)
     mica_status status = c->plan.archive->format == MICA_FORMAT_GGUF
                              ? mica__convert_copy_gguf(&c->plan)
                              : mica__convert_to_gguf(&c->plan, c->input, false);
+    for (uint32_t i = c->plan.meta_count; i-- > 0 && c->options.without_tokenizer != 0;)
+        if (strncmp(c->plan.meta[i].key.data, "tokenizer.", 10) == 0)
+            mica__plan_unset(&c->plan, c->plan.meta[i].key.data);
     if (status != MICA_OK || c->options.type == MICA_DTYPE_NONE)
         return status;
     status = mica__mix_apply(&c->plan, &choice, &fallbacks);
@@ -177,17 +180,24 @@ static mica_status put_file(conversion *c, side *files, const char *name, const 
     return mica__file_writer_write(files->writer[files->count++], bytes, size);
 }
 
-/* The tokenizer of a GGUF as files. */
-static mica_status make_tokenizer(conversion *c, side *files)
+/* What a GGUF says of its tokenizer and of sampling, as files. */
+static mica_status make_side_files(conversion *c, side *files)
 {
     mica__tokenizer_files made = {0};
+    const char *generation = NULL;
     if (c->plan.archive->format != MICA_FORMAT_GGUF)
         return MICA_OK;
-    mica_status status = mica__tokenizer_to_hf(c->plan.archive, &made);
+    mica_status status = mica__convert_generation(&c->plan, &generation);
+    if (status == MICA_OK && generation != NULL)
+        status = put_file(c, files, "generation_config.json", generation, strlen(generation));
+    if (status == MICA_OK && c->options.without_tokenizer == 0)
+        status = mica__tokenizer_to_hf(c->plan.archive, &made);
     if (status == MICA_OK && made.tokenizer != NULL)
         status = put_file(c, files, "tokenizer.json", made.tokenizer, strlen(made.tokenizer));
     if (status == MICA_OK && made.settings != NULL)
         status = put_file(c, files, "tokenizer_config.json", made.settings, strlen(made.settings));
+    if (status == MICA_OK && made.map != NULL)
+        status = put_file(c, files, "special_tokens_map.json", made.map, strlen(made.map));
     if (status == MICA_OK && made.model != NULL)
         status = put_file(c, files, "tokenizer.model", made.model, made.model_size);
     mica__tokenizer_files_free(&made);
@@ -202,6 +212,8 @@ static mica_status copy_side_files(conversion *c, side *files)
         return MICA_OK;
     for (size_t i = 0; i < SIDE_FILES && status == MICA_OK; i++) {
         mica__side_file file;
+        if (c->options.without_tokenizer != 0 && strcmp(side_files[i], "generation_config.json") != 0)
+            continue;
         status = mica__plan_read_side(&c->plan, c->input, side_files[i], &file);
         if (status == MICA_OK && file.data != NULL)
             status = put_file(c, files, side_files[i], file.data, file.size);
@@ -240,7 +252,7 @@ static mica_status put_side_files(conversion *c, side *files)
 {
     mica_status status = copy_side_files(c, files);
     if (status == MICA_OK)
-        status = make_tokenizer(c, files);
+        status = make_side_files(c, files);
     if (status == MICA_OK && c->config != NULL)
         status = put_file(c, files, "config.json", c->config, strlen(c->config));
     return status;

@@ -30,6 +30,9 @@ mica_status mica__convert_mark(mica__plan *plan);
 /* Tensors of any archive as a safetensors file or folder has them; *out_config is the text of a config.json, or NULL. `words` keeps MLX
  * weights as they are. */
 mica_status mica__convert_to_hf(mica__plan *plan, bool words, const char **out_config);
+/* The text of a generation_config.json out of a GGUF's metadata, in the plan's memory; NULL where it says nothing that belongs
+ * there. */
+mica_status mica__convert_generation(mica__plan *plan, const char **out_text);
 /* Writes config.json anew: with affine words of that many bits in groups, or of plain tensors for 0. */
 mica_status mica__convert_set_bits(mica__plan *plan, uint32_t bits, uint32_t group,
                                    const char **inout_config);
@@ -45,15 +48,19 @@ mica_dtype mica__convert_plain_type(const mica__plan *plan, const mica__tensor *
 mica_status mica__tokenizer_to_gguf(mica__plan *plan, const char *folder, const mica__json *config,
                                     const mica__family *family);
 
+/* Adds the text of the folder's tokenizer.json to the plan, where it is and GGUF's words do not hold it, or always. */
+mica_status mica__tokenizer_carry(mica__plan *plan, const char *folder, bool always);
+
 /* A GGUF's tokenizer as files; NULL: there is none. */
 typedef struct mica__tokenizer_files {
     char *tokenizer, *settings; /* tokenizer.json and tokenizer_config.json */
+    char *map;                  /* special_tokens_map.json */
     char *model;                /* tokenizer.model, of tokenizers with scores */
     size_t model_size;
 } mica__tokenizer_files;
 
-/* The other way. No file where the GGUF has no tokenizer, one of a kind that is not known, or one that splits texts by a
- * rule that is not known; no tokenizer.model where there are no scores. On failure there is nothing to free. OUT_OF_MEMORY. */
+/* The other way. No file where the GGUF has no tokenizer; no tokenizer.model where there are no scores. UNSUPPORTED says why
+ * a tokenizer cannot be written: one that cuts texts otherwise would be worse than none. On failure there is nothing to free. */
 mica_status mica__tokenizer_to_hf(const mica__archive *archive, mica__tokenizer_files *out_files);
 /* A zeroed one is fine. */
 void mica__tokenizer_files_free(mica__tokenizer_files *files);

@@ -307,6 +307,8 @@ mica_status mica__convert_to_gguf(mica__plan *plan, const char *input, bool in_p
     }
     status = m.family != NULL ? map_model(&m, input)
                               : copy_unknown(plan, in_place ? unknown_name(plan, json) : "unknown");
+    if (status == MICA_OK && m.family != NULL && !in_place)
+        status = mica__tokenizer_carry(plan, input, false);
     if (status == MICA_OK)
         status = mica__convert_mark(plan);
     mica__json_release(json);

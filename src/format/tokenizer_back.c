@@ -20,30 +20,18 @@ static bool truth_of(const mica__tokenizer_back *b, const char *key, bool otherw
     return value != NULL && value->type == MICA_VALUE_BOOL ? value->as.u != 0 : otherwise;
 }
 
-/* How a text is split before pairs are merged, by tokenizer.ggml.pre; the rules that mica can put into a file. */
-static const struct {
-    const char *pre, *pattern; /* NULL: the one that byte-level tokenizers have of their own */
-    bool compose, whole;       /* normalised (NFC); a word that is a token is not merged */
-} rules[] = {
-    {"llama-bpe",
-     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
-     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     false, true},
-    {"qwen2",
-     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
-     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
-     true, false},
-    {"gpt-2", NULL, false, false},
-};
-
-#define RULES (sizeof rules / sizeof rules[0])
-
-static size_t find_rule(const mica__tokenizer_back *b)
+/* A rule of byte-level pairs; NULL: not known, or of characters. */
+static const mica__rule *find_rule(const mica__tokenizer_back *b)
 {
-    size_t i = 0;
-    while (i < RULES && strcmp(rules[i].pre, b->pre) != 0)
-        i++;
-    return i;
+    const mica__rule *rule = mica__rule_find(b->pre[0] == '\0' ? "default" : b->pre);
+    return rule == NULL || (rule->flags & MICA__RULE_TEXT) != 0 ? NULL : rule;
+}
+
+/* Whether its makers compose characters (NFC) first, which GGUF has no word for. */
+static bool composes(const mica__tokenizer_back *b)
+{
+    return mica__tokenizer_is_kind(b, "gpt2") &&
+           (strcmp(b->pre, "qwen2") == 0 || strcmp(b->pre, "qwen35") == 0);
 }
 
 bool mica__tokenizer_is_kind(const mica__tokenizer_back *b, const char *kind)
@@ -51,13 +39,24 @@ bool mica__tokenizer_is_kind(const mica__tokenizer_back *b, const char *kind)
     return strcmp(b->kind, kind) == 0;
 }
 
-bool mica__tokenizer_is_known(const mica__tokenizer_back *b)
+mica_status mica__tokenizer_check(const mica__tokenizer_back *b)
 {
+    const bool scored = mica__tokenizer_is_kind(b, "llama") || mica__tokenizer_is_kind(b, "t5");
     if (mica__tokenizer_is_kind(b, "gpt2"))
-        return find_rule(b) < RULES;
-    return mica__tokenizer_is_kind(b, "bert") ||
-           ((mica__tokenizer_is_kind(b, "llama") || mica__tokenizer_is_kind(b, "t5")) &&
-            b->words.score != NULL);
+        return find_rule(b) != NULL ? MICA_OK
+                                    : mica__fail(MICA_ERR_UNSUPPORTED,
+                                                 "the tokenizer cannot be written: tokenizer.ggml.pre is "
+                                                 "\"%.60s\", a rule that mica does not know",
+                                                 b->pre);
+    if (!scored && !mica__tokenizer_is_kind(b, "bert"))
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "the tokenizer cannot be written: tokenizer.ggml.model is \"%.60s\", known are gpt2, "
+                          "llama, t5 and bert",
+                          b->kind);
+    return !scored || b->words.score != NULL
+               ? MICA_OK
+               : mica__fail(MICA_ERR_UNSUPPORTED,
+                            "the tokenizer cannot be written: it is a \"%s\" and has no scores", b->kind);
 }
 
 /* ---- pieces of tokenizer.json ---------------------------------------------------------------------------- */
@@ -96,12 +95,12 @@ static void put_token(mica__tokenizer_back *b, const char *key, uint32_t token)
     mica__json_string_n(&b->json, text->data, (size_t)text->length);
 }
 
-static void put_replace(mica__tokenizer_back *b, const char *from, const char *to)
+static void put_replace(mica__tokenizer_back *b, const char *how, const char *from, const char *to)
 {
     put_type(b, NULL, "Replace");
     mica__json_key(&b->json, "pattern");
     mica__json_begin_object(&b->json);
-    put_text(b, "String", from);
+    put_text(b, how, from);
     mica__json_end_object(&b->json);
     put_text(b, "content", to);
     mica__json_end_object(&b->json);
@@ -116,14 +115,20 @@ static void put_byte_level(mica__tokenizer_back *b, const char *key, bool split)
     mica__json_end_object(&b->json);
 }
 
-/* Tokens that are found in a text before anything else. */
+/* Tokens that are found in a text before anything else. Those of Phi-3 eat the blanks behind them, which the file does not
+ * say, but its makers do. */
 static void put_added(mica__tokenizer_back *b)
 {
     static const char *const marks[] = {"single_word", "lstrip", "rstrip", "normalized"};
+    const mica_value *arch = mica__archive_meta(b->archive, "general.architecture");
+    const bool eats = mica__tokenizer_is_kind(b, "llama") && arch != NULL &&
+                      arch->type == MICA_VALUE_STRING && strcmp(arch->as.string.data, "phi3") == 0;
     mica__json_key(&b->json, "added_tokens");
     mica__json_begin_array(&b->json);
     for (uint32_t i = 0; i < b->words.count; i++) {
         const mica__piece_kind kind = mica__vocabulary_kind(&b->words, i);
+        const bool plain = i == b->bos || i == b->unknown ||
+                           strcmp(b->words.token[i].data, "<|endoftext|>") == 0;
         if (kind != MICA__PIECE_CONTROL && kind != MICA__PIECE_UNKNOWN && kind != MICA__PIECE_USER)
             continue;
         mica__json_begin_object(&b->json);
@@ -131,55 +136,146 @@ static void put_added(mica__tokenizer_back *b)
         mica__json_uint(&b->json, i);
         put_token(b, "content", i);
         for (size_t m = 0; m < sizeof marks / sizeof marks[0]; m++)
-            put_truth(b, marks[m], false);
+            put_truth(b, marks[m], m == 2 && eats && !plain);
         put_truth(b, "special", kind != MICA__PIECE_USER);
         mica__json_end_object(&b->json);
     }
     mica__json_end_array(&b->json);
 }
 
-static void put_normalizer(mica__tokenizer_back *b)
+/* The compiled rules of characters, in base 64. */
+static mica_status put_chars(mica__tokenizer_back *b, const mica_value *chars)
 {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const uint8_t *bytes = chars->as.items;
+    const size_t count = (size_t)chars->count, size = (count + 2) / 3 * 4;
+    char *text = mica__alloc(size + 1);
+    if (text == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the rules of a tokenizer");
+    for (size_t i = 0, at = 0; i < count; i += 3) {
+        const size_t left = count - i;
+        const uint32_t three = (uint32_t)bytes[i] << 16 | (left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
+                               (left > 2 ? bytes[i + 2] : 0);
+        text[at++] = digits[three >> 18];
+        text[at++] = digits[three >> 12 & 63];
+        text[at++] = left > 1 ? digits[three >> 6 & 63] : '=';
+        text[at++] = left > 2 ? digits[three & 63] : '=';
+    }
+    put_type(b, NULL, "Precompiled");
+    mica__json_key(&b->json, "precompiled_charsmap");
+    mica__json_string_n(&b->json, text, size);
+    mica__json_end_object(&b->json);
+    mica__free(text);
+    return MICA_OK;
+}
+
+static void begin_list(mica__tokenizer_back *b, const char *key, const char *list)
+{
+    put_type(b, key, "Sequence");
+    mica__json_key(&b->json, list);
+    mica__json_begin_array(&b->json);
+}
+
+static void end_list(mica__tokenizer_back *b)
+{
+    mica__json_end_array(&b->json);
+    mica__json_end_object(&b->json);
+}
+
+/* Of a unigram: its characters, and blanks that repeat, lead or trail. */
+static mica_status put_cleaning(mica__tokenizer_back *b)
+{
+    const mica_value *chars = mica__archive_meta(b->archive, "tokenizer.ggml.precompiled_charsmap");
+    const bool squeeze = truth_of(b, "tokenizer.ggml.remove_extra_whitespaces", false);
+    const bool has_chars = chars != NULL && chars->type == MICA_VALUE_ARRAY && chars->count != 0 &&
+                           (chars->item_type == MICA_VALUE_U8 || chars->item_type == MICA_VALUE_I8);
+    mica_status status = MICA_OK;
+    if (!has_chars && !squeeze) {
+        put_null(b, "normalizer");
+        return MICA_OK;
+    }
+    begin_list(b, "normalizer", "normalizers");
+    if (has_chars)
+        status = put_chars(b, chars);
+    if (squeeze) {
+        put_type(b, NULL, "Strip");
+        put_truth(b, "strip_left", true);
+        put_truth(b, "strip_right", true);
+        mica__json_end_object(&b->json);
+        put_replace(b, "Regex", " {2,}", " ");
+    }
+    end_list(b);
+    return status;
+}
+
+static mica_status put_normalizer(mica__tokenizer_back *b)
+{
+    const bool lower = truth_of(b, "tokenizer.ggml.normalizer.lowercase", true);
+    if (mica__tokenizer_is_kind(b, "t5"))
+        return put_cleaning(b);
     if (mica__tokenizer_is_kind(b, "bert")) {
         put_type(b, "normalizer", "BertNormalizer");
         put_truth(b, "clean_text", true);
         put_truth(b, "handle_chinese_chars", true);
-        put_null(b, "strip_accents");
-        put_truth(b, "lowercase", truth_of(b, "tokenizer.ggml.normalizer.lowercase", true));
+        if (mica__archive_meta(b->archive, "tokenizer.ggml.normalizer.strip_accents") != NULL)
+            put_truth(b, "strip_accents", truth_of(b, "tokenizer.ggml.normalizer.strip_accents", lower));
+        else
+            put_null(b, "strip_accents");
+        put_truth(b, "lowercase", lower);
         mica__json_end_object(&b->json);
     } else if (mica__tokenizer_is_kind(b, "llama")) {
-        put_type(b, "normalizer", "Sequence");
-        mica__json_key(&b->json, "normalizers");
-        mica__json_begin_array(&b->json);
+        begin_list(b, "normalizer", "normalizers");
         if (b->prefix) {
             put_type(b, NULL, "Prepend");
             put_text(b, "prepend", MARK);
             mica__json_end_object(&b->json);
         }
-        put_replace(b, " ", MARK);
-        mica__json_end_array(&b->json);
-        mica__json_end_object(&b->json);
-    } else if (mica__tokenizer_is_kind(b, "gpt2") && rules[find_rule(b)].compose) {
+        put_replace(b, "String", " ", MARK);
+        end_list(b);
+    } else if (composes(b)) {
         put_type(b, "normalizer", "NFC");
         mica__json_end_object(&b->json);
     } else {
         put_null(b, "normalizer");
     }
+    return MICA_OK;
 }
 
+/* Pieces may cross words, if they were trained so: the text is not cut. */
 static void put_metaspace(mica__tokenizer_back *b, const char *key)
 {
     put_type(b, key, "Metaspace");
     put_text(b, "replacement", MARK);
     put_text(b, "prepend_scheme", b->prefix ? "always" : "never");
-    put_truth(b, "split", true);
+    put_truth(b, "split", false);
     mica__json_end_object(&b->json);
+}
+
+/* Each pattern cuts what the one before left. */
+static void put_patterns(mica__tokenizer_back *b, const char *key, const mica__rule *rule)
+{
+    if (strcmp(rule->patterns[0], MICA__GPT2_PATTERN) == 0 && rule->patterns[1] == NULL) {
+        put_byte_level(b, key, true); /* it has that pattern of its own */
+        return;
+    }
+    begin_list(b, key, "pretokenizers");
+    for (size_t i = 0; rule->patterns[i] != NULL; i++) {
+        put_type(b, NULL, "Split");
+        mica__json_key(&b->json, "pattern");
+        mica__json_begin_object(&b->json);
+        put_text(b, "Regex", rule->patterns[i]);
+        mica__json_end_object(&b->json);
+        put_text(b, "behavior", "Isolated");
+        put_truth(b, "invert", false);
+        mica__json_end_object(&b->json);
+    }
+    put_byte_level(b, NULL, false);
+    end_list(b);
 }
 
 static void put_splitter(mica__tokenizer_back *b)
 {
     static const char key[] = "pre_tokenizer";
-    const char *pattern = mica__tokenizer_is_kind(b, "gpt2") ? rules[find_rule(b)].pattern : NULL;
     if (mica__tokenizer_is_kind(b, "bert")) {
         put_type(b, key, "BertPreTokenizer");
         mica__json_end_object(&b->json);
@@ -187,23 +283,8 @@ static void put_splitter(mica__tokenizer_back *b)
         put_metaspace(b, key);
     } else if (mica__tokenizer_is_kind(b, "llama")) {
         put_null(b, key);
-    } else if (pattern == NULL) {
-        put_byte_level(b, key, true);
     } else {
-        put_type(b, key, "Sequence");
-        mica__json_key(&b->json, "pretokenizers");
-        mica__json_begin_array(&b->json);
-        put_type(b, NULL, "Split");
-        mica__json_key(&b->json, "pattern");
-        mica__json_begin_object(&b->json);
-        put_text(b, "Regex", pattern);
-        mica__json_end_object(&b->json);
-        put_text(b, "behavior", "Isolated");
-        put_truth(b, "invert", false);
-        mica__json_end_object(&b->json);
-        put_byte_level(b, NULL, false);
-        mica__json_end_array(&b->json);
-        mica__json_end_object(&b->json);
+        put_patterns(b, key, find_rule(b));
     }
 }
 
@@ -286,7 +367,7 @@ static void put_decoder(mica__tokenizer_back *b)
         put_type(b, key, "Sequence");
         mica__json_key(&b->json, "decoders");
         mica__json_begin_array(&b->json);
-        put_replace(b, MARK, " ");
+        put_replace(b, "String", MARK, " ");
         put_type(b, NULL, "ByteFallback");
         mica__json_end_object(&b->json);
         put_type(b, NULL, "Fuse");
@@ -395,23 +476,10 @@ static bool has_bytes(const mica__tokenizer_back *b)
     return false;
 }
 
-/* The unknown token: that of the key, or the one of that kind; the count if there is none. */
-static uint32_t find_unknown(const mica__tokenizer_back *b)
-{
-    const mica_value *key = mica__archive_meta(b->archive, "tokenizer.ggml.unknown_token_id");
-    uint32_t token = b->words.count;
-    if (key != NULL && key->type == MICA_VALUE_U32 && key->as.u < b->words.count)
-        return (uint32_t)key->as.u;
-    for (uint32_t i = 0; i < b->words.count && token == b->words.count; i++)
-        if (mica__vocabulary_kind(&b->words, i) == MICA__PIECE_UNKNOWN)
-            token = i;
-    return token;
-}
-
 static mica_status put_pairs(mica__tokenizer_back *b)
 {
     const bool scores = mica__tokenizer_is_kind(b, "llama");
-    const uint32_t unknown = scores ? find_unknown(b) : b->words.count;
+    const uint32_t unknown = scores ? b->unknown : b->words.count;
     put_type(b, "model", "BPE");
     put_null(b, "dropout");
     if (unknown < b->words.count)
@@ -422,7 +490,7 @@ static mica_status put_pairs(mica__tokenizer_back *b)
     put_null(b, "end_of_word_suffix");
     put_truth(b, "fuse_unk", scores);
     put_truth(b, "byte_fallback", scores && has_bytes(b));
-    put_truth(b, "ignore_merges", !scores && rules[find_rule(b)].whole);
+    put_truth(b, "ignore_merges", !scores && (find_rule(b)->flags & MICA__RULE_IGNORE_MERGES) != 0);
     mica_status status = put_vocabulary(b);
     if (scores && status == MICA_OK)
         status = put_score_merges(b);
@@ -434,7 +502,7 @@ static mica_status put_pairs(mica__tokenizer_back *b)
 
 static mica_status put_unigram(mica__tokenizer_back *b)
 {
-    const uint32_t unknown = find_unknown(b);
+    const uint32_t unknown = b->unknown;
     put_type(b, "model", "Unigram");
     mica__json_key(&b->json, "unk_id");
     if (unknown < b->words.count)
@@ -457,7 +525,7 @@ static mica_status put_unigram(mica__tokenizer_back *b)
 
 static mica_status put_wordpieces(mica__tokenizer_back *b)
 {
-    const uint32_t unknown = find_unknown(b);
+    const uint32_t unknown = b->unknown;
     put_type(b, "model", "WordPiece");
     put_text(b, "unk_token", unknown < b->words.count ? b->words.token[unknown].data : "[UNK]");
     put_text(b, "continuing_subword_prefix", "##");
@@ -477,13 +545,14 @@ mica_status mica__tokenizer_make_json(mica__tokenizer_back *b, char **out_text)
     put_null(b, "truncation");
     put_null(b, "padding");
     put_added(b);
-    put_normalizer(b);
+    mica_status status = put_normalizer(b);
     put_splitter(b);
     put_processor(b);
     put_decoder(b);
-    mica_status status = mica__tokenizer_is_kind(b, "t5")     ? put_unigram(b)
-                         : mica__tokenizer_is_kind(b, "bert") ? put_wordpieces(b)
-                                                              : put_pairs(b);
+    if (status == MICA_OK)
+        status = mica__tokenizer_is_kind(b, "t5")     ? put_unigram(b)
+                 : mica__tokenizer_is_kind(b, "bert") ? put_wordpieces(b)
+                                                      : put_pairs(b);
     mica__json_end_object(&b->json);
     if (status == MICA_OK)
         return mica__json_writer_finish(&b->json, out_text, &length);

@@ -5,6 +5,7 @@
 #define MICA_FORMAT_TOKENIZER_BACK_H
 
 #include "base/json.h"
+#include "base/split_rules.h"
 #include "format/vocabulary.h"
 
 typedef struct mica__tokenizer_back {
@@ -14,11 +15,12 @@ typedef struct mica__tokenizer_back {
     const char *kind, *pre; /* tokenizer.ggml.model and .pre */
     bool prefix;            /* a blank is put before the text */
     uint32_t begin, end;    /* tokens that are put around it; the count of words: none */
+    uint32_t bos, unknown;  /* the same */
 } mica__tokenizer_back;
 
 bool mica__tokenizer_is_kind(const mica__tokenizer_back *b, const char *kind);
-/* Whether tokenizer.json can hold it. */
-bool mica__tokenizer_is_known(const mica__tokenizer_back *b);
+/* UNSUPPORTED says why tokenizer.json cannot hold it. */
+mica_status mica__tokenizer_check(const mica__tokenizer_back *b);
 /* The text of a tokenizer.json, which the caller frees with mica__free. OUT_OF_MEMORY. */
 mica_status mica__tokenizer_make_json(mica__tokenizer_back *b, char **out_text);
 

@@ -1,6 +1,6 @@
 /*
  * tokenizer_map.c - tokenizer.json, tokenizer.model and tokenizer_config.json in GGUF's words: the kind, merges, the
- * special tokens, and the chat template. A tokenizer of an unknown kind is left out: the tensors are worth having without.
+ * special tokens, and the chat template. A tokenizer of an unknown kind is left to tokenizer_carry.c.
  */
 #include <stdio.h>
 #include <string.h>
@@ -240,6 +240,25 @@ static mica_status set_family(mica__tokenizer *t)
     return status;
 }
 
+/* What BERT's normaliser says of capitals and accents. */
+static mica_status set_letters(mica__tokenizer *t)
+{
+    static const struct {
+        const char *hf, *gguf;
+    } switches[] = {{"lowercase", "tokenizer.ggml.normalizer.lowercase"},
+                    {"strip_accents", "tokenizer.ggml.normalizer.strip_accents"}};
+    mica_status status = MICA_OK;
+    if (t->json == NULL || strcmp(t->kind, "bert") != 0)
+        return MICA_OK;
+    const mica__json_node *normalizer = mica__json_get(t->json, mica__json_root(t->json), "normalizer");
+    for (size_t i = 0; i < 2 && status == MICA_OK; i++) {
+        const mica__json_node *node = mica__json_get(t->json, normalizer, switches[i].hf);
+        if (node != NULL && (node->type == MICA__JSON_FALSE || (i == 1 && node->type == MICA__JSON_TRUE)))
+            status = mica__plan_set_bool(t->plan, switches[i].gguf, node->type == MICA__JSON_TRUE);
+    }
+    return status;
+}
+
 /* What tokenizer.model says of blanks and characters. */
 static mica_status set_normalizer(mica__tokenizer *t)
 {
@@ -274,6 +293,8 @@ static mica_status set_all(mica__tokenizer *t)
         status = set_specials(t);
     if (status == MICA_OK)
         status = set_processor(t);
+    if (status == MICA_OK)
+        status = set_letters(t);
     if (status == MICA_OK)
         status = set_normalizer(t);
     if (status == MICA_OK)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/split_rules.h"
 #include "base/work.h"
 #include "mica/text.h"
 #include "model/tokenizer_buffer.h"
@@ -192,22 +193,6 @@ mica_status mica__tokenizer_read_specials(mica_tokenizer *tokenizer, const mica_
 void mica__tokenizer_set_around(mica_tokenizer *tokenizer);
 /* A flag of the metadata; *out_value is left alone if it is not there. */
 mica_status mica__tokenizer_read_bool(const mica_weights *weights, const char *key, bool *out_value);
-
-/* A rule by name (tokenizer_rules.def). */
-typedef struct mica__rule {
-    const char *name;
-    uint32_t flags;
-    const char *const *patterns; /* ends with NULL */
-} mica__rule;
-#define MICA__RULE_IGNORE_MERGES 1u
-#define MICA__RULE_ADD_BOS 2u
-#define MICA__RULE_ADD_SEP 4u
-#define MICA__RULE_TEXT 8u   /* not byte-level: characters, and <0x0A> for what has no token */
-#define MICA__RULE_MARKS 16u /* blanks are MICA__MARK */
-/* NULL if there is none of that name. */
-const mica__rule *mica__rule_find(const char *name);
-#define MICA__GPT2_PATTERN \
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 /* ---- the byte-level alphabet (tokenizer_bytes.c) ----------------------------------------------------------------- */
 

@@ -497,26 +497,35 @@ static bool is_there(const char *name)
     return access(rewrite_path(name), F_OK) == 0;
 }
 
-/* A rule or a kind that is not known makes no file that would read texts wrongly. */
-static void unknown_rules_make_no_files(void **state)
+/* A tokenizer that no file would read rightly is refused by a sentence, and nothing is written. */
+static void check_refused(const char *word)
+{
+    const mica_convert_options with = {.overwrite = 1}, without = {.overwrite = 1, .without_tokenizer = 1};
+    test_folder_remove(rewrite_path("to"));
+    assert_int_equal(mica_convert(rewrite_path("words.gguf"), rewrite_path("to"), &with),
+                     MICA_ERR_UNSUPPORTED);
+    assert_non_null(strstr(mica_status_message(), "the tokenizer cannot be written"));
+    assert_non_null(strstr(mica_status_message(), word));
+    assert_false(is_there("to"));
+    convert_ok("words.gguf", "to", &without);
+    assert_true(is_there("to/config.json") && !is_there("to/tokenizer.json") &&
+                !is_there("to/tokenizer_config.json"));
+}
+
+static void unknown_rules_are_refused(void **state)
 {
     words odd = kinds[0];
     (void)state;
     odd.pre = "someone's own";
     make_gguf(&odd);
-    make_folder("to");
-    convert_ok("words.gguf", "to", NULL);
-    assert_true(is_there("to/config.json") && !is_there("to/tokenizer.json") &&
-                !is_there("to/tokenizer_config.json"));
+    check_refused("someone's own");
     odd.model = "rwkv";
     make_gguf(&odd);
-    convert_ok("words.gguf", "to", NULL);
-    assert_false(is_there("to/tokenizer.json"));
+    check_refused("rwkv");
     odd = kinds[3];
     odd.token[6] = "\xff";
     make_gguf(&odd);
-    convert_ok("words.gguf", "to", NULL);
-    assert_false(is_there("to/tokenizer.json"));
+    check_refused("UTF-8");
     odd.token[6] = "";
     make_gguf(&odd);
     convert_ok("words.gguf", "to", NULL);
@@ -557,7 +566,7 @@ int main(void)
         cmocka_unit_test(reads_pieces),        cmocka_unit_test(model_beside_json),
         cmocka_unit_test(survives_bad_models), cmocka_unit_test(writes_models),
         cmocka_unit_test(ends_of_texts),       cmocka_unit_test(there_and_back),
-        cmocka_unit_test(merges_of_scores),    cmocka_unit_test(unknown_rules_make_no_files),
+        cmocka_unit_test(merges_of_scores),    cmocka_unit_test(unknown_rules_are_refused),
         cmocka_unit_test(allocation_failures),
     };
     return cmocka_run_group_tests(tests, rewrite_setup, rewrite_teardown);

@@ -1,14 +1,14 @@
-/* tokenizer_rules.c: the table of tokenizer_rules.def. */
+/* split_rules.c: the table of split_rules.def. */
+#include "base/split_rules.h"
+
 #include <string.h>
 
-#include "model/tokenizer.h"
-
 #define PATTERNS(list, ...) static const char *const list##_patterns[] = {__VA_ARGS__, NULL};
-#include "model/tokenizer_rules.def"
+#include "base/split_rules.def"
 
 static const mica__rule rules[] = {
 #define RULE(name, flags, list) {name, flags, list##_patterns},
-#include "model/tokenizer_rules.def"
+#include "base/split_rules.def"
 };
 
 const mica__rule *mica__rule_find(const char *name)

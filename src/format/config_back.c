@@ -256,8 +256,9 @@ static void put_sizes(mica__config_back *b)
     if (gpt2 || bert)
         return;
     mica__back_put_whole(b, "num_key_value_heads", whole(b, "attention.head_count_kv", b->heads));
-    if (!mica__back_is(b, "phi3"))
-        mica__back_put_whole(b, "head_dim", b->head);
+    if (!mica__back_is(b, "phi3") &&
+        (!mica__back_is(b, "qwen2") || mica__back_get(b, "attention.key_length") != NULL))
+        mica__back_put_whole(b, "head_dim", b->head); /* of which Qwen 2 takes the usual one by itself */
 }
 
 /* Sizes that the class cannot have. */

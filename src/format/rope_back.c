@@ -61,8 +61,8 @@ static double attention_of(const mica__config_back *b)
     return mica__back_number(b, "rope.scaling.yarn_attn_factor", plain);
 }
 
-/* Two lists; the context before it was stretched stands beside them, where Phi-3's code looks for it. The scale of the
- * result follows from the two contexts; one that does not is written. */
+/* Two lists. The scale of the result follows from the contexts before and after the model was stretched; one that does not is
+ * written. */
 static mica_status put_longrope(mica__config_back *b, bool *out_factors)
 {
     const float *far = NULL, *near = NULL;
@@ -83,8 +83,6 @@ static mica_status put_longrope(mica__config_back *b, bool *out_factors)
     if (!mica__back_is(b, "phi3"))
         mica__back_put_whole(b, "original_max_position_embeddings", (uint64_t)before);
     mica__json_end_object(&b->json);
-    if (mica__back_is(b, "phi3"))
-        mica__back_put_whole(b, "original_max_position_embeddings", (uint64_t)before);
     *out_factors = true;
     return MICA_OK;
 }
@@ -184,10 +182,14 @@ static mica_status put_keys(mica__config_back *b, const char *type)
     return MICA_OK;
 }
 
-/* The part of a head that turns, which must come out whole again. */
-static void put_part(mica__config_back *b)
+/* The context before it was stretched stands where Phi-3's code looks for it; the part of a head that turns must come out
+ * whole again. */
+static void put_phi3(mica__config_back *b)
 {
     double part = (double)b->rotary / b->head;
+    mica__back_put_whole(
+        b, "original_max_position_embeddings",
+        (uint64_t)mica__back_number(b, "rope.scaling.original_context_length", b->context));
     while ((uint32_t)(b->head * part) < b->rotary)
         part = nextafter(part, 1);
     mica__json_key(&b->json, "partial_rotary_factor");
@@ -207,7 +209,7 @@ mica_status mica__rope_from_gguf(mica__config_back *b, bool *out_factors)
     if (mica__back_is(b, "gemma3"))
         mica__back_put_real(b, "rope_local_base_freq", mica__back_number(b, "rope.freq_base_swa", 10000));
     if (mica__back_is(b, "phi3"))
-        put_part(b);
+        put_phi3(b);
     status = put_longrope(b, out_factors);
     if (status == MICA_OK && !*out_factors)
         status = put_llama3(b, out_factors);

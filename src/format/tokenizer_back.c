@@ -49,10 +49,11 @@ mica_status mica__tokenizer_check(const mica__tokenizer_back *b)
                                                  "\"%.60s\", a rule that mica does not know",
                                                  b->pre);
     if (!scored && !mica__tokenizer_is_kind(b, "bert"))
-        return mica__fail(MICA_ERR_UNSUPPORTED,
-                          "the tokenizer cannot be written: tokenizer.ggml.model is \"%.60s\", known are gpt2, "
-                          "llama, t5 and bert",
-                          b->kind);
+        return mica__fail(
+            MICA_ERR_UNSUPPORTED,
+            "the tokenizer cannot be written: tokenizer.ggml.model is \"%.60s\", known are gpt2, "
+            "llama, t5 and bert",
+            b->kind);
     return !scored || b->words.score != NULL
                ? MICA_OK
                : mica__fail(MICA_ERR_UNSUPPORTED,
@@ -127,8 +128,8 @@ static void put_added(mica__tokenizer_back *b)
     mica__json_begin_array(&b->json);
     for (uint32_t i = 0; i < b->words.count; i++) {
         const mica__piece_kind kind = mica__vocabulary_kind(&b->words, i);
-        const bool plain = i == b->bos || i == b->unknown ||
-                           strcmp(b->words.token[i].data, "<|endoftext|>") == 0;
+        const bool plain =
+            i == b->bos || i == b->unknown || strcmp(b->words.token[i].data, "<|endoftext|>") == 0;
         if (kind != MICA__PIECE_CONTROL && kind != MICA__PIECE_UNKNOWN && kind != MICA__PIECE_USER)
             continue;
         mica__json_begin_object(&b->json);

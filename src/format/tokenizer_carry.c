@@ -166,7 +166,8 @@ static bool same_added(place a, place b)
         const place token = {x.json, p};
         while (q != NULL && !same(get((place){y.json, q}, "id"), get(token, "id"), 1))
             q = mica__json_next(y.json, q);
-        if (q == NULL || strcmp(text_of(get(token, "content")), text_of(get((place){y.json, q}, "content"))) ||
+        if (q == NULL ||
+            strcmp(text_of(get(token, "content")), text_of(get((place){y.json, q}, "content"))) ||
             is_strange(token, normalizes, (place){y.json, q}))
             return false;
     }
@@ -206,8 +207,7 @@ static bool same_tokenizer(const mica__json *was, const mica__json *is)
     const place model = get(a, "model"), again = get(b, "model");
     return same(get(a, "normalizer"), get(b, "normalizer"), MOST_DEPTH) &&
            same(get(a, "pre_tokenizer"), get(b, "pre_tokenizer"), MOST_DEPTH) &&
-           same(model, again, MOST_DEPTH) && same_merges(model, again) && same_added(a, b) &&
-           same_ends(a, b);
+           same(model, again, MOST_DEPTH) && same_merges(model, again) && same_added(a, b) && same_ends(a, b);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------------------- */
@@ -248,10 +248,11 @@ mica_status mica__tokenizer_carry(mica__plan *plan, const char *folder, bool alw
         char *copy = mica__chunks_alloc(&plan->chunks, file.size + 1);
         if (copy != NULL)
             memcpy(copy, file.data, file.size + 1);
-        status = copy == NULL ? MICA_ERR_OUT_OF_MEMORY
-                              : mica__plan_set(plan, "tokenizer.huggingface.json",
-                                               &(mica_value){.type = MICA_VALUE_STRING,
-                                                             .as.string = {copy, file.size}});
+        status =
+            copy == NULL
+                ? MICA_ERR_OUT_OF_MEMORY
+                : mica__plan_set(plan, "tokenizer.huggingface.json",
+                                 &(mica_value){.type = MICA_VALUE_STRING, .as.string = {copy, file.size}});
     }
     mica__free(file.data);
     return status;

@@ -148,8 +148,7 @@ static void find_ends(mica__tokenizer_back *b)
         b->bos = token_of(b, CLS);
     eos = eos == none ? sep : eos;
     sep = sep == none ? eos : sep;
-    b->begin = truth_of(b, "tokenizer.ggml.add_bos_token",
-                        llama || bert || (flags & MICA__RULE_ADD_BOS) != 0)
+    b->begin = truth_of(b, "tokenizer.ggml.add_bos_token", llama || bert || (flags & MICA__RULE_ADD_BOS) != 0)
                    ? b->bos
                    : none;
     b->end = truth_of(b, "tokenizer.ggml.add_eos_token", t5) ? eos : none;

@@ -105,6 +105,7 @@ def variants():
                                            layer_types=[slide if (i + 1) % 3 else full for i in range(7)]),
         "gemma3 cap": gemma3(MILLION, final_logit_softcapping=4.0),
         "phi3 partial_rotary_factor": Phi3Config(**SMALL, **turned(partial_rotary_factor=0.5), sliding_window=16),
+        "phi3 head_dim": Phi3Config(**HEADS),
         "phi3 no window": Phi3Config(**SMALL, sliding_window=None),
         "phi3 longrope, attention_factor": Phi3Config(
             **SMALL, **turned("longrope", original_max_position_embeddings=16, attention_factor=1.25,

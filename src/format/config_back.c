@@ -258,17 +258,15 @@ static void put_sizes(mica__config_back *b)
     if (gpt2 || bert)
         return;
     mica__back_put_whole(b, "num_key_value_heads", whole(b, "attention.head_count_kv", b->heads));
-    if (!mica__back_is(b, "phi3") &&
-        (!mica__back_is(b, "qwen2") || mica__back_get(b, "attention.key_length") != NULL))
-        mica__back_put_whole(b, "head_dim", b->head); /* of which Qwen 2 takes the usual one by itself */
+    if ((!mica__back_is(b, "phi3") && !mica__back_is(b, "qwen2")) ||
+        mica__back_get(b, "attention.key_length") != NULL)
+        mica__back_put_whole(b, "head_dim", b->head); /* of which these two take the usual one by themselves */
 }
 
 /* Sizes that the class cannot have. */
 static mica_status check_sizes(const mica__config_back *b)
 {
-    const char *no_head = mica__back_is(b, "gpt2") || mica__back_is(b, "bert") || mica__back_is(b, "phi3")
-                              ? "attention.key_length"
-                              : NULL;
+    const bool no_rope = mica__back_is(b, "gpt2") || mica__back_is(b, "bert");
     if (b->layers == 0 || b->heads == 0 || b->width == 0)
         return mica__fail(
             MICA_ERR_MALFORMED_FILE,
@@ -277,10 +275,9 @@ static mica_status check_sizes(const mica__config_back *b)
             b->family->arch);
     if (whole(b, "attention.value_length", b->head) != b->head)
         return mica__back_refuse(b, "attention.value_length", "another one than that of keys");
-    if (no_head != NULL && b->head != b->width / b->heads)
-        return mica__back_refuse(b, no_head, "another one than the heads' share of the width");
-    if (!mica__back_is(b, "phi3") && !mica__back_is(b, "gpt2") && !mica__back_is(b, "bert") &&
-        b->rotary != b->head)
+    if (no_rope && b->head != b->width / b->heads)
+        return mica__back_refuse(b, "attention.key_length", "another one than the heads' share of the width");
+    if (!mica__back_is(b, "phi3") && !no_rope && b->rotary != b->head)
         return mica__back_refuse(b, "rope.dimension_count", "a part of a head");
     return MICA_OK;
 }

@@ -19,6 +19,14 @@ static mica_format find_format(const char *word)
     return MICA_FORMAT_NONE;
 }
 
+/* A single safetensors file. */
+static int holds_tensors_alone(const tool_call *call, mica_format format)
+{
+    const char *ending = strrchr(call->argument[1], '.');
+    return (format == MICA_FORMAT_NONE || format == MICA_FORMAT_SAFETENSORS) && ending != NULL &&
+           strcmp(ending, ".safetensors") == 0;
+}
+
 int tool_convert(const tool_call *call)
 {
     const char *type = tool_word(call, "type");
@@ -46,8 +54,13 @@ int tool_convert(const tool_call *call)
     tool_progress_begin(&progress, "converting");
     mica_status status = mica_convert(call->argument[0], call->argument[1], &options);
     double seconds = tool_progress_seconds(&progress);
+    if (status == MICA_ERR_UNSUPPORTED && strncmp(mica_status_message(), "the tokenizer ", 14) == 0) {
+        (void)tool_progress_end(&progress);
+        return tool_fail("%s; --without-tokenizer leaves it out", mica_status_message());
+    }
     int result = tool_rewrite_end(call, &progress, status);
     if (result == 0)
-        printf("converted in %.1f s\n", seconds);
+        printf("converted in %.1f s%s\n", seconds,
+               holds_tensors_alone(call, options.format) ? ": the tensors, a single file holds no more" : "");
     return result;
 }

@@ -260,7 +260,8 @@ static void put_sizes(mica__config_back *b)
     mica__back_put_whole(b, "num_key_value_heads", whole(b, "attention.head_count_kv", b->heads));
     if ((!mica__back_is(b, "phi3") && !mica__back_is(b, "qwen2")) ||
         mica__back_get(b, "attention.key_length") != NULL)
-        mica__back_put_whole(b, "head_dim", b->head); /* of which these two take the usual one by themselves */
+        mica__back_put_whole(b, "head_dim",
+                             b->head); /* of which these two take the usual one by themselves */
 }
 
 /* Sizes that the class cannot have. */
@@ -307,6 +308,18 @@ static void put_layer_types(mica__config_back *b)
     mica__json_end_array(&b->json);
 }
 
+/* Older programs know no list for Qwen: the layers from some one on slide. */
+static void put_first_sliding(mica__config_back *b)
+{
+    uint32_t first = 0, sliding = 0;
+    while (first < b->layers && !slides(b, first))
+        first++;
+    for (uint32_t i = first; i < b->layers; i++)
+        sliding += slides(b, i);
+    if (sliding == b->layers - first)
+        mica__back_put_whole(b, "max_window_layers", first);
+}
+
 /* Mistral, Mixtral and Phi-3 know one window for all layers; Gemma and Qwen say it of each. */
 static mica_status put_window(mica__config_back *b)
 {
@@ -327,6 +340,8 @@ static mica_status put_window(mica__config_back *b)
         put_truth(b, "use_sliding_window", b->window != 0);
     if (by_layer)
         put_layer_types(b);
+    if (qwen && by_layer && b->window != 0)
+        put_first_sliding(b);
     return MICA_OK;
 }
 

@@ -35,6 +35,7 @@ static void qwen2(void **state)
         {LAYER(0) "self_attn.q_proj.bias", MICA_DTYPE_BF16, 1, {16}},
         {LAYER(0) "self_attn.k_proj.weight", MICA_DTYPE_BF16, 2, {8, 16}},
         {LAYER(0) "self_attn.k_proj.bias", MICA_DTYPE_BF16, 1, {8}},
+        {LAYER(0) "self_attn.v_proj.weight", MICA_DTYPE_BF16, 2, {8, 16}},
         {LAYER(0) "self_attn.v_proj.bias", MICA_DTYPE_BF16, 1, {8}},
         {LAYER(0) "mlp.gate_proj.weight", MICA_DTYPE_BF16, 2, {24, 16}},
         {LAYER(0) "mlp.down_proj.weight", MICA_DTYPE_BF16, 2, {16, 24}},
@@ -50,7 +51,7 @@ static void qwen2(void **state)
     check_values(LAYER(0) "self_attn.v_proj.bias", "blk.0.attn_v.bias", 0);
     check_values("lm_head.weight", "output.weight", 0);
     mica__archive *gguf = rewrite_open(rewrite_path("out.gguf"));
-    assert_int_equal(gguf->visible_count, 11);
+    assert_int_equal(gguf->visible_count, 12);
     assert_int_equal(rig_tensor(gguf, "blk.0.attn_q.bias")->dtype, MICA_DTYPE_F32);
     check_text(gguf, "general.architecture", "qwen2");
     check_text(gguf, "general.type", "model");

@@ -243,10 +243,10 @@ static inline void golden_check_model(const golden *g, const char *id, const cha
     mica_device_release(device);
 }
 
-/* The folder, and the GGUF that it becomes. */
+/* The folder, the GGUF that it becomes, and on the cpu the folder that this becomes. */
 static inline void golden_agrees(const golden *g, const char *device)
 {
-    char source[256], folder[256], converted[300];
+    char source[256], folder[256], converted[300], back[300];
     golden_expected *want = golden_read(g->name);
     (void)snprintf(source, sizeof source, GOLDEN_HOME "%s", g->name);
     golden_check_model(g, device, "its folder", g->near, source, want);
@@ -254,6 +254,11 @@ static inline void golden_agrees(const golden *g, const char *device)
     (void)snprintf(converted, sizeof converted, "%s/model.gguf", folder);
     must(mica_convert(source, converted, NULL));
     golden_check_model(g, device, "GGUF", GOLDEN_NEAR, converted, want);
+    if (strcmp(device, "cpu") == 0) {
+        (void)snprintf(back, sizeof back, "%s/back", folder);
+        must(mica_convert(converted, back, NULL));
+        golden_check_model(g, device, "the folder that the GGUF became", GOLDEN_NEAR, back, want);
+    }
     assert_int_equal(test_folder_remove(folder), 0);
     free(want);
 }

@@ -336,6 +336,9 @@ static mica_status add_type(const scaling *s, double theta)
     const bool phi = strcmp(s->key_class, "phi3") == 0;
     if (strcmp(type, "default") == 0)
         return MICA_OK;
+    if (type[0] == '\0')
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "config.json: rotary scaling has a \"factor\" but no \"rope_type\"");
     /* Of Phi-3 three words mean the one way that its models have. */
     if (strcmp(type, "longrope") == 0 || (phi && (strcmp(type, "su") == 0 || strcmp(type, "yarn") == 0)))
         return add_longrope(s);

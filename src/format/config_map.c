@@ -303,6 +303,29 @@ static mica_status check_biases(const mica__config *c)
     return MICA_OK;
 }
 
+/* A model that writes text has a head, or says that it is the embedding. One without architectures is taken for one. */
+static mica_status check_head(const mica__config *c)
+{
+    const mica__json_node *list = mica__json_get(c->json, mica__json_root(c->json), "architectures");
+    const mica__json_node *name = list == NULL ? NULL : mica__json_first(list);
+    const char *word = name != NULL && name->type == MICA__JSON_STRING ? name->string.data : "For";
+    const mica__archive *archive = c->plan->archive;
+    bool tied = c->family->tied;
+    mica_status status = MICA_OK;
+    if (mica__config_get(c->json, "tie_word_embeddings") != NULL)
+        status = mica__config_bool(c, "tie_word_embeddings", &tied);
+    if (status != MICA_OK || tied || strcmp(c->family->arch, "bert") == 0 ||
+        (strstr(word, "For") == NULL && strstr(word, "LMHead") == NULL))
+        return status;
+    for (uint32_t i = 0; i < archive->visible_count; i++)
+        if (strstr(archive->tensor[i].name, "lm_head.weight") != NULL)
+            return MICA_OK;
+    return mica__fail(
+        MICA_ERR_MALFORMED_FILE,
+        "there is no tensor \"lm_head.weight\", and \"tie_word_embeddings\" of config.json is not "
+        "true");
+}
+
 static mica_status check_needed(const mica__plan *plan, const char *arch)
 {
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
@@ -319,16 +342,13 @@ static mica_status check_needed(const mica__plan *plan, const char *arch)
 mica_status mica__config_to_gguf(mica__plan *plan, const mica__json *json, const mica__family *family)
 {
     mica__config c = {plan, json, family, NULL};
-    bool tied;
     mica_status status = mica__key_class(json, family, &c.key_class);
     if (status == MICA_OK)
         status = mica__keys_check(json, c.key_class, &plan->accepted);
     if (status != MICA_OK)
         return status;
     c.key_class = mica__key_text_class(c.key_class);
-    status = mica__config_bool(&c, "tie_word_embeddings", &tied);
-    if (status == MICA_OK)
-        status = set_rows(&c);
+    status = set_rows(&c);
     if (status == MICA_OK)
         status = set_derived(&c);
     if (status == MICA_OK)
@@ -337,5 +357,7 @@ mica_status mica__config_to_gguf(mica__plan *plan, const mica__json *json, const
         status = check_needed(plan, family->arch);
     if (status == MICA_OK)
         status = mica__window_to_gguf(&c);
-    return status == MICA_OK ? check_biases(&c) : status;
+    if (status == MICA_OK)
+        status = check_biases(&c);
+    return status == MICA_OK ? check_head(&c) : status;
 }

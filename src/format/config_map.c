@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 typedef struct config_row {
     mica_value_type type;
     const char *hf, *gguf, *families;
@@ -67,9 +66,16 @@ const char *mica__config_default(const mica__config *c, const char *key)
     return has && !mica__config_has(c->json, key) ? row->detail : "";
 }
 
+const mica__json_node *mica__config_read(const mica__config *c, const char *key)
+{
+    const mica__key_row *row = mica__key_find(c->key_class, key);
+    const bool is_read = row != NULL && (row->verdict == MICA__KEY_READ || row->verdict == MICA__KEY_MAY);
+    return is_read ? mica__config_get(c->json, key) : NULL;
+}
+
 mica_status mica__config_bool(const mica__config *c, const char *key, bool *out)
 {
-    const mica__json_node *node = mica__config_get(c->json, key);
+    const mica__json_node *node = mica__config_read(c, key);
     char what[128];
     *out = strcmp(mica__config_default(c, key), "true") == 0;
     snprintf(what, sizeof what, "config.json: %s", key);
@@ -78,7 +84,7 @@ mica_status mica__config_bool(const mica__config *c, const char *key, bool *out)
 
 mica_status mica__config_u32(const mica__config *c, const char *key, uint32_t least, uint32_t *out)
 {
-    const mica__json_node *node = mica__config_get(c->json, key);
+    const mica__json_node *node = mica__config_read(c, key);
     uint64_t number = 0;
     char what[128];
     *out = (uint32_t)strtoul(mica__config_default(c, key), NULL, 10);
@@ -130,7 +136,8 @@ static mica_status set_rows(const mica__config *c)
     mica_status status = MICA_OK;
     for (size_t i = 0; i < ROWS && status == MICA_OK; i++) {
         const mica__json_node *node = is_for(&rows[i], arch) ? mica__config_get(c->json, rows[i].hf) : NULL;
-        if (node != NULL)
+        const mica__key_row *row = mica__key_find(c->key_class, rows[i].hf);
+        if (node != NULL && row != NULL && row->verdict != MICA__KEY_ONLY) /* such a one was passed over */
             status = set_row(c->plan, &rows[i], arch, node);
     }
     for (size_t i = 0; i < ROWS && status == MICA_OK; i++) {

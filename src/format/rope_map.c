@@ -44,7 +44,8 @@ static mica_status need_number(const scaling *s, const char *key, double *out)
 
 static double config_number(const scaling *s, const char *key, double otherwise)
 {
-    const mica__json_node *node = mica__config_get(s->json, key);
+    const mica__config c = {s->plan, s->json, s->family, s->key_class};
+    const mica__json_node *node = mica__config_read(&c, key);
     double number = otherwise;
     if (node == NULL || node->type != MICA__JSON_NUMBER)
         return otherwise;

@@ -55,6 +55,9 @@ def models():
     routed = {"moe_intermediate_size": 16, "num_experts": 5, "num_experts_per_tok": 2, "norm_topk_prob": True,
               "decoder_sparse_step": 1, "mlp_only_layers": []}
     caps = {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 10.0}
+    few = {"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 12,
+           "num_hidden_layers": 3}
+    slides, full = "sliding_attention", "full_attention"
     return {
         "llama": (LlamaConfig(**HEADS, rms_norm_eps=1e-5), "float32", True),
         "llama-llama3": (LlamaConfig(**HEADS, **LLAMA3, tie_word_embeddings=True), "float32", True),
@@ -78,6 +81,23 @@ def models():
         "bert": (BertConfig(vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
                             intermediate_size=40, max_position_embeddings=128, pad_token_id=0), "float32", False),
         "gemma2-scalar": (Gemma2Config(**HEADS, **caps, sliding_window=16, query_pre_attn_scalar=20), "float32", False),
+        # keys that files in the world seldom have, two or three at a time: scripts/golden_keys.py has all, one by one
+        "gemma3-layers": (Gemma3TextConfig(**{**HEADS, **few}, sliding_window=16, query_pre_attn_scalar=20,
+                                           hidden_activation="gelu", layer_types=[full, slides, full],
+                                           rope_parameters={full: turned("linear", factor=3.0)["rope_parameters"],
+                                                            slides: turned(theta=500.0)["rope_parameters"]}),
+                          "float16", False),
+        "qwen2-window": (Qwen2Config(**{**SMALL, **few}, use_sliding_window=True, sliding_window=16, max_window_layers=1,
+                                     hidden_act="gelu_new"), "float16", True),
+        "qwen3moe-raw": (Qwen3MoeConfig(**{**SMALL, **few}, **{**routed, "norm_topk_prob": False, "num_experts": 3,
+                                                              "mlp_only_layers": [1]}, head_dim=8, use_sliding_window=True, sliding_window=16),
+                         "float16", True),
+        "gpt2-scales": (GPT2Config(vocab_size=VOCABULARY, n_positions=128, n_embd=34, n_layer=2, n_head=2, n_inner=20,
+                                   activation_function="gelu", scale_attn_weights=False, tie_word_embeddings=False,
+                                   scale_attn_by_inverse_layer_idx=True, bos_token_id=1, eos_token_id=2), "float16", False),
+        "bert-tanh": (BertConfig(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                                 intermediate_size=20, max_position_embeddings=128, pad_token_id=0, layer_norm_eps=0.01,
+                                 hidden_act="gelu_new"), "float16", False),
     }
 
 

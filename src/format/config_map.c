@@ -66,9 +66,16 @@ const char *mica__config_default(const mica__config *c, const char *key)
     return has && !mica__config_has(c->json, key) ? row->detail : "";
 }
 
+const mica__json_node *mica__config_read(const mica__config *c, const char *key)
+{
+    const mica__key_row *row = mica__key_find(c->key_class, key);
+    const bool is_read = row != NULL && (row->verdict == MICA__KEY_READ || row->verdict == MICA__KEY_MAY);
+    return is_read ? mica__config_get(c->json, key) : NULL;
+}
+
 mica_status mica__config_bool(const mica__config *c, const char *key, bool *out)
 {
-    const mica__json_node *node = mica__config_get(c->json, key);
+    const mica__json_node *node = mica__config_read(c, key);
     char what[128];
     *out = strcmp(mica__config_default(c, key), "true") == 0;
     snprintf(what, sizeof what, "config.json: %s", key);
@@ -77,7 +84,7 @@ mica_status mica__config_bool(const mica__config *c, const char *key, bool *out)
 
 mica_status mica__config_u32(const mica__config *c, const char *key, uint32_t least, uint32_t *out)
 {
-    const mica__json_node *node = mica__config_get(c->json, key);
+    const mica__json_node *node = mica__config_read(c, key);
     uint64_t number = 0;
     char what[128];
     *out = (uint32_t)strtoul(mica__config_default(c, key), NULL, 10);
@@ -129,7 +136,8 @@ static mica_status set_rows(const mica__config *c)
     mica_status status = MICA_OK;
     for (size_t i = 0; i < ROWS && status == MICA_OK; i++) {
         const mica__json_node *node = is_for(&rows[i], arch) ? mica__config_get(c->json, rows[i].hf) : NULL;
-        if (node != NULL)
+        const mica__key_row *row = mica__key_find(c->key_class, rows[i].hf);
+        if (node != NULL && row != NULL && row->verdict != MICA__KEY_ONLY) /* such a one was passed over */
             status = set_row(c->plan, &rows[i], arch, node);
     }
     for (size_t i = 0; i < ROWS && status == MICA_OK; i++) {
@@ -302,6 +310,29 @@ static mica_status check_biases(const mica__config *c)
     return MICA_OK;
 }
 
+/* A model that writes text has a head, or says that it is the embedding. One without architectures is taken for one. */
+static mica_status check_head(const mica__config *c)
+{
+    const mica__json_node *list = mica__json_get(c->json, mica__json_root(c->json), "architectures");
+    const mica__json_node *name = list == NULL ? NULL : mica__json_first(list);
+    const char *word = name != NULL && name->type == MICA__JSON_STRING ? name->string.data : "For";
+    const mica__archive *archive = c->plan->archive;
+    bool tied = c->family->tied;
+    mica_status status = MICA_OK;
+    if (mica__config_get(c->json, "tie_word_embeddings") != NULL)
+        status = mica__config_bool(c, "tie_word_embeddings", &tied);
+    if (status != MICA_OK || tied || strcmp(c->family->arch, "bert") == 0 ||
+        (strstr(word, "For") == NULL && strstr(word, "LMHead") == NULL))
+        return status;
+    for (uint32_t i = 0; i < archive->visible_count; i++)
+        if (strstr(archive->tensor[i].name, "lm_head.weight") != NULL)
+            return MICA_OK;
+    return mica__fail(
+        MICA_ERR_MALFORMED_FILE,
+        "there is no tensor \"lm_head.weight\", and \"tie_word_embeddings\" of config.json is not "
+        "true");
+}
+
 static mica_status check_needed(const mica__plan *plan, const char *arch)
 {
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
@@ -318,16 +349,13 @@ static mica_status check_needed(const mica__plan *plan, const char *arch)
 mica_status mica__config_to_gguf(mica__plan *plan, const mica__json *json, const mica__family *family)
 {
     mica__config c = {plan, json, family, NULL};
-    bool tied;
     mica_status status = mica__key_class(json, family, &c.key_class);
     if (status == MICA_OK)
         status = mica__keys_check(json, c.key_class, &plan->accepted);
     if (status != MICA_OK)
         return status;
     c.key_class = mica__key_text_class(c.key_class);
-    status = mica__config_bool(&c, "tie_word_embeddings", &tied);
-    if (status == MICA_OK)
-        status = set_rows(&c);
+    status = set_rows(&c);
     if (status == MICA_OK)
         status = set_derived(&c);
     if (status == MICA_OK)
@@ -336,5 +364,7 @@ mica_status mica__config_to_gguf(mica__plan *plan, const mica__json *json, const
         status = check_needed(plan, family->arch);
     if (status == MICA_OK)
         status = mica__window_to_gguf(&c);
-    return status == MICA_OK ? check_biases(&c) : status;
+    if (status == MICA_OK)
+        status = check_biases(&c);
+    return status == MICA_OK ? check_head(&c) : status;
 }

@@ -24,6 +24,8 @@ const mica__json_node *mica__config_get(const mica__json *json, const char *key)
 bool mica__config_has(const mica__json *json, const char *key);
 /* What the class has where config.json does not have the key; "" where it has it or there is nothing. */
 const char *mica__config_default(const mica__config *c, const char *key);
+/* A member whose row says that it is read, NULL where it is null or not there; members of other rows are NULL too. */
+const mica__json_node *mica__config_read(const mica__config *c, const char *key);
 /* A key that is read, or its default (false, 0). MALFORMED_FILE if it is of another kind or below `least`. */
 mica_status mica__config_bool(const mica__config *c, const char *key, bool *out);
 mica_status mica__config_u32(const mica__config *c, const char *key, uint32_t least, uint32_t *out);

@@ -142,8 +142,10 @@ static mica_status stack(const mapping *m, const mica__name_parts *parts, mica__
     uint32_t count = 1;
     while (count < UINT16_MAX && find_expert(m, first, parts, count) != NULL)
         count++;
-    const uint32_t named = config_number(m, "num_experts");
-    const uint32_t said = named != 0 ? named : config_number(m, "num_local_experts");
+    const char *key = mica__plan_text(m->plan, "%s.expert_count", m->family->arch);
+    if (key == NULL)
+        return MICA_ERR_OUT_OF_MEMORY;
+    const uint32_t said = (uint32_t)mica__plan_get_number(m->plan, key, 0);
     if (count != said || first->ndim != 2)
         return mica__fail(MICA_ERR_MALFORMED_FILE,
                           "tensor \"%s\": %u experts of %u dimensions, expected %u of 2 dimensions",

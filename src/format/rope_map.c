@@ -44,7 +44,8 @@ static mica_status need_number(const scaling *s, const char *key, double *out)
 
 static double config_number(const scaling *s, const char *key, double otherwise)
 {
-    const mica__json_node *node = mica__config_get(s->json, key);
+    const mica__config c = {s->plan, s->json, s->family, s->key_class};
+    const mica__json_node *node = mica__config_read(&c, key);
     double number = otherwise;
     if (node == NULL || node->type != MICA__JSON_NUMBER)
         return otherwise;
@@ -336,6 +337,9 @@ static mica_status add_type(const scaling *s, double theta)
     const bool phi = strcmp(s->key_class, "phi3") == 0;
     if (strcmp(type, "default") == 0)
         return MICA_OK;
+    if (type[0] == '\0')
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "config.json: rotary scaling has a \"factor\" but no \"rope_type\"");
     /* Of Phi-3 three words mean the one way that its models have. */
     if (strcmp(type, "longrope") == 0 || (phi && (strcmp(type, "su") == 0 || strcmp(type, "yarn") == 0)))
         return add_longrope(s);

@@ -562,7 +562,8 @@ static void refused(const char *from, const char *to, const mica_convert_options
 
 static void test_refusals(void **state)
 {
-    static const rewrite_tensor odd[] = {{"model.layers.0.odd.weight", MICA_DTYPE_F16, 2, {2, 4}}};
+    static const rewrite_tensor odd[] = {{"model.layers.0.odd.weight", MICA_DTYPE_F16, 2, {2, 4}},
+                                         {"lm_head.weight", MICA_DTYPE_F16, 2, {2, 4}}};
     (void)state;
     test_folder_empty(rewrite_folder);
     make_llama("");
@@ -578,7 +579,7 @@ static void test_refusals(void **state)
     refused("hf", "x.gguf", NULL, MICA_ERR_IO, "exists");
     refused("x.gguf", "hf", NULL, MICA_ERR_IO, "exists");
     rewrite_refused(mica_convert(NULL, "x", NULL), MICA_ERR_INVALID_ARGUMENT, "input");
-    make_checkpoint("hf", LLAMA_CONFIG "}", odd, 1);
+    make_checkpoint("hf", LLAMA_CONFIG "}", odd, 2);
     refused("hf", "y.gguf", NULL, MICA_ERR_UNSUPPORTED, "model.layers.0.odd.weight");
     make_checkpoint("hf", "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":16}", llama, 3);
     refused("hf", "y.gguf", NULL, MICA_ERR_MALFORMED_FILE, "num_hidden_layers");

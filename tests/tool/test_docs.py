@@ -32,6 +32,10 @@ class Documents(unittest.TestCase):
         wanted = [[0.269, 0.731], [0.731, 0.269], [0.953, 0.047]]
         self.assertEqual(rows, wanted)
 
+    def test_table_of_keys_is_that_of_the_code(self):
+        out = subprocess.run([sys.executable, "scripts/keys", "--check"], capture_output=True, text=True, timeout=100)
+        self.assertEqual((out.returncode, out.stderr), (0, ""))
+
     def test_links_lead_somewhere(self):
         for page in PAGES:
             for link in re.findall(r"\]\(([^)#:]+)\)", read(page)):

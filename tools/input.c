@@ -98,6 +98,8 @@ int tool_input_prompt(const tool_call *call, tool_input *out, tool_origin *out_o
     int result = tool_input_read(path != NULL ? path : "-", out);
     if (result == 0 && (path != NULL || out->length > 0))
         *out_origin = TOOL_ORIGIN_FILE;
+    else
+        tool_input_free(out);
     return result;
 }
 

@@ -90,7 +90,7 @@ int tool_interrupt_wait(int descriptor, int milliseconds)
     int ready = 0;
     do
         ready = signal_number != 0 ? 0 : poll(ends, 2, milliseconds);
-    while (ready < 0 && errno == EINTR && signal_number == 0);
+    while (ready < 0 && errno == EINTR);
     if (signal_number != 0)
         return -1;
     return ready > 0; /* what cannot be waited for says so when it is read */

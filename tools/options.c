@@ -138,7 +138,6 @@ static const struct {
     {"-no-cnv|--no-conversation", "'mica run' has no conversations"},
     {"-fa|--flash-attn", "attention is always computed that way"},
     {"-hf|-hfr|--hf-repo|-mu|--model-url", "nothing is downloaded: -m is a file or a folder"},
-    {"-o|--output", "for a table in JSON or Markdown there is --json and --md"},
 };
 
 static int refuse_option(const tool_command *command, const char *word, size_t length)

@@ -19,7 +19,7 @@
 #define PIECE 256
 #define WAYS_BACK 64u
 #define QUICK_STEPS 8     /* of a search in machine code */
-#define ITEM_STEPS 2     /* of an item that is interpreted, */
+#define ITEM_STEPS 2      /* of an item that is interpreted, */
 #define STEP_BYTES 4      /* and of the bytes that one passes over */
 #define DEBT 65536        /* steps between two looks at the limits */
 #define STEPS_PER_BYTE 64 /* that a text may take before the limit of patterns counts */

@@ -295,8 +295,8 @@ mica_status mica__file_read_inside(const char *folder, const char *path, size_t 
         return mica__file_fail("find", folder, errno);
     if (!is_below(root, strlen(root), resolved) && !is_blob(root, resolved))
         return mica__fail(MICA_ERR_IO,
-                          "cannot read \"%s\": it is a link out of its folder, to \"%s\"; a copy would do", path,
-                          resolved);
+                          "cannot read \"%s\": it is a link out of its folder, to \"%s\"; a copy would do",
+                          path, resolved);
     return mica__file_read_all(resolved, max_bytes, out_data, out_size);
 }
 

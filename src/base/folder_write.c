@@ -14,7 +14,7 @@
 #include "base/file_temporary.h"
 
 struct mica__folder_writer {
-    int descriptor;         /* its lock */
+    int descriptor;          /* its lock */
     char *place, *temporary; /* both in the block of this struct */
 };
 

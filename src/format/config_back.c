@@ -242,15 +242,17 @@ static void put_sizes(mica__config_back *b)
     const bool gpt2 = mica__back_is(b, "gpt2"), bert = mica__back_is(b, "bert");
     const uint64_t places = table_rows(b, "position_embd.weight", b->context);
     const uint64_t types = (uint64_t)file_number(b, "tokenizer.ggml.token_type_count", 2);
-    mica__back_put_whole(b, "vocab_size",
-                         table_rows(b, "token_embd.weight", whole(b, "vocab_size", 0)));
+    mica__back_put_whole(b, "vocab_size", table_rows(b, "token_embd.weight", whole(b, "vocab_size", 0)));
     if (gpt2)
         mica__back_put_whole(b, "n_ctx", places);
     mica__back_put_whole(b, gpt2 ? "n_positions" : "max_position_embeddings", places);
-    mica__back_put_real(b, gpt2 ? "layer_norm_epsilon" : bert ? "layer_norm_eps" : "rms_norm_eps",
-                        mica__back_number(b, gpt2 || bert ? "attention.layer_norm_epsilon"
-                                                          : "attention.layer_norm_rms_epsilon",
-                                          1e-5));
+    mica__back_put_real(
+        b,
+        gpt2   ? "layer_norm_epsilon"
+        : bert ? "layer_norm_eps"
+               : "rms_norm_eps",
+        mica__back_number(
+            b, gpt2 || bert ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-5));
     if (bert)
         mica__back_put_whole(b, "type_vocab_size", table_rows(b, "token_types.weight", types));
     if (gpt2 || bert)
@@ -267,10 +269,11 @@ static mica_status check_sizes(const mica__config_back *b)
                               ? "attention.key_length"
                               : NULL;
     if (b->layers == 0 || b->heads == 0 || b->width == 0)
-        return mica__fail(MICA_ERR_MALFORMED_FILE,
-                          "the file's \"%s.block_count\", \"embedding_length\" or \"attention.head_count\" is "
-                          "missing, 0, or another one for each layer",
-                          b->family->arch);
+        return mica__fail(
+            MICA_ERR_MALFORMED_FILE,
+            "the file's \"%s.block_count\", \"embedding_length\" or \"attention.head_count\" is "
+            "missing, 0, or another one for each layer",
+            b->family->arch);
     if (whole(b, "attention.value_length", b->head) != b->head)
         return mica__back_refuse(b, "attention.value_length", "another one than that of keys");
     if (no_head != NULL && b->head != b->width / b->heads)

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 typedef struct config_row {
     mica_value_type type;
     const char *hf, *gguf, *families;

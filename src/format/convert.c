@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/sort.h"
+#include "base/work.h"
 #include "format/mix.h"
 #include "format/safetensors.h"
 #include "quant/dtype.h"
@@ -216,7 +217,8 @@ static mica_status name_side_files(const conversion *c, side *files)
     for (uint32_t i = 0; i < files->count && status == MICA_OK; i++) {
         mica__file_writer *writer = files->writer[i];
         files->writer[i] = NULL;
-        status = c->options.overwrite ? mica__file_writer_commit(writer) : mica__file_writer_commit_new(writer);
+        status =
+            c->options.overwrite ? mica__file_writer_commit(writer) : mica__file_writer_commit_new(writer);
         for (uint32_t k = 0; status != MICA_OK && k < i; k++)
             unlink(files->path[k]);
     }
@@ -251,8 +253,7 @@ static mica_status fill_folder(conversion *c, const mica_writer_options *writing
     const char *path = mica__plan_text(&c->plan, "%s/model.safetensors", c->root);
     side files = {.count = 0};
     mica_writer *writer = NULL;
-    mica_status status =
-        path == NULL ? MICA_ERR_OUT_OF_MEMORY : mica_writer_create(path, writing, &writer);
+    mica_status status = path == NULL ? MICA_ERR_OUT_OF_MEMORY : mica_writer_create(path, writing, &writer);
     if (status == MICA_OK)
         status = put_side_files(c, &files);
     run.ready = clear_folder;
@@ -320,7 +321,7 @@ static mica_status convert(conversion *c, const mica__archive *archive)
     return status;
 }
 
-mica_status mica_convert(const char *input, const char *output, const mica_convert_options *options)
+static mica_status convert_path(const char *input, const char *output, const mica_convert_options *options)
 {
     conversion c = {.input = input, .output = output};
     mica__archive *archive = NULL;
@@ -342,4 +343,11 @@ mica_status mica_convert(const char *input, const char *output, const mica_conve
         status = convert(&c, archive);
     mica__archive_close(archive);
     return status;
+}
+
+mica_status mica_convert(const char *input, const char *output, const mica_convert_options *options)
+{
+    mica__call call;
+    mica__call_begin(&call, "convert");
+    return mica__call_end(&call, convert_path(input, output, options));
 }

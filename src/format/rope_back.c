@@ -158,9 +158,8 @@ static mica_status put_yarn(mica__config_back *b)
         return mica__back_refuse(b, "rope.scaling.factor", "not above 0");
     begin(b, "yarn");
     mica__back_put_real(b, "factor", factor);
-    mica__back_put_whole(
-        b, "original_max_position_embeddings",
-        (uint64_t)mica__back_number(b, "rope.scaling.original_context_length", b->context));
+    mica__back_put_whole(b, "original_max_position_embeddings",
+                         (uint64_t)mica__back_number(b, "rope.scaling.original_context_length", b->context));
     mica__back_put_real(b, "beta_fast", mica__back_number(b, "rope.scaling.yarn_beta_fast", 32));
     mica__back_put_real(b, "beta_slow", mica__back_number(b, "rope.scaling.yarn_beta_slow", 1));
     if (scale > 0 || factor < 1)

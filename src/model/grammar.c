@@ -114,8 +114,8 @@ mica_status mica__grammar_make(const char *gbnf, uint64_t length, const char *ro
     if (gbnf == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "gbnf is NULL");
     if (length > MOST_TEXT)
-        return mica__fail(MICA_ERR_BUDGET, "the grammar has %llu bytes, the most is %u", (unsigned long long)length,
-                          MOST_TEXT);
+        return mica__fail(MICA_ERR_BUDGET, "the grammar has %llu bytes, the most is %u",
+                          (unsigned long long)length, MOST_TEXT);
     status = mica__grammar_new(&grammar);
     if (status == MICA_OK)
         status = mica__grammar_parse(grammar, gbnf, (size_t)length, root == NULL ? "root" : root);

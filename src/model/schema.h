@@ -79,10 +79,10 @@ typedef struct mica__schema {
     uint32_t *view_table; /* by content, index + 1 */
     uint32_t view_slots;
     uint64_t seed;
-    uint32_t *listed;          /* [nodes][4]: the last list that has the node with this `done` */
-    uint32_t *met;             /* [nodes]: the last search that met the node, twice; one more when it is through */
-    bool *checked;             /* [nodes]: its keywords are known */
-    uint32_t lists, searches;  /* numbers of the last ones */
+    uint32_t *listed; /* [nodes][4]: the last list that has the node with this `done` */
+    uint32_t *met;    /* [nodes]: the last search that met the node, twice; one more when it is through */
+    bool *checked;    /* [nodes]: its keywords are known */
+    uint32_t lists, searches;      /* numbers of the last ones */
     struct mica__schema_step *way; /* of the running search */
     uint32_t way_capacity;
 } mica__schema;

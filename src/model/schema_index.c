@@ -58,7 +58,8 @@ mica_status mica__schema_index_make(mica__schema *schema)
             continue;
         insert(index->members, index->slots, hash_member(schema, node), node);
         if (it->key == NULL && it->type == MICA__JSON_STRING && /* once each: equal ones would queue up */
-            !mica__schema_lists(schema, json->nodes + index->parent[node], it->string.data, it->string.length))
+            !mica__schema_lists(schema, json->nodes + index->parent[node], it->string.data,
+                                it->string.length))
             insert(index->texts, index->slots,
                    hash_key(schema, index->parent[node], it->string.data, it->string.length), node);
     }

@@ -35,7 +35,7 @@ typedef struct object {
     mica__schema_view view;
     uint32_t number;
     property *properties;
-    uint32_t *table; /* by name, index + 1 */
+    uint32_t *table;    /* by name, index + 1 */
     use *uses, *others; /* others: of the items with additionalProperties */
     uint32_t count, capacity, slots, use_count, use_capacity, other_count, other_capacity;
     bool open; /* other properties may follow */
@@ -100,8 +100,8 @@ static mica_status find(object *o, const char *name, size_t length, property **o
         return no_memory();
     o->properties = properties;
     *out_property = &properties[o->count];
-    properties[o->count++] = (property){
-        .name = name, .length = length, .first = MICA__GRAMMAR_NONE, .last = MICA__GRAMMAR_NONE};
+    properties[o->count++] =
+        (property){.name = name, .length = length, .first = MICA__GRAMMAR_NONE, .last = MICA__GRAMMAR_NONE};
     o->table[slot] = o->count;
     return MICA_OK;
 }

@@ -79,7 +79,8 @@ static bool reserve(mica__schema_text *text, size_t more)
     if (text->error != MICA_OK)
         return false;
     if (more > MOST_TEXT - text->length) {
-        text->error = mica__fail(MICA_ERR_BUDGET, "the grammar of the schema is larger than %u bytes", MOST_TEXT);
+        text->error =
+            mica__fail(MICA_ERR_BUDGET, "the grammar of the schema is larger than %u bytes", MOST_TEXT);
         return false;
     }
     larger = mica__grown(text->data, &text->capacity, (uint64_t)text->length + more + 1, 1);

@@ -43,7 +43,8 @@ mica_status mica__schema_types(const mica__schema *schema, const mica__json_node
                                        "is none of the seven types");
     }
     if (type->child_count > MOST_TYPES)
-        return mica__schema_refuse(schema, node, MICA_ERR_INVALID_ARGUMENT, "type", "names one of seven twice");
+        return mica__schema_refuse(schema, node, MICA_ERR_INVALID_ARGUMENT, "type",
+                                   "names one of seven twice");
     for (const mica__json_node *name = mica__json_first(type); name != NULL;
          name = mica__json_next(schema->json, name)) {
         if (named_type(name) == 0)
@@ -234,7 +235,8 @@ typedef struct seen {
 static uint64_t hash_plain(const mica__schema *schema, const mica__json_node *value)
 {
     const uint32_t type = mica__schema_value_type(value);
-    const double real = value->type == MICA__JSON_NUMBER ? value->number.real + 0.0 : value->type; /* -0 is 0 */
+    const double real =
+        value->type == MICA__JSON_NUMBER ? value->number.real + 0.0 : value->type; /* -0 is 0 */
     return value->type == MICA__JSON_STRING
                ? mica__hash_bytes(value->string.data, value->string.length, schema->seed)
                : mica__hash_bytes(&real, sizeof real, schema->seed + type);
@@ -282,7 +284,8 @@ static const mica__json_node *face(const mica__schema *schema, const mica__json_
 
 /* Whether the members have values that are all different: their own, or with a name, those of a property of that name
  * which each of them needs. */
-static bool differ_by(const mica__schema *schema, const mica__json_node *list, const char *name, uint32_t types)
+static bool differ_by(const mica__schema *schema, const mica__json_node *list, const char *name,
+                      uint32_t types)
 {
     seen s = {.schema = schema};
     bool apart = true;
@@ -317,8 +320,8 @@ bool mica__schema_all_apart(const mica__schema *schema, const mica__json_node *l
     uint32_t tries = 0;
     if (differ_by(schema, list, NULL, types))
         return true;
-    for (property = property != NULL ? mica__json_first(property) : NULL; property != NULL && tries < MOST_TRIES;
-         property = mica__json_next(schema->json, property)) {
+    for (property = property != NULL ? mica__json_first(property) : NULL;
+         property != NULL && tries < MOST_TRIES; property = mica__json_next(schema->json, property)) {
         if (first_value(schema, property) == NULL)
             continue;
         tries++;

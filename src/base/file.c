@@ -19,6 +19,7 @@
 
 #include "base/alloc.h"
 #include "base/file_error.h"
+#include "base/work.h"
 
 struct mica__file {
     int descriptor;       /* -1: a memory file */
@@ -258,6 +259,7 @@ mica_status mica__file_read_all(const char *path, size_t max_bytes, void **out_d
     mica_status status = mica__file_open_read(path, &file);
     if (status == MICA_OK)
         status = read_whole(file, max_bytes, out_data, out_size);
+    mica__spend_allow(*out_size);
     mica__file_close(file);
     return status;
 }

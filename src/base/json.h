@@ -74,6 +74,10 @@ typedef struct mica__json {
 mica_status mica__json_parse(const void *bytes, size_t size, const mica__json_limits *limits,
                              mica__json **out_json);
 
+/* The status of JSON that is a file's own header: past a limit of depth or size it is malformed; BUDGET stays when the call has
+ * no steps left. Leaves the sentence alone. */
+mica_status mica__json_status(mica_status status);
+
 /* NULL is fine. Nodes and strings die with it. */
 void mica__json_release(mica__json *json);
 

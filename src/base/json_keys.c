@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/json_reader.h"
+#include "base/work.h"
 
 #define FEW 8
 #define PART_KEYS \
@@ -170,7 +171,9 @@ mica_status mica__json_keys_drop(mica__json_keys *keys, uint32_t first)
     const uint32_t count = keys->count - first;
     if (count == 0)
         return MICA_OK;
-    const mica_status status = count > FEW ? check_many(keys, first) : check_few(keys, first);
+    mica_status status = count > FEW ? mica__spend((uint64_t)count * 4) : MICA_OK;
+    if (status == MICA_OK)
+        status = count > FEW ? check_many(keys, first) : check_few(keys, first);
     keys->text_length = keys->record[first].text;
     keys->count = first;
     return status;

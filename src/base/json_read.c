@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/json_reader.h"
+#include "base/work.h"
 
 #define DEFAULT_NODES (1u << 24)
 
@@ -116,6 +117,11 @@ mica_status mica__json_parse(const void *bytes, size_t size, const mica__json_li
     }
     *out_json = b.json;
     return MICA_OK;
+}
+
+mica_status mica__json_status(mica_status status)
+{
+    return status == MICA_ERR_BUDGET && mica__spend(0) == MICA_OK ? MICA_ERR_MALFORMED_FILE : status;
 }
 
 void mica__json_release(mica__json *json)

@@ -5,9 +5,13 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/work.h"
 
 #define DEFAULT_BYTES ((size_t)128 << 20)
 #define DEFAULT_DEPTH 64
+#define DEBT 1024     /* items between two looks at the limits */
+#define ITEM_STEPS 8  /* of one */
+#define STEP_BYTES 16 /* of text that take a step */
 #define FIRST_LEVELS 16
 #define FIRST_WINDOW ((size_t)256 << 10)
 #define LOOKAHEAD \
@@ -234,7 +238,13 @@ mica_status mica__json_reader_next(mica__json_reader *reader, mica__json_event *
     memset(out_item, 0, sizeof *out_item);
     *out_event = MICA__JSON_EVENT_DONE;
     reader->token = NULL;
-    const mica_status status = skip_space(reader);
+    mica_status status = MICA_OK;
+    if (++reader->debt == DEBT || (reader->depth == 0 && reader->values != 0)) {
+        status = mica__spend((uint64_t)reader->debt * ITEM_STEPS);
+        reader->debt = 0;
+    }
+    if (status == MICA_OK)
+        status = skip_space(reader);
     if (status != MICA_OK)
         return status;
     if (reader->depth == 0 && reader->values != 0)
@@ -274,7 +284,7 @@ static mica_status set_limits(mica__json_reader *reader, const mica__json_limits
     if (size > reader->limits.max_bytes)
         return mica__fail(MICA_ERR_BUDGET, "JSON of %llu bytes, at most %zu are accepted",
                           (unsigned long long)size, reader->limits.max_bytes);
-    return MICA_OK;
+    return mica__spend(size / STEP_BYTES);
 }
 
 mica_status mica__json_reader_begin(mica__json_reader *reader, const mica__file *file, uint64_t offset,

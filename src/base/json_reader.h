@@ -43,6 +43,7 @@ typedef struct mica__json_reader {
     char *token; /* the item that is being read and stays in the window; NULL between items */
     size_t
         window; /* bytes that fit before the NULs; a test makes it small between begin and the first item */
+    uint32_t debt; /* items since steps were spent for them */
     uint64_t base; /* of the window in the document */
     const mica__file *file;
     uint64_t file_at, left; /* what is not in the window yet */

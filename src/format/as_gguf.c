@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/work.h"
 #include "format/convert.h"
 #include "format/piece.h"
 
@@ -48,7 +49,9 @@ static mica_status make_all(const mica__plan *plan, uint8_t *out)
             at = begin;
         }
         last = piece.tensor;
-        status = mica__piece_make(plan->archive, &piece, &room, out + at);
+        status = mica__spend(0); /* cancelled? */
+        if (status == MICA_OK)
+            status = mica__piece_make(plan->archive, &piece, &room, out + at);
         at += piece.bytes_out;
     }
     mica__free(room.raw);

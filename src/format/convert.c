@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/sort.h"
+#include "base/work.h"
 #include "format/mix.h"
 #include "format/safetensors.h"
 #include "quant/dtype.h"
@@ -332,7 +333,7 @@ static mica_status convert(conversion *c, const mica__archive *archive)
     return status;
 }
 
-mica_status mica_convert(const char *input, const char *output, const mica_convert_options *options)
+static mica_status convert_path(const char *input, const char *output, const mica_convert_options *options)
 {
     conversion c = {.input = input, .output = output};
     mica__archive *archive = NULL;
@@ -354,4 +355,11 @@ mica_status mica_convert(const char *input, const char *output, const mica_conve
         status = convert(&c, archive);
     mica__archive_close(archive);
     return status;
+}
+
+mica_status mica_convert(const char *input, const char *output, const mica_convert_options *options)
+{
+    mica__call call;
+    mica__call_begin(&call, "convert");
+    return mica__call_end(&call, convert_path(input, output, options));
 }

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/work.h"
 #include "format/archive.h"
 #include "quant/quant.h"
 
@@ -124,7 +125,9 @@ mica_status mica__archive_decode_rows(const mica__archive *archive, const mica__
     status = take_scratch(&d, rows);
     for (uint64_t done = 0; done < rows && status == MICA_OK; done += d.piece) {
         const uint64_t count = rows - done < d.piece ? rows - done : d.piece;
-        status = decode_piece(&d, row + done, count, out_values + done * d.values);
+        status = mica__spend(0);
+        if (status == MICA_OK)
+            status = decode_piece(&d, row + done, count, out_values + done * d.values);
     }
     mica__free(d.scratch);
     return status;

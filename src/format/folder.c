@@ -11,12 +11,15 @@
 
 #include "base/alloc.h"
 #include "base/file_error.h"
+#include "base/work.h"
 #include "format/archive.h"
 #include "format/safetensors.h"
 #include "format/shards.h"
 
 #define MAX_CONFIG \
     ((size_t)16 << 20) /* bytes; one with an override for every tensor of a large model has one MB */
+
+#define FILE_STEPS 1000 /* of one that is opened: about ten microseconds */
 
 /* folder/name, the archive's memory. */
 static char *join(mica__archive *archive, const char *folder, const char *name)
@@ -54,6 +57,9 @@ static mica_status open_shards(mica__archive *archive, const char *folder, const
 {
     mica_status status = MICA_OK;
     for (uint32_t i = 0; i < mica__shards_count(shards) && status == MICA_OK; i++) {
+        status = mica__spend(FILE_STEPS);
+        if (status != MICA_OK)
+            return status;
         const char *path = join(archive, folder, mica__shards_file(shards, i));
         if (path == NULL)
             return MICA_ERR_OUT_OF_MEMORY;

@@ -39,6 +39,7 @@ typedef struct mica__gguf_part {
     uint32_t version;
     uint64_t tensor_count, meta_count;
     uint64_t expected;     /* second walk: the tensor count of the first, for which there is room */
+    uint64_t debt, seen;   /* steps that are not spent yet; bytes for which steps are allowed */
     uint64_t header_bytes; /* up to the end of the last tensor's description */
     mica__meta *meta;      /* second walk: meta_count entries */
     mica__tensor *tensor;  /* second walk: this file's part of archive->tensor */

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/work.h"
 #include "format/gguf.h"
 
+#define FILE_STEPS 1000                  /* of one that is opened: about ten microseconds */
 #define WINDOW_BYTES ((size_t)256 << 10) /* of the first walk; more than any name */
 
 static mica_status measure(mica__gguf_part *part)
@@ -120,6 +122,9 @@ static bool read_tail(const char *tail, uint32_t *out_number, uint32_t *out_coun
 static mica_status add_part(mica__archive *archive, char *path, size_t stem, uint32_t number, uint32_t count)
 {
     snprintf(path + stem, TAIL_BYTES + 1, "-%05u-of-%05u.gguf", number, count);
+    const mica_status status = mica__spend(FILE_STEPS);
+    if (status != MICA_OK)
+        return status;
     if (mica__file_look(path) == MICA__FILE_KIND_NONE)
         return mica__fail(MICA_ERR_NOT_FOUND, "\"%s\" is missing: part %u of %u", path, number, count);
     return mica__archive_add_path(archive, path);

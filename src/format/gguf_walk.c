@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/utf8.h"
+#include "base/work.h"
 #include "format/gguf.h"
 #include "format/writer.h"
 
@@ -43,6 +44,23 @@ static mica_status add_place(const mica__gguf_part *part, mica_status status, co
                            size, cursor->at, mica__cursor_left(cursor));
 }
 
+#define DEBT 16384 /* steps between two looks at the limits */
+
+/* Takes steps for what comes next; the bytes up to here were read, and pay for some. */
+static inline mica_status take_steps(mica__gguf_part *part, uint64_t steps)
+{
+    part->debt += steps;
+    if (part->debt < DEBT)
+        return MICA_OK;
+    if (part->cursor.at > part->seen) {
+        mica__spend_allow(part->cursor.at - part->seen);
+        part->seen = part->cursor.at;
+    }
+    const mica_status status = mica__spend(part->debt);
+    part->debt = 0;
+    return status;
+}
+
 static mica_status take_number(mica__gguf_part *part, uint32_t size, const char *field, uint64_t *out_number)
 {
     const mica_status status = mica__cursor_number(&part->cursor, size, out_number);
@@ -59,6 +77,8 @@ static mica_status take_string(mica__gguf_part *part, const char *field, mica_st
     uint8_t *bytes = NULL;
     *out_string = (mica_string){"", 0};
     mica_status status = take_number(part, 8, field, &length);
+    if (status == MICA_OK)
+        status = take_steps(part, 4 + (part->keep ? length / 64 : 0));
     if (status != MICA_OK)
         return status;
     if (length > mica__cursor_left(&part->cursor))
@@ -102,6 +122,9 @@ static mica_status take_name(mica__gguf_part *part, const char *field, mica_stri
     if (length == 0 || length > MICA__GGUF_NAME_BYTES)
         return mica__gguf_fail(part, MICA_ERR_MALFORMED_FILE, "%s has %" PRIu64 " bytes, expected 1 to %d",
                                field, length, MICA__GGUF_NAME_BYTES);
+    status = take_steps(part, 8 + length / 4);
+    if (status != MICA_OK)
+        return status;
     status = mica__cursor_take(&part->cursor, (size_t)length, &bytes);
     if (status != MICA_OK)
         return add_place(part, status, field, length);
@@ -164,6 +187,9 @@ static mica_status take_numbers(mica__gguf_part *part, mica_value *out)
     const uint32_t size = mica__value_type_bytes(out->item_type);
     const uint64_t bytes = out->count * size; /* not more than what is left: checked by the caller */
     uint8_t *from;
+    mica_status status = take_steps(part, 4 + (part->keep ? bytes / 64 : 0));
+    if (status != MICA_OK)
+        return status;
     if (!part->keep) {
         part->cursor.at += bytes;
         return MICA_OK;
@@ -172,7 +198,7 @@ static mica_status take_numbers(mica__gguf_part *part, mica_value *out)
     if (items == NULL)
         return MICA_ERR_OUT_OF_MEMORY;
     out->as.items = items;
-    const mica_status status = mica__cursor_take(&part->cursor, (size_t)bytes, &from);
+    status = mica__cursor_take(&part->cursor, (size_t)bytes, &from);
     if (status != MICA_OK)
         return add_place(part, status, "its items", bytes);
     memcpy(items, from, (size_t)bytes);
@@ -244,7 +270,9 @@ static mica_status take_nested(mica__gguf_part *part, mica_value *out)
     mica_value unused, *next = out;
     for (;;) {
         *next = (mica_value){.type = MICA_VALUE_ARRAY};
-        const mica_status status = take_array(part, next);
+        mica_status status = take_steps(part, 4);
+        if (status == MICA_OK)
+            status = take_array(part, next);
         if (status != MICA_OK)
             return status;
         const bool nested = next->item_type == MICA_VALUE_ARRAY;
@@ -294,7 +322,9 @@ static mica_status take_dims(mica__gguf_part *part, mica__tensor *out, uint64_t 
                                mica__cursor_left(&part->cursor));
     for (uint64_t i = 0; i < ndim && status == MICA_OK; i++) {
         uint64_t dim = 0;
-        status = take_number(part, 8, "a dimension", &dim);
+        status = take_steps(part, 2);
+        if (status == MICA_OK)
+            status = take_number(part, 8, "a dimension", &dim);
         if (dim > INT64_MAX || !mica__mul_u64(*out_elements, dim == 0 ? 1 : dim, out_elements) ||
             *out_elements > INT64_MAX)
             return mica__gguf_fail(part, MICA_ERR_MALFORMED_FILE,
@@ -445,5 +475,7 @@ mica_status mica__gguf_walk(mica__gguf_part *part)
         status = take_tensor(part, part->keep ? &part->tensor[i] : &unused_tensor);
     }
     part->header_bytes = part->cursor.at;
-    return status;
+    if (status != MICA_OK)
+        return status;
+    return take_steps(part, DEBT); /* what is left */
 }

@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/json_reader.h"
 #include "base/sort.h"
+#include "base/work.h"
 #include "format/archive.h"
 
 #define MAX_GROUP 65536u
@@ -83,9 +84,8 @@ static mica_status bad_json(const joiner *j, mica_status status)
 {
     if (status == MICA_OK)
         return status;
-    return mica__fail(status == MICA_ERR_BUDGET ? MICA_ERR_MALFORMED_FILE : status,
-                      "config.json beside \"%s\": %s", mica__archive_path(j->archive, 0),
-                      mica_status_message());
+    return mica__fail(mica__json_status(status), "config.json beside \"%s\": %s",
+                      mica__archive_path(j->archive, 0), mica_status_message());
 }
 
 static bool is_key(const mica__json_node *item, const char *key)
@@ -499,8 +499,11 @@ static mica_status join_all(joiner *j)
     j->hidden = mica__calloc(j->archive->tensor_count, sizeof *j->hidden);
     if (j->hidden == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to join %u tensors", j->archive->tensor_count);
-    for (uint32_t i = 0; i < j->archive->tensor_count && status == MICA_OK; i++)
-        status = visit(j, i);
+    for (uint32_t i = 0; i < j->archive->tensor_count && status == MICA_OK; i++) {
+        status = mica__spend(32); /* four searches */
+        if (status == MICA_OK)
+            status = visit(j, i);
+    }
     if (status == MICA_OK)
         status = hide(j);
     if (status == MICA_OK)

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/work.h"
+
 #define OFFERS 3
 #define LONGEST 127 /* a longer name gets and makes no offer */
 
@@ -55,7 +57,7 @@ static uint32_t find_offers(const mica__archive *archive, const char *name, size
 {
     const uint32_t limit = (uint32_t)length / 2 + 1; /* half of the letters wrong is another name */
     uint32_t count = 0;
-    for (uint32_t i = 0; i < archive->visible_count; i++) {
+    for (uint32_t i = 0; i < archive->visible_count && mica__spend(length * 4) == MICA_OK; i++) {
         const uint32_t bound = count == OFFERS ? offers[OFFERS - 1].distance : limit;
         const uint32_t distance = name_distance(name, length, &archive->tensor[i], bound);
         if (distance >= bound)

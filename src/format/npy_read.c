@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/work.h"
 
 #define MAX_HEADER (1u << 20) /* bytes; numpy itself stops at 10,000 unless it is told otherwise */
 #define PREAMBLE_V1 10        /* magic, version, length in two bytes */
@@ -348,6 +349,10 @@ mica_status mica__npy_tensor(mica__archive *archive, const char *member, uint64_
     char *text;
     header h;
     mica_status status = find_header(&p, &start, &length);
+    if (status != MICA_OK)
+        return status;
+    mica__spend_allow(length);
+    status = mica__spend(length / 2 + 1);
     if (status != MICA_OK)
         return status;
     text = mica__alloc(length);

@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/sort.h"
 #include "base/utf8.h"
+#include "base/work.h"
 #include "format/npy.h"
 
 #define END_BYTES 22     /* the record at the end, without its comment */
@@ -18,6 +19,7 @@
 #define END64_BYTES 56   /* that record */
 #define MEMBER_BYTES 46  /* a member in the directory, without its name and extra fields */
 #define LOCAL_BYTES 30   /* the same before its data */
+#define MEMBER_STEPS 64  /* of one that is read: less than a microsecond */
 #define MAX_COMMENT 65535u
 #define MAX_NAME 4096u
 #define MAX_DIRECTORY (1u << 28) /* bytes: 10^6 members with long names */
@@ -67,7 +69,8 @@ typedef struct member {
 /* From the first byte of a member's local header to behind its data. */
 typedef struct range {
     uint64_t begin, end;
-    const char *name;
+    const char *name; /* in the directory */
+    uint32_t name_length;
 } range;
 
 static mica_status refuse(const zip *z, const char *what)
@@ -307,54 +310,78 @@ static int by_begin(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
+/* Of the name in a sentence, without ".npy". */
+static uint32_t shown_length(const range *r)
+{
+    return r->name_length - 4 < 200 ? r->name_length - 4 : 200;
+}
+
 static mica_status check_overlaps(const zip *z, range *ranges)
 {
     mica_status status = mica__sort(ranges, (size_t)z->count, sizeof *ranges, by_begin);
     for (uint64_t i = 1; i < z->count && status == MICA_OK; i++)
         if (ranges[i].begin < ranges[i - 1].end)
-            status =
-                mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": the members \"%.200s\" and \"%.200s\" overlap",
-                           z->path, ranges[i - 1].name, ranges[i].name);
+            status = mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": the members \"%.*s\" and \"%.*s\" overlap",
+                                z->path, (int)shown_length(&ranges[i - 1]), ranges[i - 1].name,
+                                (int)shown_length(&ranges[i]), ranges[i].name);
     return status;
 }
 
-static mica_status read_members(const zip *z, range *ranges)
+/* Where the members lie. Their data is not looked at before none is seen to lie on another. */
+static mica_status place_members(const zip *z, range *ranges, uint64_t *data)
 {
-    mica__archive *archive = z->archive;
     uint64_t at = 0;
     mica_status status = MICA_OK;
     for (uint64_t i = 0; i < z->count && status == MICA_OK; i++) {
         member m = {0};
-        uint64_t data = 0;
-        status = read_member(z, &at, &m);
+        status = mica__spend(MEMBER_STEPS);
         if (status == MICA_OK)
-            status = read_local(z, &m, &data);
+            status = read_member(z, &at, &m);
         if (status == MICA_OK)
-            status = add_tensor(z, &m, data, &archive->tensor[i]);
+            status = read_local(z, &m, &data[i]);
         if (status == MICA_OK)
-            ranges[i] = (range){m.offset, data + m.stored_bytes, archive->tensor[i].name};
+            ranges[i] = (range){m.offset, data[i] + m.stored_bytes, m.name, m.name_length};
     }
     if (status == MICA_OK && at != z->directory_bytes)
         status = refuse(z, "its zip directory holds more than its end record says");
     return status == MICA_OK ? check_overlaps(z, ranges) : status;
 }
 
+static mica_status read_members(const zip *z, range *ranges, uint64_t *data)
+{
+    uint64_t at = 0;
+    mica_status status = place_members(z, ranges, data);
+    for (uint64_t i = 0; i < z->count && status == MICA_OK; i++) {
+        member m = {0};
+        status = mica__spend(MEMBER_STEPS);
+        if (status == MICA_OK)
+            status = read_member(z, &at, &m);
+        if (status == MICA_OK)
+            status = add_tensor(z, &m, data[i], &z->archive->tensor[i]);
+    }
+    return status;
+}
+
 static mica_status read_directory(zip *z)
 {
     mica__archive *archive = z->archive;
     range *ranges;
+    uint64_t *data;
     mica_status status;
+    mica__spend_allow(z->directory_bytes);
     z->directory = mica__alloc((size_t)z->directory_bytes);
     ranges = mica__alloc((size_t)z->count * sizeof *ranges);
+    data = mica__alloc((size_t)z->count * sizeof *data);
     archive->tensor = mica__archive_alloc(archive, (size_t)z->count * sizeof *archive->tensor);
-    if (z->directory == NULL || ranges == NULL || archive->tensor == NULL)
+    if (z->directory == NULL || ranges == NULL || data == NULL || archive->tensor == NULL)
         status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "\"%s\": no memory for %llu members", z->path,
                             (unsigned long long)z->count);
     else
         status = mica__file_read_at(z->file, z->directory_offset, z->directory, (size_t)z->directory_bytes);
     if (status == MICA_OK)
-        status = read_members(z, ranges);
+        status = read_members(z, ranges, data);
     mica__free(ranges);
+    mica__free(data);
     mica__free(z->directory);
     return status;
 }

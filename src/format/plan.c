@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/work.h"
 #include "format/piece.h"
 #include "quant/dtype.h"
 #include "quant/quant.h"
@@ -16,6 +17,7 @@ void mica__plan_free(mica__plan *plan)
 {
     mica__free(plan->tensor);
     mica__free(plan->meta);
+    mica__name_set_free(&plan->keys);
     mica__chunks_free(&plan->chunks);
     *plan = (mica__plan){0};
 }
@@ -96,8 +98,10 @@ mica_dtype mica__plan_source_type(const mica__plan_tensor *tensor)
 
 mica_status mica__plan_add(mica__plan *plan, const mica__plan_tensor *tensor)
 {
-    const mica_status status =
-        reserve((void **)&plan->tensor, plan->tensor_count, &plan->tensor_capacity, sizeof *plan->tensor);
+    mica_status status = mica__spend(8);
+    if (status == MICA_OK)
+        status =
+            reserve((void **)&plan->tensor, plan->tensor_count, &plan->tensor_capacity, sizeof *plan->tensor);
     if (status == MICA_OK)
         plan->tensor[plan->tensor_count++] = *tensor;
     return status;
@@ -157,10 +161,15 @@ mica_status mica__plan_set(mica__plan *plan, const char *key, const mica_value *
     mica__meta *meta;
     if (key == NULL) /* of mica__plan_text, which had no memory */
         return MICA_ERR_OUT_OF_MEMORY;
-    meta = find(plan, key);
+    bool fresh = false;
+    mica_status status = mica__spend(4);
+    if (status == MICA_OK)
+        status = mica__name_set_add(&plan->keys, key, strlen(key), &fresh);
+    if (status != MICA_OK)
+        return status;
+    meta = fresh ? NULL : find(plan, key);
     if (meta == NULL) {
-        const mica_status status =
-            reserve((void **)&plan->meta, plan->meta_count, &plan->meta_capacity, sizeof *plan->meta);
+        status = reserve((void **)&plan->meta, plan->meta_count, &plan->meta_capacity, sizeof *plan->meta);
         if (status != MICA_OK)
             return status;
         meta = &plan->meta[plan->meta_count++];

@@ -8,6 +8,7 @@
 #define MICA_FORMAT_PLAN_H
 
 #include "format/archive.h"
+#include "format/writer.h"
 
 /* What happens to the values on their way. The head rows of rotary embeddings come in two orders: the two halves of a
  * head one after the other (HF), or the partners side by side (GGUF's llama). */
@@ -55,6 +56,7 @@ typedef struct mica__plan {
     uint32_t tensor_count, tensor_capacity;
     mica__meta *meta;
     uint32_t meta_count, meta_capacity;
+    mica__name_set keys;        /* of meta, and those that were unset */
     struct mica__chunk *chunks; /* memory that lives as long as the plan */
     mica__accepted accepted;    /* keys of config.json that the caller takes as they come */
 } mica__plan;

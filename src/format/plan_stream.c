@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "base/work.h"
 #include "format/piece.h"
 
 #define MOST_THREADS 256u
@@ -148,6 +149,9 @@ static mica_status lead(team *t)
     mica_status status = MICA_OK;
     while (status == MICA_OK) {
         const uint32_t ticket = mica__event_ticket(&t->event);
+        status = mica__spend(0); /* cancelled? */
+        if (status != MICA_OK)
+            return status;
         slot *s = &t->slot[t->written % t->slot_count];
         bool last;
         if (next_is_done(t, &last)) {

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "base/work.h"
 #include "format/convert.h"
 #include "format/gguf.h"
 #include "format/imatrix.h"
@@ -108,8 +109,8 @@ static mica_status run(const mica__archive *archive, const char *input, const ch
     return status;
 }
 
-mica_status mica_quantize(const char *input, const char *output, const mica_quantize_options *options,
-                          mica_quantize_report *out_report)
+static mica_status quantize(const char *input, const char *output, const mica_quantize_options *options,
+                            mica_quantize_report *out_report)
 {
     mica_quantize_options used;
     mica_quantize_report report = {0};
@@ -125,4 +126,12 @@ mica_status mica_quantize(const char *input, const char *output, const mica_quan
     if (status == MICA_OK && out_report != NULL)
         *out_report = report;
     return status;
+}
+
+mica_status mica_quantize(const char *input, const char *output, const mica_quantize_options *options,
+                          mica_quantize_report *out_report)
+{
+    mica__call call;
+    mica__call_begin(&call, "quantize");
+    return mica__call_end(&call, quantize(input, output, options, out_report));
 }

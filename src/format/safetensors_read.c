@@ -16,6 +16,7 @@
 #include "base/checked.h"
 #include "base/json_reader.h"
 #include "base/sort.h"
+#include "base/work.h"
 #include "format/archive.h"
 
 #define LENGTH_BYTES 8
@@ -62,8 +63,7 @@ static mica_status bad_json(const shard *s, mica_status status)
 {
     if (status == MICA_OK)
         return status;
-    return mica__fail(status == MICA_ERR_BUDGET ? MICA_ERR_MALFORMED_FILE : status, "\"%s\": the header: %s",
-                      s->path, mica_status_message());
+    return mica__fail(mica__json_status(status), "\"%s\": the header: %s", s->path, mica_status_message());
 }
 
 static mica_status changed(const shard *s)
@@ -447,6 +447,7 @@ static mica_status read_shard(shard *s, uint32_t *capacity)
     if (status != MICA_OK)
         return status;
     s->data = LENGTH_BYTES + length;
+    mica__spend_allow(s->data);
     s->data_bytes = mica__file_size(file) - s->data;
     status = walk(s, false);
     if (status == MICA_OK && s->tensor_bytes != s->data_bytes)

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/utf8.h"
+#include "base/work.h"
 
 /* How a field is coded: the low three bits of its key. */
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
@@ -63,7 +64,9 @@ static mica_status read_field(const parser *p, message *m, field *out)
 {
     uint64_t key = 0;
     const uint8_t *start = m->at;
-    mica_status status = read_varint(p, m, &key);
+    mica_status status = mica__spend(4);
+    if (status == MICA_OK)
+        status = read_varint(p, m, &key);
     *out = (field){.number = (uint32_t)(key >> 3), .wire = (uint32_t)(key & 7)};
     if (status != MICA_OK)
         return status;
@@ -212,6 +215,7 @@ mica_status mica__sentencepiece_parse(const char *path, const void *bytes, size_
     *out = (mica__sentencepiece){.unigram = true, .prefix = true, .trim = true};
     if (size > UINT32_MAX)
         return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": %zu bytes are too many", path, size);
+    mica__spend_allow(size);
     const mica_status status = size == 0 ? mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": an empty file", path)
                                          : read_model(&p, (message){p.start, p.start + size});
     if (status != MICA_OK)

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/json_reader.h"
 #include "base/sort.h"
+#include "base/work.h"
 #include "format/safetensors.h"
 #include "format/writer.h"
 
@@ -66,8 +67,7 @@ static mica_status bad_json(const mica__shards *shards, mica_status status)
 {
     if (status == MICA_OK)
         return status;
-    return mica__fail(status == MICA_ERR_BUDGET ? MICA_ERR_MALFORMED_FILE : status, "\"%s\": %s",
-                      shards->path, mica_status_message());
+    return mica__fail(mica__json_status(status), "\"%s\": %s", shards->path, mica_status_message());
 }
 
 static mica_status no_memory(const mica__shards *shards)
@@ -127,6 +127,9 @@ static uint32_t find_file(const mica__shards *shards, const char *name)
 static mica_status compare(mica__shards *shards, const mica__json_node *item)
 {
     const mica__archive *archive = shards->archive;
+    const mica_status status = mica__spend(16); /* two searches */
+    if (status != MICA_OK)
+        return status;
     const uint32_t found = mica__archive_find(archive, item->key, item->key_length);
     const bool text = item->type == MICA__JSON_STRING;
     if (text && found != MICA__NO_TENSOR &&
@@ -212,6 +215,7 @@ mica_status mica__shards_parse(const mica__file *index, mica__shards **out)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "\"%s\": no memory to read it", mica__file_path(index));
     shards->path = mica__file_path(index);
     shards->index = index;
+    mica__spend_allow(mica__file_size(index));
     const mica_status status = parse(shards);
     if (status != MICA_OK) {
         mica__shards_release(shards);

@@ -20,10 +20,10 @@ typedef struct mica__tokenizer {
     mica__sentencepiece pieces;   /* of tokenizer.model; none: count is 0 */
     const char *kind;             /* GGUF's: "gpt2", "llama", "t5", "bert" */
     bool failed;                  /* no memory for a token */
-    uint64_t count;
-    mica_string *token; /* [count] */
-    float *score;       /* [count] */
-    int32_t *type;      /* [count] mica__piece_kind */
+    uint64_t count, seen;         /* ids; tokens that the files name */
+    mica_string *token;           /* [count] */
+    float *score;                 /* [count] */
+    int32_t *type;                /* [count] mica__piece_kind */
 } mica__tokenizer;
 
 /* The text of a node, "" if it is no string. */

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "base/work.h"
 #include "format/config_map.h"
 #include "format/tokenizer_map.h"
 
@@ -29,6 +30,7 @@ static void each_token(mica__tokenizer *t, void (*see)(mica__tokenizer *t, uint6
 static void see_largest(mica__tokenizer *t, uint64_t id, const char *text, size_t length, double score)
 {
     (void)text, (void)length, (void)score;
+    t->seen++;
     if (id < MICA__MOST_TOKENS && id >= t->count)
         t->count = id + 1;
 }
@@ -197,6 +199,21 @@ mica_status mica__tokenizer_set_array(mica__tokenizer *t, const char *key, mica_
         &(mica_value){.type = MICA_VALUE_ARRAY, .item_type = type, .count = count, .as.items = items});
 }
 
+#define MOST_GAPS 65536 /* ids without a token; an embedding is padded by some hundred */
+
+/* A count that the file merely states decides no allocation. */
+static mica_status check_count(const mica__tokenizer *t)
+{
+    const uint64_t seen = t->seen + t->pieces.count;
+    if (t->count > seen * 2 + MOST_GAPS)
+        return mica__fail(
+            MICA_ERR_MALFORMED_FILE,
+            "the tokenizer has %llu tokens, but ids or a vocab_size of %llu: the gaps are too large",
+            (unsigned long long)seen, (unsigned long long)t->count);
+    const mica_status status = mica__limit_check("tokens", mica__limits()->vocabulary, t->count);
+    return status == MICA_OK ? mica__spend(t->count * 16) : status;
+}
+
 mica_status mica__tokenizer_set_tokens(mica__tokenizer *t)
 {
     uint64_t wanted = mica__tokenizer_id(mica__config_get(t->config, "vocab_size"));
@@ -208,6 +225,9 @@ mica_status mica__tokenizer_set_tokens(mica__tokenizer *t)
         t->count = wanted;
     if (t->count == 0)
         return MICA_OK;
+    mica_status status = check_count(t);
+    if (status != MICA_OK)
+        return status;
     t->token = mica__chunks_alloc(&t->plan->chunks, (size_t)t->count * sizeof *t->token);
     t->score = mica__chunks_alloc(&t->plan->chunks, (size_t)t->count * sizeof *t->score);
     t->type = mica__chunks_alloc(&t->plan->chunks, (size_t)t->count * sizeof *t->type);
@@ -223,7 +243,7 @@ mica_status mica__tokenizer_set_tokens(mica__tokenizer *t)
     see_added(t, false);
     if (strcmp(t->kind, "llama") == 0 && t->pieces.count == 0)
         score_pieces(t);
-    mica_status status = t->failed ? MICA_ERR_OUT_OF_MEMORY : fill_gaps(t);
+    status = t->failed ? MICA_ERR_OUT_OF_MEMORY : fill_gaps(t);
     if (status == MICA_OK)
         status = keep_texts(t);
     if (status == MICA_OK)

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/sort.h"
 #include "base/utf8.h"
+#include "base/work.h"
 
 #define MOST_TOKENS ((uint64_t)1 << 22)
 
@@ -45,6 +46,24 @@ static uint32_t *find_slot(const mica__vocabulary *v, const char *text, size_t l
     return &v->slot[at];
 }
 
+/* Which lengths tokens have. */
+static mica_status find_lengths(mica__vocabulary *v)
+{
+    uint64_t longest = 0;
+    for (uint32_t i = 0; i < v->count; i++)
+        longest = v->token[i].length > longest ? v->token[i].length : longest;
+    const mica_status status =
+        mica__limit_check("bytes in the text of a token", mica__limits()->token_bytes, longest);
+    if (status != MICA_OK)
+        return status;
+    v->lengths = mica__calloc((size_t)longest + 1, sizeof *v->lengths);
+    if (v->lengths == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %u tokens", v->count);
+    for (uint32_t i = 0; i < v->count; i++)
+        v->lengths[v->token[i].length] = true;
+    return MICA_OK;
+}
+
 static mica_status fill_table(mica__vocabulary *v)
 {
     v->slot_count = 16;
@@ -54,12 +73,14 @@ static mica_status fill_table(mica__vocabulary *v)
     v->slot = mica__calloc(v->slot_count, sizeof *v->slot);
     if (v->slot == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %u tokens", v->count);
-    for (uint32_t i = 0; i < v->count; i++) {
+    mica_status status = find_lengths(v);
+    for (uint32_t i = 0; i < v->count && status == MICA_OK; i++) {
+        status = mica__spend(8 + v->token[i].length / 16);
         uint32_t *slot = find_slot(v, v->token[i].data, (size_t)v->token[i].length);
         if (*slot == 0)
             *slot = i + 1;
     }
-    return MICA_OK;
+    return status;
 }
 
 mica_status mica__vocabulary_open(const mica__archive *archive, mica__vocabulary *out, bool *out_usable)
@@ -84,6 +105,7 @@ mica_status mica__vocabulary_open(const mica__archive *archive, mica__vocabulary
 void mica__vocabulary_close(mica__vocabulary *vocabulary)
 {
     mica__free(vocabulary->slot);
+    mica__free(vocabulary->lengths);
     *vocabulary = (mica__vocabulary){0};
 }
 
@@ -142,13 +164,16 @@ static mica_status add_merge(ranking *r, const mica__merge *merge, float score)
 static mica_status cut_token(const mica__vocabulary *v, uint32_t whole, ranking *r)
 {
     const mica_string *text = &v->token[whole];
-    mica_status status = MICA_OK;
+    mica_status status = mica__spend(4 + text->length);
     for (uint64_t at = 0; at < text->length && status == MICA_OK;) {
         at += mica__utf8_length(text->data + at, (size_t)(text->length - at));
+        if (at == text->length || !v->lengths[at] || !v->lengths[text->length - at])
+            continue; /* no token is as long */
+        status = mica__spend(8 + text->length / 16);
         const mica__merge merge = {mica__vocabulary_find(v, text->data, (size_t)at),
                                    mica__vocabulary_find(v, text->data + at, (size_t)(text->length - at)),
                                    whole};
-        if (at < text->length && merge.left < v->count && merge.right < v->count)
+        if (status == MICA_OK && merge.left < v->count && merge.right < v->count)
             status = add_merge(r, &merge, v->score == NULL ? 0 : v->score[whole]);
     }
     return status;

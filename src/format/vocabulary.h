@@ -19,6 +19,7 @@ typedef struct mica__vocabulary {
     uint32_t count;
     uint32_t *slot; /* [slot_count] a hash table of token + 1, 0 = free; of equal texts the first */
     uint32_t slot_count;
+    bool *lengths; /* [longest + 1]: whether a token has so many bytes */
     uint64_t seed;
 } mica__vocabulary;
 

@@ -67,11 +67,10 @@ static inline bool mica__bytes_reach(mica__bytes *bytes, size_t more)
         bytes->room = room;
     }
     if (wanted > bytes->asked) {
-        const size_t piece = wanted - bytes->asked + MICA__TEXT_PIECE;
-        const mica_status status = bytes->asked == 0 ? MICA_OK : mica__spend(piece);
+        const mica_status status = mica__spend(0); /* who writes counts; here is seen whether to stop */
         if (status != MICA_OK)
             return mica__bytes_stop(bytes, false, status);
-        bytes->asked += piece;
+        bytes->asked = wanted + MICA__TEXT_PIECE;
     }
     const size_t edge = bytes->room < limit ? bytes->room : limit;
     bytes->edge = edge < bytes->asked ? edge : bytes->asked;

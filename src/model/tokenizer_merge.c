@@ -153,7 +153,7 @@ static size_t symbols_of_bytes(mica__encoder *e, const char *text, size_t length
 {
     const mica_tokenizer *t = e->tokenizer;
     size_t count = 0;
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < length && mica__encoder_spend(e, 1); i++) {
         uint32_t id = t->byte_token[(unsigned char)text[i]];
         if (id == MICA_NO_TOKEN)
             id = t->unknown;
@@ -168,7 +168,7 @@ static size_t symbols_of_chars(mica__encoder *e, const char *text, size_t length
     const mica_tokenizer *t = e->tokenizer;
     size_t count = 0;
     bool unknown_before = false;
-    for (size_t i = 0, bytes; i < length; i += bytes) {
+    for (size_t i = 0, bytes; i < length && mica__encoder_spend(e, 4); i += bytes) {
         mica__char_at(text + i, &bytes);
         const uint32_t id = find_char(t, text + i, bytes, i == 0, i + bytes == length);
         const bool unknown = id == MICA__NO_WORD && !has_bytes(t, text + i, bytes);
@@ -191,7 +191,7 @@ static size_t symbols_of_chars(mica__encoder *e, const char *text, size_t length
 static size_t symbols_of_text(mica__encoder *e, const char *text, size_t length)
 {
     size_t count = 0;
-    for (size_t i = 0, bytes; i < length; i += bytes) {
+    for (size_t i = 0, bytes; i < length && mica__encoder_spend(e, 4); i += bytes) {
         mica__char_at(text + i, &bytes);
         const uint32_t id = mica__token_map_find(&e->tokenizer->by_text, text + i, bytes);
         count = add_symbol(e, count, id, i, bytes);
@@ -209,26 +209,24 @@ static mica_status merge_piece(mica__encoder *e, const char *text, size_t length
         e->symbols = symbols;
         e->symbol_room = length + length / 2 + 64;
     }
-    if (!mica__encoder_spend(e, 4 + length))
-        return e->status;
     const size_t count = t->kind == MICA__TOKENIZER_SPM ? symbols_of_text(e, text, length)
                          : t->raw_bytes                 ? symbols_of_bytes(e, text, length)
                                                         : symbols_of_chars(e, text, length);
-    if (count == 0)
-        return MICA_OK;
+    if (count == 0 || e->status != MICA_OK)
+        return e->status;
     e->symbols[count - 1].next = MICA__NO_WORD;
     if (!merge_symbols(e, text, count))
         return no_memory();
     if (e->status != MICA_OK)
         return e->status;
-    for (uint32_t i = 0; i != MICA__NO_WORD; i = e->symbols[i].next) {
+    for (uint32_t i = 0; i != MICA__NO_WORD && mica__encoder_spend(e, 1); i = e->symbols[i].next) {
         const mica__symbol *symbol = &e->symbols[i];
         if (symbol->id != MICA__NO_WORD)
             mica__encoder_put(e, symbol->id);
         else
             mica__encode_unknown(e, text + symbol->start, symbol->length);
     }
-    return MICA_OK;
+    return e->status;
 }
 
 /* ---- words seen before --------------------------------------------------------------------------------------------- */

@@ -314,6 +314,8 @@ mica_status mica__normalize(mica__encoder *encoder, const char *text, size_t len
         const mica_status status = run_step(encoder, &steps->step[i], text, length, place, out);
         if (status != MICA_OK || out->failed)
             return status != MICA_OK ? status : mica__bytes_fail(out);
+        if (!mica__encoder_spend(encoder, out->size / 2))
+            return encoder->status;
         text = out->data != NULL ? out->data : "";
         length = out->size;
     }

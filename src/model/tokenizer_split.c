@@ -208,6 +208,7 @@ mica_status mica__split(mica__encoder *encoder, const char *text, size_t length,
             rewrite_piece(step, text, from->data[k], place, other);
             mica__spans_add(to, start, other->size);
         }
+        mica__encoder_spend(encoder, other->size / 2);
         if (status == MICA_OK)
             status = encoder->status;
         if (status != MICA_OK || other->failed)

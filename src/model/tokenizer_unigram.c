@@ -49,7 +49,7 @@ mica_status mica__encode_unigram(mica__encoder *e, const char *text, size_t leng
     const mica_status status = mica__reach_find(&e->reach[2], &e->tokenizer->pieces, text, length);
     if (status != MICA_OK)
         return status;
-    for (size_t i = 0; i <= length; i++)
+    for (size_t i = 0; i <= length && mica__encoder_spend(e, 1); i++)
         e->paths[i] = (mica__path){0, MICA__NO_WORD, MICA__NO_WORD};
     for (size_t at = 0, bytes; at < length && e->status == MICA_OK; at += bytes) {
         mica__char_at(text + at, &bytes);
@@ -59,7 +59,7 @@ mica_status mica__encode_unigram(mica__encoder *e, const char *text, size_t leng
         return e->status;
     /* Back from the end, turning the links around: paths[start] tells then where its token ends. */
     mica__path path = e->paths[length];
-    for (uint32_t end = (uint32_t)length; end != 0;) {
+    for (uint32_t end = (uint32_t)length; end != 0 && mica__encoder_spend(e, 1);) {
         const uint32_t start = path.start, id = path.id;
         path = e->paths[start];
         e->paths[start].start = end;
@@ -67,7 +67,7 @@ mica_status mica__encode_unigram(mica__encoder *e, const char *text, size_t leng
         end = start;
     }
     uint32_t unknown = 0;
-    for (uint32_t at = 0; at < length;) {
+    for (uint32_t at = 0; at < length && mica__encoder_spend(e, 1);) {
         path = e->paths[at];
         if (path.id != MICA__NO_WORD) {
             mica__encode_unknown(e, text + at - unknown, unknown);
@@ -78,6 +78,7 @@ mica_status mica__encode_unigram(mica__encoder *e, const char *text, size_t leng
         }
         at = path.start;
     }
-    mica__encode_unknown(e, text + length - unknown, unknown);
-    return MICA_OK;
+    if (e->status == MICA_OK)
+        mica__encode_unknown(e, text + length - unknown, unknown);
+    return e->status;
 }

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/sort.h"
 #include "base/status.h"
+#include "base/work.h"
 
 #define AHEAD ((uint64_t)32 << 20) /* bytes the disk is asked for before they are needed */
 
@@ -51,6 +52,9 @@ static void read_ahead(mica__load *load)
 mica_status mica__load_advance(mica__load *load, uint64_t bytes)
 {
     load->done += bytes;
+    const mica_status status = mica__spend(0);
+    if (status != MICA_OK)
+        return status;
     read_ahead(load);
     if (load->progress != NULL && load->progress(load->context, load->what, load->done, load->total) != 0)
         return mica__fail(MICA_ERR_CANCELLED, "loading was stopped at \"%.200s\", after %llu of %llu bytes",
@@ -101,17 +105,25 @@ static mica_status load_one(mica_weights *weights, const mica__tensor *tensor, m
     return run(&load, out_buffer);
 }
 
+static mica_status weights_load(mica_weights *weights, uint64_t index, mica_device *device, uint32_t flags,
+                                mica_buffer **out_buffer)
+{
+    if (out_buffer == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out_buffer is NULL");
+    *out_buffer = NULL;
+    const mica__tensor *tensor = NULL;
+    mica_status status = mica__weights_check(weights, device, flags);
+    if (status == MICA_OK)
+        status = mica__weights_tensor(weights, index, &tensor);
+    return tensor != NULL ? load_one(weights, tensor, device, flags, out_buffer) : status;
+}
+
 mica_status mica_weights_load(mica_weights *weights, uint64_t index, mica_device *device, uint32_t flags,
                               mica_buffer **out_buffer)
 {
-    if (out_buffer == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_load: out_buffer is NULL");
-    *out_buffer = NULL;
-    const mica__tensor *tensor = NULL;
-    mica_status status = mica__weights_check("weights_load", weights, device, flags);
-    if (status == MICA_OK)
-        status = mica__weights_tensor("weights_load", weights, index, &tensor);
-    return tensor != NULL ? load_one(weights, tensor, device, flags, out_buffer) : status;
+    mica__call call;
+    mica__call_begin(&call, "weights_load");
+    return mica__call_end(&call, weights_load(weights, index, device, flags, out_buffer));
 }
 
 /* "[2, 3]" */
@@ -130,29 +142,27 @@ static mica_status check_expected(const mica__tensor *tensor, mica_dtype dtype, 
 {
     char found[160], wanted[160];
     if (dtype != MICA_DTYPE_NONE && dtype != (mica_dtype)tensor->dtype)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "weights_load_named: dtype: tensor \"%.200s\" is %s, expected %s", tensor->name,
-                          tensor->type_name, mica_dtype_name(dtype));
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "dtype: tensor \"%.200s\" is %s, expected %s",
+                          tensor->name, tensor->type_name, mica_dtype_name(dtype));
     if (ndim == 0 || (ndim == tensor->ndim && memcmp(shape, tensor->shape, ndim * sizeof *shape) == 0))
         return MICA_OK;
     shape_text(tensor->ndim, tensor->shape, found, sizeof found);
     shape_text(ndim, shape, wanted, sizeof wanted);
-    return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                      "weights_load_named: shape: tensor \"%.120s\" has %s, expected %s", tensor->name, found,
-                      wanted);
+    return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape: tensor \"%.120s\" has %s, expected %s", tensor->name,
+                      found, wanted);
 }
 
-mica_status mica_weights_load_named(mica_weights *weights, const char *name, mica_device *device,
-                                    uint32_t flags, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
-                                    mica_buffer **out_buffer)
+static mica_status weights_load_named(mica_weights *weights, const char *name, mica_device *device,
+                                      uint32_t flags, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
+                                      mica_buffer **out_buffer)
 {
     uint64_t index = 0;
     if (out_buffer == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_load_named: out_buffer is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out_buffer is NULL");
     *out_buffer = NULL;
-    mica_status status = mica__weights_check("weights_load_named", weights, device, flags);
+    mica_status status = mica__weights_check(weights, device, flags);
     if (status == MICA_OK && (ndim > MICA_MAX_DIMS || (ndim != 0 && shape == NULL)))
-        status = mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_load_named: %s",
+        status = mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s",
                             ndim > MICA_MAX_DIMS ? "ndim is too large" : "shape is NULL");
     if (status == MICA_OK)
         status = mica_weights_find(weights, name, &index);
@@ -160,6 +170,16 @@ mica_status mica_weights_load_named(mica_weights *weights, const char *name, mic
         status = check_expected(&weights->archive->tensor[index], dtype, ndim, shape);
     return status == MICA_OK ? load_one(weights, &weights->archive->tensor[index], device, flags, out_buffer)
                              : status;
+}
+
+mica_status mica_weights_load_named(mica_weights *weights, const char *name, mica_device *device,
+                                    uint32_t flags, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
+                                    mica_buffer **out_buffer)
+{
+    mica__call call;
+    mica__call_begin(&call, "weights_load_named");
+    return mica__call_end(&call,
+                          weights_load_named(weights, name, device, flags, dtype, ndim, shape, out_buffer));
 }
 
 static int by_place(const void *a, const void *b)
@@ -179,11 +199,10 @@ static mica_status order_items(const mica_weights *weights, const uint64_t *inde
     *out = item;
     *out_total = 0;
     if (item == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "weights_load_all: no memory for a list of %llu tensors",
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a list of %llu tensors",
                           (unsigned long long)count);
     for (uint64_t i = 0; i < count; i++) {
-        const mica_status status =
-            mica__weights_tensor("weights_load_all", weights, index[i], &item[i].tensor);
+        const mica_status status = mica__weights_tensor(weights, index[i], &item[i].tensor);
         if (status != MICA_OK)
             return status;
         item[i].slot = i;
@@ -192,9 +211,9 @@ static mica_status order_items(const mica_weights *weights, const uint64_t *inde
     return mica__sort(item, (size_t)count, sizeof *item, by_place);
 }
 
-mica_status mica_weights_load_all(mica_weights *weights, const uint64_t *index, uint64_t count,
-                                  mica_device *device, uint32_t flags, mica_progress progress, void *context,
-                                  mica_buffer **out_buffers)
+static mica_status weights_load_all(mica_weights *weights, const uint64_t *index, uint64_t count,
+                                    mica_device *device, uint32_t flags, mica_progress progress,
+                                    void *context, mica_buffer **out_buffers)
 {
     mica__load_item *item = NULL;
     mica__load load = {.weights = weights,
@@ -205,11 +224,10 @@ mica_status mica_weights_load_all(mica_weights *weights, const uint64_t *index, 
                        .what = "",
                        .item_count = count};
     if (count != 0 && (index == NULL || out_buffers == NULL))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_load_all: %s is NULL",
-                          index == NULL ? "index" : "out_buffers");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL", index == NULL ? "index" : "out_buffers");
     for (uint64_t i = 0; i < count; i++)
         out_buffers[i] = NULL;
-    mica_status status = mica__weights_check("weights_load_all", weights, device, flags);
+    mica_status status = mica__weights_check(weights, device, flags);
     if (status == MICA_OK && count == 0)
         return mica__load_advance(&load, 0);
     if (status == MICA_OK)
@@ -219,4 +237,14 @@ mica_status mica_weights_load_all(mica_weights *weights, const uint64_t *index, 
         status = run(&load, out_buffers);
     mica__free(item);
     return status;
+}
+
+mica_status mica_weights_load_all(mica_weights *weights, const uint64_t *index, uint64_t count,
+                                  mica_device *device, uint32_t flags, mica_progress progress, void *context,
+                                  mica_buffer **out_buffers)
+{
+    mica__call call;
+    mica__call_begin(&call, "weights_load_all");
+    return mica__call_end(
+        &call, weights_load_all(weights, index, count, device, flags, progress, context, out_buffers));
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/work.h"
 
 /* A part as a buffer would have it. A scalar becomes a vector of one. */
 static mica_status describe_part(const mica_weights *weights, const mica__tensor *tensor, mica__place *place)
@@ -130,19 +131,19 @@ uint64_t mica__place_piece_rows(const mica__place *place)
     return rows < all ? rows : all;
 }
 
-mica_status mica_weights_place(const mica_weights *weights, uint64_t index, mica_device *device,
-                               uint32_t flags, mica_placement *out_placement, uint64_t *out_bytes)
+static mica_status weights_place(const mica_weights *weights, uint64_t index, mica_device *device,
+                                 uint32_t flags, mica_placement *out_placement, uint64_t *out_bytes)
 {
     mica__place place;
     const mica__tensor *tensor = NULL;
     if (out_placement == NULL || out_bytes == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_place: %s is NULL",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
                           out_placement == NULL ? "out_placement" : "out_bytes");
     *out_placement = MICA_PLACEMENT_NONE;
     *out_bytes = 0;
-    mica_status status = mica__weights_check("weights_place", weights, device, flags);
+    mica_status status = mica__weights_check(weights, device, flags);
     if (status == MICA_OK)
-        status = mica__weights_tensor("weights_place", weights, index, &tensor);
+        status = mica__weights_tensor(weights, index, &tensor);
     if (tensor == NULL)
         return status;
     status = mica__weights_decide(weights, tensor, device, flags, &place);
@@ -151,6 +152,14 @@ mica_status mica_weights_place(const mica_weights *weights, uint64_t index, mica
         *out_bytes = place.bytes;
     }
     return status == MICA_ERR_UNSUPPORTED ? MICA_OK : status;
+}
+
+mica_status mica_weights_place(const mica_weights *weights, uint64_t index, mica_device *device,
+                               uint32_t flags, mica_placement *out_placement, uint64_t *out_bytes)
+{
+    mica__call call;
+    mica__call_begin(&call, "weights_place");
+    return mica__call_end(&call, weights_place(weights, index, device, flags, out_placement, out_bytes));
 }
 
 /* Whether `fit` and what is owned for a moment go with the ledger as it is. */
@@ -169,14 +178,15 @@ static mica_status judge(mica_device *device, uint64_t staging, mica_fit *fit)
     return MICA_OK;
 }
 
-mica_status mica_weights_fit(const mica_weights *weights, mica_device *device, uint32_t flags, mica_fit *out)
+static mica_status weights_fit(const mica_weights *weights, mica_device *device, uint32_t flags,
+                               mica_fit *out)
 {
     mica__place place;
     uint64_t staging = 0;
     if (out == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_fit: out is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out is NULL");
     memset(out, 0, sizeof *out);
-    mica_status status = mica__weights_check("weights_fit", weights, device, flags);
+    mica_status status = mica__weights_check(weights, device, flags);
     if (status != MICA_OK)
         return status;
     for (uint32_t i = 0; i < weights->archive->visible_count; i++) {
@@ -195,4 +205,11 @@ mica_status mica_weights_fit(const mica_weights *weights, mica_device *device, u
             staging = place.staging_bytes;
     }
     return judge(device, staging, out);
+}
+
+mica_status mica_weights_fit(const mica_weights *weights, mica_device *device, uint32_t flags, mica_fit *out)
+{
+    mica__call call;
+    mica__call_begin(&call, "weights_fit");
+    return mica__call_end(&call, weights_fit(weights, device, flags, out));
 }

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/work.h"
 
 static mica_status check_options(const mica_weights_options *options, uint32_t *out_flags,
                                  mica__accepted *out_accepted)
@@ -16,11 +17,11 @@ static mica_status check_options(const mica_weights_options *options, uint32_t *
                options->size == 0 || options->size > sizeof chosen ? sizeof chosen : (size_t)options->size);
     const uint32_t known = MICA_WEIGHTS_NO_MAP | MICA_WEIGHTS_LOCK | MICA_WEIGHTS_AS_GGUF;
     if ((chosen.flags & ~known) != 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "weights_open: options.flags is 0x%x, of which 0x%x is known", chosen.flags, known);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options.flags is 0x%x, of which 0x%x is known",
+                          chosen.flags, known);
     if (chosen.accept_key_count != 0 && chosen.accept_keys == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "weights_open: options.accept_keys is NULL, options.accept_key_count is %u",
+                          "options.accept_keys is NULL, options.accept_key_count is %u",
                           chosen.accept_key_count);
     *out_flags = chosen.flags;
     *out_accepted = (mica__accepted){chosen.accept_keys, chosen.accept_key_count};
@@ -36,7 +37,7 @@ static mica_status make_weights(mica__archive *archive, uint32_t flags, mica_wei
         mica__free(weights);
         mica__free(map);
         mica__archive_close(archive);
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "weights_open: no memory for the handle");
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the handle");
     }
     weights->archive = archive;
     weights->flags = flags;
@@ -45,17 +46,17 @@ static mica_status make_weights(mica__archive *archive, uint32_t flags, mica_wei
     return MICA_OK;
 }
 
-mica_status mica_weights_open(const char *path, const mica_weights_options *options,
-                              mica_weights **out_weights)
+static mica_status weights_open(const char *path, const mica_weights_options *options,
+                                mica_weights **out_weights)
 {
     uint32_t flags = 0;
     mica__archive *archive = NULL;
     mica__accepted accepted = {0};
     if (out_weights == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_open: out_weights is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out_weights is NULL");
     *out_weights = NULL;
     if (path == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_open: path is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "path is NULL");
     mica_status status = check_options(options, &flags, &accepted);
     if (status == MICA_OK)
         status = mica__archive_open(path, &archive);
@@ -68,21 +69,37 @@ mica_status mica_weights_open(const char *path, const mica_weights_options *opti
     return make_weights(archive, flags, out_weights);
 }
 
-mica_status mica_weights_open_bytes(const void *bytes, uint64_t size, const mica_weights_options *options,
-                                    mica_weights **out_weights)
+mica_status mica_weights_open(const char *path, const mica_weights_options *options,
+                              mica_weights **out_weights)
+{
+    mica__call call;
+    mica__call_begin(&call, "weights_open");
+    return mica__call_end(&call, weights_open(path, options, out_weights));
+}
+
+static mica_status weights_open_bytes(const void *bytes, uint64_t size, const mica_weights_options *options,
+                                      mica_weights **out_weights)
 {
     uint32_t flags = 0;
     mica__archive *archive = NULL;
     mica__accepted accepted = {0};
     if (out_weights == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_open_bytes: out_weights is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out_weights is NULL");
     *out_weights = NULL;
     if (bytes == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_open_bytes: bytes is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "bytes is NULL");
     mica_status status = check_options(options, &flags, &accepted);
     if (status == MICA_OK)
         status = mica__archive_open_bytes(bytes, size, &archive);
     return status == MICA_OK ? make_weights(archive, flags, out_weights) : status;
+}
+
+mica_status mica_weights_open_bytes(const void *bytes, uint64_t size, const mica_weights_options *options,
+                                    mica_weights **out_weights)
+{
+    mica__call call;
+    mica__call_begin(&call, "weights_open_bytes");
+    return mica__call_end(&call, weights_open_bytes(bytes, size, options, out_weights));
 }
 
 void mica_weights_release(mica_weights *weights)
@@ -119,11 +136,10 @@ static void find_type(const mica_weights *weights, mica_weights_info *info)
              name != NULL && bytes[type] > 0 ? name : mica_dtype_name(most));
 }
 
-mica_status mica_weights_get_info(const mica_weights *weights, mica_weights_info *out)
+static mica_status weights_get_info(const mica_weights *weights, mica_weights_info *out)
 {
     if (weights == NULL || out == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_get_info: %s is NULL",
-                          weights == NULL ? "weights" : "out");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL", weights == NULL ? "weights" : "out");
     const mica__archive *archive = weights->archive;
     *out = (mica_weights_info){.format = archive->format,
                                .version = archive->version,
@@ -139,38 +155,42 @@ mica_status mica_weights_get_info(const mica_weights *weights, mica_weights_info
     return MICA_OK;
 }
 
-mica_status mica__weights_check(const char *call, const mica_weights *weights, const mica_device *device,
-                                uint32_t flags)
+mica_status mica_weights_get_info(const mica_weights *weights, mica_weights_info *out)
+{
+    mica__call call;
+    mica__call_begin(&call, "weights_get_info");
+    return mica__call_end(&call, weights_get_info(weights, out));
+}
+
+mica_status mica__weights_check(const mica_weights *weights, const mica_device *device, uint32_t flags)
 {
     if (weights == NULL || device == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
-                          weights == NULL ? "weights" : "device");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL", weights == NULL ? "weights" : "device");
     if ((flags & ~MICA_LOAD_PACK) != 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: flags is 0x%x, of which 0x%x is known", call, flags,
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "flags is 0x%x, of which 0x%x is known", flags,
                           MICA_LOAD_PACK);
     return MICA_OK;
 }
 
-mica_status mica__weights_tensor(const char *call, const mica_weights *weights, uint64_t index,
-                                 const mica__tensor **out)
+mica_status mica__weights_tensor(const mica_weights *weights, uint64_t index, const mica__tensor **out)
 {
     *out = NULL;
     if (weights == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: weights is NULL", call);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights is NULL");
     if (index >= weights->archive->visible_count)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: index is %llu, there are %u tensors", call,
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "index is %llu, there are %u tensors",
                           (unsigned long long)index, weights->archive->visible_count);
     *out = &weights->archive->tensor[index];
     return MICA_OK;
 }
 
-mica_status mica_weights_tensor(const mica_weights *weights, uint64_t index, mica_tensor_info *out)
+static mica_status weights_tensor(const mica_weights *weights, uint64_t index, mica_tensor_info *out)
 {
     const mica__tensor *tensor;
     if (out == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_tensor: out is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out is NULL");
     memset(out, 0, sizeof *out);
-    const mica_status status = mica__weights_tensor("weights_tensor", weights, index, &tensor);
+    const mica_status status = mica__weights_tensor(weights, index, &tensor);
     if (tensor == NULL)
         return status;
     out->name = tensor->name;
@@ -189,10 +209,17 @@ mica_status mica_weights_tensor(const mica_weights *weights, uint64_t index, mic
     return MICA_OK;
 }
 
-mica_status mica_weights_find(const mica_weights *weights, const char *name, uint64_t *out_index)
+mica_status mica_weights_tensor(const mica_weights *weights, uint64_t index, mica_tensor_info *out)
+{
+    mica__call call;
+    mica__call_begin(&call, "weights_tensor");
+    return mica__call_end(&call, weights_tensor(weights, index, out));
+}
+
+static mica_status weights_find(const mica_weights *weights, const char *name, uint64_t *out_index)
 {
     if (weights == NULL || name == NULL || out_index == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_find: %s is NULL",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
                           weights == NULL ? "weights"
                           : name == NULL  ? "name"
                                           : "out_index");
@@ -204,61 +231,98 @@ mica_status mica_weights_find(const mica_weights *weights, const char *name, uin
     return MICA_OK;
 }
 
-mica_status mica_weights_metadata(const mica_weights *weights, uint64_t index, mica_string *out_key,
-                                  const mica_value **out_value)
+mica_status mica_weights_find(const mica_weights *weights, const char *name, uint64_t *out_index)
+{
+    mica__call call;
+    mica__call_begin(&call, "weights_find");
+    return mica__call_end(&call, weights_find(weights, name, out_index));
+}
+
+static mica_status weights_metadata(const mica_weights *weights, uint64_t index, mica_string *out_key,
+                                    const mica_value **out_value)
 {
     if (weights == NULL || out_key == NULL || out_value == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_metadata: %s is NULL",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
                           weights == NULL   ? "weights"
                           : out_key == NULL ? "out_key"
                                             : "out_value");
     *out_key = (mica_string){NULL, 0};
     *out_value = NULL;
     if (index >= weights->archive->meta_count)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_metadata: index is %llu, there are %u entries",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "index is %llu, there are %u entries",
                           (unsigned long long)index, weights->archive->meta_count);
     *out_key = weights->archive->meta[index].key;
     *out_value = &weights->archive->meta[index].value;
     return MICA_OK;
 }
 
-mica_status mica_weights_get(const mica_weights *weights, const char *key, const mica_value **out_value)
+mica_status mica_weights_metadata(const mica_weights *weights, uint64_t index, mica_string *out_key,
+                                  const mica_value **out_value)
+{
+    mica__call call;
+    mica__call_begin(&call, "weights_metadata");
+    return mica__call_end(&call, weights_metadata(weights, index, out_key, out_value));
+}
+
+static mica_status weights_get(const mica_weights *weights, const char *key, const mica_value **out_value)
 {
     if (weights == NULL || key == NULL || out_value == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_get: %s is NULL",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
                           weights == NULL ? "weights"
                           : key == NULL   ? "key"
                                           : "out_value");
     *out_value = mica__archive_meta(weights->archive, key);
     if (*out_value == NULL)
-        return mica__fail(MICA_ERR_NOT_FOUND, "weights_get: no metadata of the key \"%.200s\"", key);
+        return mica__fail(MICA_ERR_NOT_FOUND, "no metadata of the key \"%.200s\"", key);
     return MICA_OK;
 }
 
-mica_status mica_weights_config(const mica_weights *weights, const char **out_json, uint64_t *out_length)
+mica_status mica_weights_get(const mica_weights *weights, const char *key, const mica_value **out_value)
+{
+    mica__call call;
+    mica__call_begin(&call, "weights_get");
+    return mica__call_end(&call, weights_get(weights, key, out_value));
+}
+
+static mica_status weights_config(const mica_weights *weights, const char **out_json, uint64_t *out_length)
 {
     if (weights == NULL || out_json == NULL || out_length == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_config: %s is NULL",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
                           weights == NULL    ? "weights"
                           : out_json == NULL ? "out_json"
                                              : "out_length");
     *out_json = weights->archive->config;
     *out_length = weights->archive->config_length;
     if (*out_json == NULL)
-        return mica__fail(MICA_ERR_NOT_FOUND, "weights_config: these weights have no config.json");
+        return mica__fail(MICA_ERR_NOT_FOUND, "these weights have no config.json");
     return MICA_OK;
+}
+
+mica_status mica_weights_config(const mica_weights *weights, const char **out_json, uint64_t *out_length)
+{
+    mica__call call;
+    mica__call_begin(&call, "weights_config");
+    return mica__call_end(&call, weights_config(weights, out_json, out_length));
+}
+
+static mica_status weights_read(const mica_weights *weights, uint64_t index, uint64_t offset, void *out_bytes,
+                                uint64_t bytes)
+{
+    const mica__tensor *tensor;
+    const mica_status status = mica__weights_tensor(weights, index, &tensor);
+    if (tensor == NULL)
+        return status;
+    if (out_bytes == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out_bytes is NULL");
+    return mica__archive_read(weights->archive, tensor, offset, out_bytes, bytes);
 }
 
 mica_status mica_weights_read(const mica_weights *weights, uint64_t index, uint64_t offset, void *out_bytes,
                               uint64_t bytes)
 {
-    const mica__tensor *tensor;
-    const mica_status status = mica__weights_tensor("weights_read", weights, index, &tensor);
-    if (tensor == NULL)
-        return status;
-    if (out_bytes == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_read: out_bytes is NULL");
-    return mica__archive_read(weights->archive, tensor, offset, out_bytes, bytes);
+    mica__call call;
+    mica__call_begin(&call, "weights_read");
+    return mica__call_end(&call, weights_read(weights, index, offset, out_bytes, bytes));
 }
 
 /* Values of a vector as one row of their own; a range that cuts blocks goes through memory. */
@@ -276,8 +340,7 @@ static mica_status decode_vector(const mica__archive *archive, const mica__tenso
         return mica__archive_decode_rows(archive, &window, 0, 1, out_values);
     float *values = whole <= SIZE_MAX / sizeof *values ? mica__alloc((size_t)whole * sizeof *values) : NULL;
     if (values == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "weights_decode: no memory for %llu values",
-                          (unsigned long long)whole);
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %llu values", (unsigned long long)whole);
     const mica_status status = mica__archive_decode_rows(archive, &window, 0, 1, values);
     if (status == MICA_OK)
         memcpy(out_values, values + before, (size_t)count * sizeof *values);
@@ -292,27 +355,26 @@ static mica_status check_range(const mica__tensor *tensor, uint64_t first, uint6
         all *= tensor->shape[d];
     if (first > all || count > all - first)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "weights_decode: \"%.200s\" has %llu values; first %llu and count %llu leave them",
-                          tensor->name, (unsigned long long)all, (unsigned long long)first,
-                          (unsigned long long)count);
+                          "\"%.200s\" has %llu values; first %llu and count %llu leave them", tensor->name,
+                          (unsigned long long)all, (unsigned long long)first, (unsigned long long)count);
     const uint64_t row = tensor->ndim > 1 ? tensor->shape[tensor->ndim - 1] : 1;
     if (count != 0 && (first % row != 0 || count % row != 0))
-        return mica__fail(
-            MICA_ERR_INVALID_ARGUMENT,
-            "weights_decode: \"%.200s\": first %llu and count %llu must be multiples of its row, %llu",
-            tensor->name, (unsigned long long)first, (unsigned long long)count, (unsigned long long)row);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "\"%.200s\": first %llu and count %llu must be multiples of its row, %llu",
+                          tensor->name, (unsigned long long)first, (unsigned long long)count,
+                          (unsigned long long)row);
     return MICA_OK;
 }
 
-mica_status mica_weights_decode(const mica_weights *weights, uint64_t index, uint64_t first, uint64_t count,
-                                float *out_values)
+static mica_status weights_decode(const mica_weights *weights, uint64_t index, uint64_t first, uint64_t count,
+                                  float *out_values)
 {
     const mica__tensor *tensor;
-    mica_status status = mica__weights_tensor("weights_decode", weights, index, &tensor);
+    mica_status status = mica__weights_tensor(weights, index, &tensor);
     if (tensor == NULL)
         return status;
     if (out_values == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "weights_decode: out_values is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out_values is NULL");
     status = mica__archive_usable(weights->archive, tensor);
     if (status == MICA_OK)
         status = check_range(tensor, first, count);
@@ -322,4 +384,12 @@ mica_status mica_weights_decode(const mica_weights *weights, uint64_t index, uin
         return decode_vector(weights->archive, tensor, first, count, out_values);
     const uint64_t row = tensor->ndim > 1 ? tensor->shape[tensor->ndim - 1] : 1;
     return mica__archive_decode_rows(weights->archive, tensor, first / row, count / row, out_values);
+}
+
+mica_status mica_weights_decode(const mica_weights *weights, uint64_t index, uint64_t first, uint64_t count,
+                                float *out_values)
+{
+    mica__call call;
+    mica__call_begin(&call, "weights_decode");
+    return mica__call_end(&call, weights_decode(weights, index, first, count, out_values));
 }

@@ -29,11 +29,9 @@ struct mica_weights {
 };
 
 /* INVALID_ARGUMENT for a NULL or for flags that are no MICA_LOAD_*. */
-mica_status mica__weights_check(const char *call, const mica_weights *weights, const mica_device *device,
-                                uint32_t flags);
+mica_status mica__weights_check(const mica_weights *weights, const mica_device *device, uint32_t flags);
 /* The visible tensor of that number; INVALID_ARGUMENT and NULL for NULL weights or where there is none. */
-mica_status mica__weights_tensor(const char *call, const mica_weights *weights, uint64_t index,
-                                 const mica__tensor **out);
+mica_status mica__weights_tensor(const mica_weights *weights, uint64_t index, const mica__tensor **out);
 
 /* The map of a file with one more reference; made at the first call. */
 mica_status mica__weights_map_take(mica_weights *weights, uint32_t file, mica__weights_map **out);

@@ -205,26 +205,29 @@ def _member(raw, at, end, data_end):
     data = offset + 30 + name_size + local[10]
     if data + stored > data_end:
         refuse("a member's data outside")
+    return behind, (method, name[:-4], data, stored), (offset, data + stored)
+
+
+def _tensor(raw, method, name, data, stored):
     if method == 0:
-        tensor = judge_array(raw[data:data + stored], name[:-4], data)
-    else:
-        tensor = Tensor(name[:-4], "", [], data, stored)
-    return behind, tensor, (offset, data + stored)
+        return judge_array(raw[data:data + stored], name, data)
+    return Tensor(name, "", [], data, stored)
 
 
 def judge_npz(raw):
-    archive, ranges = Archive(), []
+    archive, ranges, members = Archive(), [], []
     offset, size, count = _directory(raw)
     at = offset
     for _ in range(count):
-        at, tensor, place = _member(raw, at, offset + size, offset)
-        archive.tensors.append(tensor)
+        at, member, place = _member(raw, at, offset + size, offset)
+        members.append(member)
         ranges.append(place)
     if at != offset + size:
         refuse("more in the directory than members")
     ranges.sort()
     if any(first[1] > second[0] for first, second in zip(ranges, ranges[1:])):
         refuse("members overlap")
+    archive.tensors += [_tensor(raw, *member) for member in members]  # arrays are read once none lies on another
     if len({tensor.name for tensor in archive.tensors}) != count:
         refuse("a member twice")
     return archive

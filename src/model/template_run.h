@@ -24,6 +24,8 @@ typedef struct mica__jinja_binding {
 typedef struct mica__jinja_scope {
     struct mica__jinja_scope *parent;
     mica__jinja_binding *bindings;
+    uint32_t *index; /* [slots] by symbol, number + 1, 0 = free; right while there are more than a few bindings */
+    size_t slots;    /* a power of two */
     uint32_t count, capacity;
 } mica__jinja_scope;
 
@@ -36,7 +38,8 @@ typedef enum mica__jinja_jump {
 typedef struct mica__jinja_run {
     const struct mica_template *of;
     mica__jinja_arena arena;
-    uint64_t steps; /* left */
+    uint64_t steps;   /* left */
+    uint64_t touched; /* bytes that are not a step yet */
     char *out;      /* [out_capacity] */
     size_t out_length, out_capacity;
     uint64_t out_limit;
@@ -66,8 +69,10 @@ mica_status mica__jinja_stop(const mica__jinja_run *run, mica_status code, const
 mica_status mica__jinja_raise_undefined(const mica__jinja_run *run, const mica__jinja_value *v);
 /* Takes steps away; BUDGET when there are none left. */
 mica_status mica__jinja_spend(mica__jinja_run *run, uint64_t steps);
-/* The steps of an operation that touches so many bytes. */
+/* The steps of an operation that copies or compares so many bytes; a few are kept for the next time. */
 mica_status mica__jinja_spend_bytes(mica__jinja_run *run, uint64_t bytes);
+/* The same for one that looks at each character of so many bytes. */
+mica_status mica__jinja_spend_chars(mica__jinja_run *run, uint64_t bytes);
 
 mica_status mica__jinja_put(mica__jinja_run *run, const char *text, size_t length);
 mica_status mica__jinja_puts(mica__jinja_run *run, const char *text);

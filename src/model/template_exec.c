@@ -375,11 +375,13 @@ mica_status mica__jinja_call_macro(mica__jinja_run *run, const mica__jinja_macro
     mica__jinja_scope *scope = NULL, *outer = run->scope;
     const size_t mark = run->out_length;
     mica_status status = mica__jinja_scope_push(run, macro->scope, &scope);
+    run->depth += MICA__JINJA_MACRO_DEPTH;
     run->scope = scope;
     if (status == MICA_OK)
         status = bind_all(run, macro->node, arguments);
     if (status == MICA_OK)
         status = mica__jinja_exec(run, macro->node->macro.body);
     run->scope = outer;
+    run->depth -= MICA__JINJA_MACRO_DEPTH;
     return status != MICA_OK ? status : mica__jinja_cut(run, mark, out);
 }

@@ -11,7 +11,8 @@
 #include "model/template_number.h"
 #include "model/template_value.h"
 
-#define MICA__JINJA_RUN_DEPTH 500   /* nodes and macros inside each other while it runs */
+#define MICA__JINJA_RUN_DEPTH 500   /* nodes and macros inside each other while it runs; a stack of 128 KB holds them */
+#define MICA__JINJA_MACRO_DEPTH 3   /* what a macro counts as there, beside its nodes */
 #define MICA__JINJA_VALUE_DEPTH 100 /* lists inside each other, where something walks into them */
 #define MICA__JINJA_MAX_RANGE 100000
 #define MICA__JINJA_STEP_BYTES 64 /* bytes that an operation may touch for one step */
@@ -48,6 +49,7 @@ typedef struct mica__jinja_run {
     mica__jinja_value input;    /* of a filter block */
     mica__jinja_jump jump;
     uint32_t depth;
+    struct mica__jinja_few *few; /* room for arguments that no call uses now (template_eval.c) */
     uint32_t at; /* place in the text of what runs */
     uint64_t seed;
     int64_t now;

@@ -8,10 +8,10 @@
 #include "base/status.h"
 #include "base/work.h"
 
-#define MOST_SETS 60000u     /* their numbers have 16 bits in the tables, of 512 bytes each */
+#define MOST_SETS 60000u       /* their numbers have 16 bits in the tables, of 512 bytes each */
 #define MOST_PLACES (1u << 24) /* so that 24 bits of a thread name one */
 #define MOST_THREADS (1u << 30)
-#define THREADS_PER_STATE 10u  /* of the limit 'states' */
+#define THREADS_PER_STATE 10u /* of the limit 'states' */
 
 static mica_status no_memory(void)
 {
@@ -25,10 +25,11 @@ static mica_status room_for(const char *what, uint32_t count, uint64_t times, ui
     const uint64_t limit = states < most / times ? states * times : most;
     if (count < limit)
         return MICA_OK;
-    return mica__fail(MICA_ERR_BUDGET,
-                      "more than %llu %s to follow the text (the limit 'states' of mica_work); it can be read "
-                      "in too many ways",
-                      (unsigned long long)limit, what);
+    return mica__fail(
+        MICA_ERR_BUDGET,
+        "more than %llu %s to follow the text (the limit 'states' of mica_work); it can be read "
+        "in too many ways",
+        (unsigned long long)limit, what);
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------------------- */

@@ -75,8 +75,8 @@ static mica_status wrong(parser *p, const char *expected)
         else
             (void)snprintf(found, sizeof found, "'%.*s'", (int)size, p->text + p->at);
     }
-    return mica__fail(MICA_ERR_INVALID_ARGUMENT, "line %u, column %u: expected %s, found %s", line,
-                      column, expected, found);
+    return mica__fail(MICA_ERR_INVALID_ARGUMENT, "line %u, column %u: expected %s, found %s", line, column,
+                      expected, found);
 }
 
 static int peek(const parser *p)
@@ -118,7 +118,8 @@ static uint64_t hash_rule(const void *context, uint32_t index)
     const mica_grammar *grammar = context;
     const mica__grammar_rule *rule = &grammar->rules[index];
     if (rule->name == MICA__GRAMMAR_NONE)
-        return mica__hash_bytes(&index, sizeof index, grammar->seed); /* never looked for, so it may stand anywhere */
+        return mica__hash_bytes(&index, sizeof index,
+                                grammar->seed); /* never looked for, so it may stand anywhere */
     return mica__hash_bytes(grammar->names + rule->name, rule->name_length, grammar->seed);
 }
 
@@ -333,8 +334,7 @@ static mica_status read_group(parser *p)
         return status;
     p->grammar->rules[rule].defined = true;
     if (++p->depth > MOST_DEPTH)
-        return mica__fail(MICA_ERR_BUDGET,
-                          "line %u, column %u: more than %u groups inside each other",
+        return mica__fail(MICA_ERR_BUDGET, "line %u, column %u: more than %u groups inside each other",
                           p->grammar->rules[rule].line, p->grammar->rules[rule].column, MOST_DEPTH);
     status = parse_alternatives(p, rule);
     if (status != MICA_OK)
@@ -513,9 +513,8 @@ static mica_status parse_rule(parser *p)
         return status;
     if (p->grammar->rules[rule].defined) {
         locate(p, &line, &column);
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "line %u, column %u: the rule '%s' is defined twice", line, column,
-                          mica__grammar_rule_name(p->grammar, rule).text);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "line %u, column %u: the rule '%s' is defined twice",
+                          line, column, mica__grammar_rule_name(p->grammar, rule).text);
     }
     p->grammar->rules[rule].defined = true;
     skip(p, false);
@@ -565,13 +564,15 @@ static mica_status parse_text(parser *p, const char *root)
         if (status == MICA_OK)
             status = parse_rule(p);
     }
+    if (status == MICA_OK)
+        status = mica__spend((p->at - spent) / 8);
     if (status != MICA_OK)
         return status;
     for (uint32_t i = 0; i < grammar->rule_count; i++)
         if (!grammar->rules[i].defined)
-            return mica__fail(
-                MICA_ERR_INVALID_ARGUMENT, "line %u, column %u: the rule '%s' is not defined",
-                grammar->rules[i].line, grammar->rules[i].column, mica__grammar_rule_name(grammar, i).text);
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "line %u, column %u: the rule '%s' is not defined",
+                              grammar->rules[i].line, grammar->rules[i].column,
+                              mica__grammar_rule_name(grammar, i).text);
     status = find_rule(p, root, (uint32_t)strlen(root), &grammar->root);
     if (status != MICA_OK)
         return status;

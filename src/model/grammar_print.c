@@ -246,7 +246,8 @@ mica_status mica_grammar_print(const mica_grammar *grammar, char **out_text, uin
     if (out_length != NULL)
         *out_length = 0;
     if (status == MICA_OK) {
-        mica__spend_allow((uint64_t)grammar->element_count * 4 + grammar->range_count * 4 + grammar->name_bytes);
+        mica__spend_allow((uint64_t)grammar->element_count * 4 + grammar->range_count * 4 +
+                          grammar->name_bytes);
         status = print(grammar, &p, &stack);
         mica__free(stack.list);
     }

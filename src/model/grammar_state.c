@@ -95,8 +95,7 @@ static mica_status begin(mica_grammar *grammar, const mica_tokenizer *tokenizer,
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out_state is NULL");
     *out_state = NULL;
     if (grammar == NULL || tokenizer == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
-                          grammar == NULL ? "grammar" : "tokenizer");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL", grammar == NULL ? "grammar" : "tokenizer");
     status = find_vocabulary(grammar, tokenizer, &vocabulary);
     if (status == MICA_OK)
         status = mica__grammar_begin(grammar, vocabulary, out_state);
@@ -204,13 +203,12 @@ static mica_status fill_mask(mica_grammar_state *state, uint32_t *mask, uint64_t
     uint64_t needed;
     mica_status status;
     if (state == NULL || mask == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
-                          state == NULL ? "state" : "mask");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL", state == NULL ? "state" : "mask");
     needed = ((uint64_t)state->vocabulary->count + 31) / 32;
     if (words < needed)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "words is %llu, %llu are needed for %u tokens",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "words is %llu, %llu are needed for %u tokens",
                           (unsigned long long)words, (unsigned long long)needed, state->vocabulary->count);
+    MICA__TRY(mica__spend(8 + words / 4));
     memset(mask, 0, words * sizeof *mask);
     if (state->finished) {
         for (uint32_t id = 0; id < state->vocabulary->count; id++)
@@ -250,13 +248,13 @@ static mica_status accept(mica_grammar_state *state, uint32_t id)
     if (state == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "state is NULL");
     if (id >= state->vocabulary->count)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "id is %u, the vocabulary has %u tokens", id,
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "id is %u, the vocabulary has %u tokens", id,
                           state->vocabulary->count);
+    MICA__TRY(mica__spend(8));
     if (state->vocabulary->ends[id]) {
         if (!mica_grammar_may_end(state))
-            return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                              "token %u ends the text, which may not end here", id);
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "token %u ends the text, which may not end here",
+                              id);
         state->finished = true;
         return MICA_OK;
     }
@@ -271,8 +269,7 @@ static mica_status accept(mica_grammar_state *state, uint32_t id)
     if (status != MICA_OK)
         return status;
     if (set == MICA__SET_DEAD)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "the grammar does not admit token %u here", id);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "the grammar does not admit token %u here", id);
     state->set = set;
     return MICA_OK;
 }

@@ -181,8 +181,8 @@ static mica_status pick(mica_sampler *sampler, const float *logits, uint32_t *ou
     filter(sampler, changed);
     if (sampler->list.count == 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "logits: each of the %u is NaN, -infinity or forbidden%s",
-                          sampler->vocabulary, sampler->grammar != NULL ? " by the bias or the grammar" : "");
+                          "logits: each of the %u is NaN, -infinity or forbidden%s", sampler->vocabulary,
+                          sampler->grammar != NULL ? " by the bias or the grammar" : "");
     mica__candidates_order(&sampler->list);
     (void)mica__candidates_softmax(&sampler->list);
     at = draw(&sampler->list, mica__random_at(sampler->sampling.seed, sampler->picks, DRAW));
@@ -204,8 +204,7 @@ mica_status mica_sampler_pick(mica_sampler *sampler, const float *logits, uint32
 /* Notes a token and whether a breaker ends in it. */
 static void remember(mica_sampler *sampler, uint32_t id)
 {
-    const bool breaks =
-        mica__breakers_read(&sampler->breakers, token_bytes(sampler, id), &sampler->broken);
+    const bool breaks = mica__breakers_read(&sampler->breakers, token_bytes(sampler, id), &sampler->broken);
     mica__history_push(&sampler->history, id, breaks);
 }
 
@@ -215,8 +214,7 @@ static mica_status accept(mica_sampler *sampler, uint32_t id, int in_grammar)
     if (sampler == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sampler is NULL");
     if (id >= sampler->vocabulary)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "id is %u, the vocabulary has %u tokens", id,
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "id is %u, the vocabulary has %u tokens", id,
                           sampler->vocabulary);
     if (in_grammar != 0 && sampler->grammar != NULL) {
         const mica_status status = mica_grammar_accept(sampler->grammar, id);
@@ -253,8 +251,7 @@ void mica_sampler_reset(mica_sampler *sampler)
 
 /* ---- telling -------------------------------------------------------------------------------------------- */
 
-static mica_status chances(mica_sampler *sampler, const float *logits, uint32_t count,
-                                 mica_token_chance *out)
+static mica_status chances(mica_sampler *sampler, const float *logits, uint32_t count, mica_token_chance *out)
 {
     double sum = 0, most;
     if (sampler == NULL || logits == NULL || out == NULL)
@@ -263,8 +260,7 @@ static mica_status chances(mica_sampler *sampler, const float *logits, uint32_t 
                           : logits == NULL ? "logits"
                                            : "out");
     if (count == 0 || count > sampler->vocabulary)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "count is %u, it must be from 1 to %u", count,
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "count is %u, it must be from 1 to %u", count,
                           sampler->vocabulary);
     mica__candidates_gather(&sampler->list, logits, sampler->vocabulary, count);
     mica__candidates_sort(&sampler->list);
@@ -291,7 +287,7 @@ mica_status mica_sampler_chances(mica_sampler *sampler, const float *logits, uin
 }
 
 static mica_status candidates(mica_sampler *sampler, mica_token_chance *out, uint32_t capacity,
-                                    uint32_t *out_count)
+                              uint32_t *out_count)
 {
     if (sampler == NULL || out_count == NULL || (out == NULL && capacity != 0))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",

@@ -114,12 +114,12 @@ struct mica_sampler {
     uint32_t *found;   /* [history.capacity] */
     mica_logit_bias *bias;
     mica__breakers breakers;
-    uint32_t broken;    /* where the text stands in them */
+    uint32_t broken;     /* where the text stands in them */
     uint8_t *is_breaker; /* [vocabulary] whether one ends inside of a token: 0 not asked yet, 1 no, 2 yes */
-    uint64_t picks;  /* drawn so far */
-    double mu;       /* mirostat: the surprise that is let through */
-    double surprise; /* of the last pick, in bits */
-    uint32_t picked; /* MICA_NO_TOKEN: none, or accepted already */
+    uint64_t picks;      /* drawn so far */
+    double mu;           /* mirostat: the surprise that is let through */
+    double surprise;     /* of the last pick, in bits */
+    uint32_t picked;     /* MICA_NO_TOKEN: none, or accepted already */
 };
 
 /* ---- for the ops ---------------------------------------------------------------------------------------- */

@@ -151,8 +151,7 @@ static mica_status allocate(mica_sampler *sampler)
     sampler->history.breaks = room(last, sizeof *sampler->history.breaks, &all);
     sampler->lengths = room(last, sizeof *sampler->lengths, &all);
     sampler->found = room(last, sizeof *sampler->found, &all);
-    return all ? MICA_OK
-               : mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %zu tokens", vocabulary);
+    return all ? MICA_OK : mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %zu tokens", vocabulary);
 }
 
 /* The tokenizer must have no more tokens than there are logits; models may pad theirs. */
@@ -161,9 +160,8 @@ static mica_status check_tokenizer(const mica_tokenizer *tokenizer, uint32_t voc
     mica_tokenizer_info info;
     const mica_status status = mica_tokenizer_get_info(tokenizer, &info);
     if (status == MICA_OK && info.count > vocabulary)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "vocabulary is %u, the tokenizer has %u tokens", vocabulary,
-                          info.count);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "vocabulary is %u, the tokenizer has %u tokens",
+                          vocabulary, info.count);
     return status;
 }
 
@@ -177,12 +175,10 @@ static mica_status check(const mica_sampling *sampling, uint32_t vocabulary, con
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sampling.size is %llu, this version has %zu",
                           (unsigned long long)sampling->size, sizeof *sampling);
     if (vocabulary == 0 || vocabulary > MOST_VOCABULARY)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "vocabulary is %u, it must be from 1 to %u", vocabulary,
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "vocabulary is %u, it must be from 1 to %u", vocabulary,
                           MOST_VOCABULARY);
     if (grammar != NULL && tokenizer == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "tokenizer is NULL, a grammar needs one");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "tokenizer is NULL, a grammar needs one");
     status = tokenizer != NULL ? check_tokenizer(tokenizer, vocabulary) : MICA_OK;
     if (status == MICA_OK)
         status = check_numbers(sampling);

@@ -158,11 +158,9 @@ static mica_status parse_variables(const mica_template *t, const char *variables
         return mica__fail(MICA_ERR_BUDGET, "%llu bytes of variables", (unsigned long long)length);
     mica_status status = mica__json_parse(variables, (size_t)length, &limits, out_json);
     if (status == MICA_ERR_MALFORMED_FILE)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "the variables are no JSON: %s",
-                          mica_status_message());
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "the variables are no JSON: %s", mica_status_message());
     if (status == MICA_OK && mica__json_root(*out_json)->type != MICA__JSON_OBJECT) {
-        status = mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                            "the variables are %s, an object is expected",
+        status = mica__fail(MICA_ERR_INVALID_ARGUMENT, "the variables are %s, an object is expected",
                             mica__json_type_name(mica__json_root(*out_json)));
         mica__json_release(*out_json);
     }

@@ -53,9 +53,8 @@ static mica_status add_chunk(mica__jinja_arena *arena, size_t size)
 void *mica__jinja_alloc(mica__jinja_arena *arena, size_t size)
 {
     if (size > arena->limit || arena->used > arena->limit - size || size > SIZE_MAX - 8) {
-        arena->status =
-            mica__fail(MICA_ERR_BUDGET, "its values take more than the limit of %llu bytes",
-                       (unsigned long long)arena->limit);
+        arena->status = mica__fail(MICA_ERR_BUDGET, "its values take more than the limit of %llu bytes",
+                                   (unsigned long long)arena->limit);
         return NULL;
     }
     size = (size + 7) & ~(size_t)7;

@@ -5,7 +5,7 @@
 #include "model/template_run.h"
 
 #define KEY_BYTES 32u /* what hashing a key is counted as, beside its bytes */
-#define SMALL 8 /* so many entries are looked through one by one */
+#define SMALL 8       /* so many entries are looked through one by one */
 
 bool mica__jinja_is_key(const mica__jinja_value *v)
 {

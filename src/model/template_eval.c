@@ -180,7 +180,7 @@ mica_status mica__jinja_eval_call(mica__jinja_run *run, const mica__jinja_node *
     gathered g = {.few = NULL};
     mica__jinja_value callee, self;
     mica_status status;
-    run->depth++; /* once more: it takes twice the stack of another node */
+    run->depth++;                                 /* once more: it takes twice the stack of another node */
     if (of->kind == MICA__JINJA_NODE_ATTRIBUTE) { /* a method is called without being made a value */
         status = mica__jinja_eval(run, of->pair.left, &self);
         run->at = of->at;

@@ -94,7 +94,8 @@ static mica_status put_json_char(mica__jinja_run *run, uint32_t code)
     else if (code < 0x10000)
         length = write_unit(code, text);
     else
-        length = write_unit(0xd800 + ((code - 0x10000) >> 10), text) + write_unit(0xdc00 + (code & 0x3ff), text + 6);
+        length = write_unit(0xd800 + ((code - 0x10000) >> 10), text) +
+                 write_unit(0xdc00 + (code & 0x3ff), text + 6);
     return mica__jinja_put(run, text, length);
 }
 
@@ -199,7 +200,8 @@ static mica_status ordered(mica__jinja_run *run, const mica__jinja_dict *dict, b
     if (!sort || dict->count < 2)
         return MICA_OK;
     ordered_entry *list = mica__jinja_calloc(&run->arena, dict->count, sizeof *list);
-    mica__jinja_entry *copy = list == NULL ? NULL : mica__jinja_calloc(&run->arena, dict->count, sizeof *copy);
+    mica__jinja_entry *copy =
+        list == NULL ? NULL : mica__jinja_calloc(&run->arena, dict->count, sizeof *copy);
     if (copy == NULL)
         return mica__jinja_arena_failure(&run->arena);
     for (size_t i = 0; i < dict->count; i++)

@@ -12,7 +12,7 @@
 
 #define WORK_STEPS 4 /* of the call's work for one of a template: evaluating a node takes about so long */
 #define CHAR_BYTES 8 /* what looking at one character is counted as, where copying a byte is one */
-#define SMALL 8u      /* bindings of a scope that are looked through one by one */
+#define SMALL 8u     /* bindings of a scope that are looked through one by one */
 #define PUT_BYTES 16 /* and putting something, however short */
 
 /* ---- errors and limits ---- */

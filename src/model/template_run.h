@@ -11,7 +11,8 @@
 #include "model/template_number.h"
 #include "model/template_value.h"
 
-#define MICA__JINJA_RUN_DEPTH 500   /* nodes and macros inside each other while it runs; a stack of 128 KB holds them */
+#define MICA__JINJA_RUN_DEPTH \
+    500 /* nodes and macros inside each other while it runs; a stack of 128 KB holds them */
 #define MICA__JINJA_MACRO_DEPTH 3   /* what a macro counts as there, beside its nodes */
 #define MICA__JINJA_VALUE_DEPTH 100 /* lists inside each other, where something walks into them */
 #define MICA__JINJA_MAX_RANGE 100000
@@ -25,8 +26,9 @@ typedef struct mica__jinja_binding {
 typedef struct mica__jinja_scope {
     struct mica__jinja_scope *parent;
     mica__jinja_binding *bindings;
-    uint32_t *index; /* [slots] by symbol, number + 1, 0 = free; right while there are more than a few bindings */
-    size_t slots;    /* a power of two */
+    uint32_t
+        *index; /* [slots] by symbol, number + 1, 0 = free; right while there are more than a few bindings */
+    size_t slots; /* a power of two */
     uint32_t count, capacity;
 } mica__jinja_scope;
 
@@ -41,7 +43,7 @@ typedef struct mica__jinja_run {
     mica__jinja_arena arena;
     uint64_t steps;   /* left */
     uint64_t touched; /* bytes that are not a step yet */
-    char *out;      /* [out_capacity] */
+    char *out;        /* [out_capacity] */
     size_t out_length, out_capacity;
     uint64_t out_limit;
     mica__jinja_value *globals; /* [symbols]: variables and global functions */
@@ -50,7 +52,7 @@ typedef struct mica__jinja_run {
     mica__jinja_jump jump;
     uint32_t depth;
     struct mica__jinja_few *few; /* room for arguments that no call uses now (template_eval.c) */
-    uint32_t at; /* place in the text of what runs */
+    uint32_t at;                 /* place in the text of what runs */
     uint64_t seed;
     int64_t now;
 } mica__jinja_run;

@@ -6,7 +6,7 @@
 #include "model/template_chars.h"
 
 #define PRIME (((uint64_t)1 << 61) - 1) /* hashes of texts are numbers below it */
-#define WASTE 4096u                    /* bytes that may be compared in vain */
+#define WASTE 4096u                     /* bytes that may be compared in vain */
 
 bool mica__jinja_same_text(const mica__jinja_value *v, const char *text)
 {
@@ -52,7 +52,8 @@ static uint64_t times(uint64_t a, uint64_t b)
 {
     const uint64_t low = a * b, half = UINT32_MAX;
     const uint64_t middle = (a >> 32) * (b & half) + ((a & half) * (b & half) >> 32);
-    const uint64_t high = (a >> 32) * (b >> 32) + (middle >> 32) + (((middle & half) + (a & half) * (b >> 32)) >> 32);
+    const uint64_t high =
+        (a >> 32) * (b >> 32) + (middle >> 32) + (((middle & half) + (a & half) * (b >> 32)) >> 32);
     const uint64_t sum = (low & PRIME) + (low >> 61 | high << 3);
     return sum >= PRIME ? sum - PRIME : sum;
 }
@@ -63,7 +64,8 @@ static uint64_t plus(uint64_t a, uint64_t b)
 }
 
 /* By a hash that rolls along, whose base nobody knows: each byte costs the same whatever the texts are. */
-static mica_status search_hashed(mica__jinja_run *run, const sweep *s, size_t at, size_t last, size_t *out_place)
+static mica_status search_hashed(mica__jinja_run *run, const sweep *s, size_t at, size_t last,
+                                 size_t *out_place)
 {
     const uint64_t base = run->seed % (PRIME - 512) + 256;
     const size_t length = s->what->length;
@@ -216,7 +218,8 @@ static mica_status make_set(mica__jinja_run *run, const mica__jinja_value *chars
         out->others[out->count++] = code;
     }
     const mica_status status = mica__jinja_spend_chars(run, chars->length * 2);
-    return status != MICA_OK ? status : mica__sort(out->others, out->count, sizeof *out->others, compare_codes);
+    return status != MICA_OK ? status
+                             : mica__sort(out->others, out->count, sizeof *out->others, compare_codes);
 }
 
 static bool is_stripped(uint32_t code, const char_set *set)

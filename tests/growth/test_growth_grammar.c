@@ -82,14 +82,15 @@ static void schemas(void **state)
         {"schema: enum values", 512, 4, "{\"enum\":[", "\"value %llu\"", ",", "]}"},
         {"schema: enum values, numbers", 512, 4, "{\"enum\":[", "%llu", ",", "]}"},
         {"schema: enum values, all equal", 512, 4, "{\"enum\":[", "\"a\"", ",", "]}"},
-        {"schema: enum values, twice", 512, 4, "{\"allOf\":[{\"enum\":[0,2]},{\"enum\":[", "%llu", ",", "]}]}"},
+        {"schema: enum values, twice", 512, 4, "{\"allOf\":[{\"enum\":[0,2]},{\"enum\":[", "%llu", ",",
+         "]}]}"},
         {"schema: length of a constant", 512, 4, "{\"const\":\"", "a\\n", "", "\"}"},
         {"schema: size of a constant", 512, 4, "{\"const\":[", "{\"a\":1}", ",", "]}"},
         {"schema: required", 512, 4, "{\"required\":[", "\"name%llu\"", ",", "]}"},
         {"schema: required, all equal", 512, 4, "{\"required\":[", "\"a\"", ",", "]}"},
         {"schema: properties", 256, 4, "{\"properties\":{", "\"name%llu\":{\"type\":\"integer\"}", ",", "}}"},
-        {"schema: properties, and others", 256, 4, "{\"additionalProperties\":{\"type\":\"null\"},\"properties\":{",
-         "\"%llu\":{}", ",", "}}"},
+        {"schema: properties, and others", 256, 4,
+         "{\"additionalProperties\":{\"type\":\"null\"},\"properties\":{", "\"%llu\":{}", ",", "}}"},
         {"schema: properties that begin alike", 128, 4, "{\"properties\":{",
          "\"a rather long beginning of a name, the same for all of them %llu\":{}", ",", "}}"},
         {"schema: length of a name", 512, 4, "{\"additionalProperties\":true,\"properties\":{\"", "ab", "",
@@ -99,10 +100,13 @@ static void schemas(void **state)
          "{\"type\":\"object\",\"properties\":{\"k%llu\":{}},\"required\":[\"k%llu\"]}", ",", "]}"},
         {"schema: oneOf, constants", 256, 4, "{\"oneOf\":[", "{\"const\":\"value %llu\"}", ",", "]}"},
         {"schema: oneOf, objects", 128, 4, "{\"oneOf\":[",
-         "{\"type\":\"object\",\"properties\":{\"kind\":{\"const\":%llu}},\"required\":[\"kind\"]}", ",", "]}"},
-        {"schema: oneOf of two, enum values", 256, 4, "{\"oneOf\":[{\"const\":-1},{\"enum\":[", "%llu", ",", "]}]}"},
+         "{\"type\":\"object\",\"properties\":{\"kind\":{\"const\":%llu}},\"required\":[\"kind\"]}", ",",
+         "]}"},
+        {"schema: oneOf of two, enum values", 256, 4, "{\"oneOf\":[{\"const\":-1},{\"enum\":[", "%llu", ",",
+         "]}]}"},
         {"schema: oneOf of two, properties", 128, 4,
-         "{\"oneOf\":[{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{\"a\":{}},\"required\":[\"a\"]},"
+         "{\"oneOf\":[{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{\"a\":{}},"
+         "\"required\":[\"a\"]},"
          "{\"type\":\"object\",\"additionalProperties\":false,\"required\":[\"k0\"],\"properties\":{",
          "\"k%llu\":{}", ",", "}}]}"},
         {"schema: allOf", 512, 4, "{\"allOf\":[", "{\"minimum\":%llu}", ",", "]}"},
@@ -114,14 +118,17 @@ static void schemas(void **state)
          "{\"$ref\":\"#/prefixItems/%llu/const\",\"const\":{\"type\":\"array\"}}", ",", "]}"},
         {"schema: definitions that nothing asks for", 512, 4, "{\"type\":\"null\",\"$defs\":{",
          "\"d%llu\":{\"items\":{}}", ",", "}}"},
-        {"schema: length of a description", 512, 4, "{\"type\":\"null\",\"description\":\"", "word ", "", "\"}"},
+        {"schema: length of a description", 512, 4, "{\"type\":\"null\",\"description\":\"", "word ", "",
+         "\"}"},
         {"schema: places", 256, 4, "{\"prefixItems\":[", "{\"const\":%llu}", ",", "]}"},
-        {"schema: length of a pattern", 256, 4, "{\"type\":\"string\",\"pattern\":\"^", "a[bc]+\\\\d", "", "$\"}"},
+        {"schema: length of a pattern", 256, 4, "{\"type\":\"string\",\"pattern\":\"^", "a[bc]+\\\\d", "",
+         "$\"}"},
         {"schema: alternatives of a pattern", 256, 4, "{\"type\":\"string\",\"pattern\":\"^(", "a%llu", "|",
          ")$\"}"},
-        {"schema: ranges of a pattern's class", 16, 3, "{\"type\":\"string\",\"pattern\":\"[", "\\\\u4e00-\\\\u9fff", "",
-         "]\"}"},
-        {"schema: patterns", 128, 4, "{\"anyOf\":[", "{\"type\":\"string\",\"pattern\":\"^a%llu$\"}", ",", "]}"},
+        {"schema: ranges of a pattern's class", 16, 3, "{\"type\":\"string\",\"pattern\":\"[",
+         "\\\\u4e00-\\\\u9fff", "", "]\"}"},
+        {"schema: patterns", 128, 4, "{\"anyOf\":[", "{\"type\":\"string\",\"pattern\":\"^a%llu$\"}", ",",
+         "]}"},
     };
     growth_all(rows, sizeof rows / sizeof *rows, &current, run_schema);
 }
@@ -137,12 +144,14 @@ static mica_status run_chain(uint64_t size)
     for (uint64_t i = 0; i < size; i++) {
         const unsigned long long next = i + 1;
         if (twice)
-            growth_put(&text, "\"d%llu\":{\"allOf\":[{\"$ref\":\"#/$defs/d%llu\"},{\"$ref\":\"#/$defs/d%llu\"}]},",
+            growth_put(&text,
+                       "\"d%llu\":{\"allOf\":[{\"$ref\":\"#/$defs/d%llu\"},{\"$ref\":\"#/$defs/d%llu\"}]},",
                        next - 1, next, next);
         else if (all)
             growth_put(&text, "\"d%llu\":{\"allOf\":[{\"$ref\":\"#/$defs/d%llu\"}]},", next - 1, next);
         else if (strstr(current->name, "properties") != NULL)
-            growth_put(&text, "\"d%llu\":{\"properties\":{\"a\":{\"$ref\":\"#/$defs/d%llu\"}}},", next - 1, next);
+            growth_put(&text, "\"d%llu\":{\"properties\":{\"a\":{\"$ref\":\"#/$defs/d%llu\"}}},", next - 1,
+                       next);
         else
             growth_put(&text, "\"d%llu\":{\"$ref\":\"#/$defs/d%llu\"},", next - 1, next);
     }
@@ -174,10 +183,11 @@ static void grammars(void **state)
     (void)state;
     static const growth_pattern rows[] = {
         {"grammar: rules", 256, 4, "root ::= \"a\"\n", "r%llu ::= \"a\" root\n", "", ""},
-        {"grammar: groups, then rules", 256, 4, "root ::= \"a\"\n", "g%llu ::= (\"a\")? (\"b\")*\nr%llu ::= g%llu\n", "",
-         ""},
+        {"grammar: groups, then rules", 256, 4, "root ::= \"a\"\n",
+         "g%llu ::= (\"a\")? (\"b\")*\nr%llu ::= g%llu\n", "", ""},
         {"grammar: alternatives", 256, 4, "root ::= ", "\"value %llu\"", " | ", "\n"},
-        {"grammar: alternatives that begin alike", 128, 4, "root ::= ", "\"the same beginning %llu\"", " | ", "\n"},
+        {"grammar: alternatives that begin alike", 128, 4, "root ::= ", "\"the same beginning %llu\"", " | ",
+         "\n"},
         {"grammar: length of a literal", 256, 4, "root ::= \"", "abc", "", "\"\n"},
         {"grammar: length of a sequence", 256, 4, "root ::= ", "[ab] x{2}", " ", "\nx ::= \"y\"\n"},
         {"grammar: what may be left out", 128, 4, "root ::= ", "(\"a\" | \"b\")?", " ", " \"c\"\n"},
@@ -220,7 +230,7 @@ static void nested(void **state)
 {
     (void)state;
     static const growth_pattern rows[] = {
-        {.name = "grammar: groups inside each other", .first = 12, .doublings = 4},
+        {.name = "grammar: groups inside each other", .first = 24, .doublings = 3},
         {.name = "grammar: rules that begin with the next", .first = 128, .doublings = 4},
     };
     growth_all(rows, 1, &current, run_nested);
@@ -338,7 +348,7 @@ static void others(void **state)
     (void)state;
     static const growth_pattern tokens[] = {
         {.name = "vocabulary: tokens", .first = 1024, .doublings = 4},
-        {.name = "vocabulary: length of tokens", .first = 64, .doublings = 4},
+        {.name = "vocabulary: length of tokens", .first = 32, .doublings = 4},
     };
     static const growth_pattern texts[] = {{.name = "masks: length of a text", .first = 256, .doublings = 4}};
     static const growth_pattern breakers[] = {

@@ -147,7 +147,8 @@ static char *reference_chain(void)
     size_t length = strlen(text);
     text = realloc(text, 1u << 20);
     for (uint32_t i = 0; i < 5000; i++) {
-        const int size = snprintf(piece, sizeof piece, "\"d%u\":{\"allOf\":[{\"$ref\":\"#/$defs/d%u\"}]},", i, i + 1);
+        const int size =
+            snprintf(piece, sizeof piece, "\"d%u\":{\"allOf\":[{\"$ref\":\"#/$defs/d%u\"}]},", i, i + 1);
         memcpy(text + length, piece, (size_t)size + 1);
         length += (size_t)size;
     }
@@ -162,17 +163,19 @@ static void the_stack_is_small(void **state)
     (void)state;
     play plays[] = {
         {"schema: groups of a pattern", run_schema,
-         built("{\"type\":\"string\",\"pattern\":\"^", 1u, "(?:a|[b-d]", 64u, ")?", 64u, "$\"}", 1u, NULL), NULL},
-        {"schema: items of items", run_schema,
-         built("{\"items\":", 62u, "{}", 1u, "}", 62u, NULL), NULL},
-        {"schema: a deep constant", run_schema, built("{\"const\":", 1u, "[", 62u, "]", 62u, "}", 1u, NULL), NULL},
+         built("{\"type\":\"string\",\"pattern\":\"^", 1u, "(?:a|[b-d]", 64u, ")?", 64u, "$\"}", 1u, NULL),
+         NULL},
+        {"schema: items of items", run_schema, built("{\"items\":", 62u, "{}", 1u, "}", 62u, NULL), NULL},
+        {"schema: a deep constant", run_schema, built("{\"const\":", 1u, "[", 62u, "]", 62u, "}", 1u, NULL),
+         NULL},
         {"schema: a chain of references", run_schema, reference_chain(), NULL},
         {"grammar: groups", run_grammar,
          built("root ::= ", 1u, "(\"a\" | ", 199u, "\"b\"", 1u, ")?", 199u, "\n", 1u, NULL), NULL},
         {"grammar: groups, each repeated eight times", run_grammar,
          built("root ::= ", 1u, "(\"a\" | ", 199u, "\"b\"", 1u, ")????????", 199u, "\n", 1u, NULL), NULL},
         {"grammar: too many groups", run_grammar, built("root ::= ", 1u, "(", 1000u, NULL), "groups"},
-        {"template: brackets", run_template, built("{{ ", 1u, "(", 99u, "1", 1u, ")", 99u, " }}", 1u, NULL), NULL},
+        {"template: brackets", run_template, built("{{ ", 1u, "(", 99u, "1", 1u, ")", 99u, " }}", 1u, NULL),
+         NULL},
         {"template: too many brackets", run_template, built("{{ ", 1u, "([{", 1000u, NULL), "inside"},
         {"template: lists in calls", run_template,
          built("{{ ", 1u, "[range(1,*[", 30u, "1", 1u, "])]", 30u, " }}", 1u, NULL), "must be"},
@@ -180,38 +183,50 @@ static void the_stack_is_small(void **state)
         {"template: nots", run_template, built("{{ ", 1u, "not ", 5000u, "1 }}", 1u, NULL), "inside"},
         {"template: powers", run_template, built("{{ 1", 1u, " ** 1", 5000u, " }}", 1u, NULL), "inside"},
         {"template: sums", run_template, built("{{ 1", 1u, " + 1", 5000u, " }}", 1u, NULL), "inside"},
-        {"template: conditions", run_template, built("{{ 1", 1u, " if 0 else 1", 5000u, " }}", 1u, NULL), "inside"},
-        {"template: filters", run_template, built("{{ 1", 1u, "|default(1)", 5000u, " }}", 1u, NULL), "inside"},
+        {"template: conditions", run_template, built("{{ 1", 1u, " if 0 else 1", 5000u, " }}", 1u, NULL),
+         "inside"},
+        {"template: filters", run_template, built("{{ 1", 1u, "|default(1)", 5000u, " }}", 1u, NULL),
+         "inside"},
         {"template: items", run_template, built("{{ a", 1u, "[0]", 5000u, " }}", 1u, NULL), "inside"},
-        {"template: methods", run_template, built("{{ 'a'", 1u, ".strip()", 5000u, " }}", 1u, NULL), "inside"},
+        {"template: methods", run_template, built("{{ 'a'", 1u, ".strip()", 5000u, " }}", 1u, NULL),
+         "inside"},
         {"template: blocks", run_template, built("{% if 1 %}", 99u, "{% endif %}", 99u, NULL), NULL},
         {"template: blocks with filters", run_template,
-         built("{% filter upper %}{% for i in [1] %}{% with x=1 %}", 33u, "a{% endwith %}{% endfor %}{% endfilter %}",
-               33u, NULL), NULL},
+         built("{% filter upper %}{% for i in [1] %}{% with x=1 %}", 33u,
+               "a{% endwith %}{% endfor %}{% endfilter %}", 33u, NULL),
+         NULL},
         {"template: too many blocks", run_template, built("{% if 1 %}", 5000u, NULL), "inside"},
         {"template: else ifs", run_template,
          built("{% if 0 %}", 1u, "{% elif 0 %}", 5000u, "{% endif %}", 1u, NULL), NULL},
         {"template: a macro that calls itself", run_template,
          built("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", 1u, NULL), "inside"},
         {"template: one in a filter of a call of a loop", run_template,
-         built("{% macro f(x) %}{% for i in [1] if i %}{% with y=1 %}{{ [f(x)|default(f(x))|upper, {1: f(x)}] }}"
-               "{% endwith %}{% endfor %}{% endmacro %}{{ f(1) }}", 1u, NULL), "inside"},
+         built("{% macro f(x) %}{% for i in [1] if i %}{% with y=1 %}{{ [f(x)|default(f(x))|upper, {1: "
+               "f(x)}] }}"
+               "{% endwith %}{% endfor %}{% endmacro %}{{ f(1) }}",
+               1u, NULL),
+         "inside"},
         {"template: one with a caller", run_template,
-         built("{% macro f(x) %}{% call(y) f(x) %}{{ caller(f(x)) }}{% endcall %}{% endmacro %}{{ f(1) }}", 1u,
-               NULL), "inside"},
+         built("{% macro f(x) %}{% call(y) f(x) %}{{ caller(f(x)) }}{% endcall %}{% endmacro %}{{ f(1) }}",
+               1u, NULL),
+         "inside"},
         {"template: one as its own default", run_template,
-         built("{% macro f(x=g()) %}{{ x }}{% endmacro %}{% macro g(x=f()) %}{{ f() }}{% endmacro %}{{ f() }}", 1u,
-               NULL), "inside"},
+         built(
+             "{% macro f(x=g()) %}{{ x }}{% endmacro %}{% macro g(x=f()) %}{{ f() }}{% endmacro %}{{ f() }}",
+             1u, NULL),
+         "inside"},
         {"template: maps of maps", run_template,
          built("{{ a|map('map'", 1u, ",'map'", 10u, ",'string')|list|length }}", 1u, NULL), NULL},
         {"template: a deep value printed", run_template, built(LOOPED "{{ n.s }}", 1u, NULL), NULL},
-        {"template: a deep value as JSON", run_template, built(LOOPED "{{ n.s|tojson(indent=1) }}", 1u, NULL), NULL},
-        {"template: deep values compared", run_template, built(LOOPED "{{ n.s == n.s }}{{ n.s < n.s }}", 1u, NULL),
+        {"template: a deep value as JSON", run_template, built(LOOPED "{{ n.s|tojson(indent=1) }}", 1u, NULL),
          NULL},
+        {"template: deep values compared", run_template,
+         built(LOOPED "{{ n.s == n.s }}{{ n.s < n.s }}", 1u, NULL), NULL},
         {"template: raising", run_template, built("{{ raise_exception('a' * 1000) }}", 1u, NULL), "aaa"},
         {"template: a time", run_template, built("{{ strftime_now('%c %x %X') }}", 1u, NULL), NULL},
         {"template: numbers", run_template,
-         built("{{ '%.30f'|format(1e308) }}{{ '{:,.30f}'.format(1e308) }}{{ 1e308|round(3) }}", 1u, NULL), NULL},
+         built("{{ '%.30f'|format(1e308) }}{{ '{:,.30f}'.format(1e308) }}{{ 1e308|round(3) }}", 1u, NULL),
+         NULL},
     };
     for (size_t i = 0; i < sizeof plays / sizeof *plays; i++) {
         const size_t used = used_by(&plays[i]);

@@ -442,7 +442,8 @@ static void test_searches(void **state)
          NULL},
         {"{{ 1234|round(-2) }} {{ 15|round(-1) }} {{ 25|round(-1) }} {{ (-7)|round(-1) }} {{ 5|round(-30) }}",
          "1200 20 20 -10 0"},
-        {"{{ {1: 'a', 2.5: 'b', 3: 'c', 4: 'd', 5: 'e', 6: 'f', 7: 'g', 8: 'h', 1e17: 'i'}[10 ** 17] }}", "i"},
+        {"{{ {1: 'a', 2.5: 'b', 3: 'c', 4: 'd', 5: 'e', 6: 'f', 7: 'g', 8: 'h', 1e17: 'i'}[10 ** 17] }}",
+         "i"},
         {"{{ [0.5, 1, 1.0, true, 0.5, none, none]|unique|list }}", "[0.5, 1, None]"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -464,7 +465,8 @@ static void test_random_searches(void **state)
     test_random random = test_random_from(11);
     for (int round = 0; round < 60; round++) {
         static char text[12001], what[6001], variables[18200], expected[64];
-        const size_t length = 6000 + test_random_below(&random, 6000), size = 1 + test_random_below(&random, 6000);
+        const size_t length = 6000 + test_random_below(&random, 6000),
+                     size = 1 + test_random_below(&random, 6000);
         const uint64_t rare = 1 + test_random_below(&random, 4000);
         int64_t first = -1, last = -1;
         for (size_t i = 0; i < length; i++)
@@ -612,13 +614,23 @@ static void test_stack(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_doors),  cmocka_unit_test(test_variables), cmocka_unit_test(test_again),
-        cmocka_unit_test(test_clock),  cmocka_unit_test(test_syntax),    cmocka_unit_test(test_raised),
-        cmocka_unit_test(test_deep),   cmocka_unit_test(test_budget),    cmocka_unit_test(test_own_limits),
-        cmocka_unit_test(test_cut),    cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_doors),
+        cmocka_unit_test(test_variables),
+        cmocka_unit_test(test_again),
+        cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_syntax),
+        cmocka_unit_test(test_raised),
+        cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_own_limits),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_searches),
-        cmocka_unit_test(test_random_searches),   cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_scopes), cmocka_unit_test(test_threads),   cmocka_unit_test(test_stack),
+        cmocka_unit_test(test_random_searches),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_scopes),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_stack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

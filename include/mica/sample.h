@@ -8,6 +8,12 @@
  *
  * Threads: a grammar is immutable: any thread at once. A sampler, a grammar state: one thread at a time; any number
  * side by side. Picking allocates nothing, but that a grammar state grows while it meets what it has not met before.
+ *
+ * Whoever wrote a schema or a grammar, a call ends: it takes n log n steps for a schema or grammar of n bytes, unless its
+ * choices multiply each other; then, and where a text can be read in very many ways, it is BUDGET by the limits of the
+ * thread's work (work.h): `steps`, and `states`, which bounds the different places of a schema, and the places and sets of
+ * places that a grammar state remembers (those beyond it are forgotten and found again; BUDGET where one call needs more).
+ * CANCELLED within 100 ms. No call here needs more than 128 KB of stack.
  */
 #ifndef MICA_SAMPLE_H
 #define MICA_SAMPLE_H
@@ -23,34 +29,36 @@ extern "C" {
 typedef struct mica_grammar mica_grammar;
 
 /* A grammar in GBNF; the text must match the rule `root` (NULL: "root"). INVALID_ARGUMENT gives line and column, or says
- * that no text matches; UNSUPPORTED names a rule that can begin with itself (left recursion); BUDGET: past 16 MB, or
- * groups more than 200 deep. The caller releases *out_grammar. */
+ * that no text matches; UNSUPPORTED names a rule that can begin with itself (left recursion); BUDGET: past 16 MB, 2^24
+ * characters, rules and classes, groups more than 200 deep, or a limit of the work. The caller releases *out_grammar. */
 MICA_API mica_status mica_grammar_create(const char *gbnf, uint64_t length, const char *root,
                                          mica_grammar **out_grammar);
 /* A grammar of JSON texts that a JSON schema admits: each text that matches is valid, not each valid text matches.
  * Properties come in the order of the schema, and no others beside them unless additionalProperties or required asks
  * for some; a schema without a type means the types that its keywords speak of; numbers have at most 16 digits on
  * either side of the point; blanks stand only where pretty printers put them. UNSUPPORTED names the keyword that cannot
- * be kept, and its place; INVALID_ARGUMENT: no schema, or one that nothing satisfies. The caller releases
- * *out_grammar. */
+ * be kept, and its place; INVALID_ARGUMENT: no schema, or one that nothing satisfies; BUDGET: its text or that of its
+ * grammar is past 16 MB, or a limit of the work. The caller releases *out_grammar. */
 MICA_API mica_status mica_grammar_from_schema(const char *schema, uint64_t length,
                                               mica_grammar **out_grammar);
 /* NULL is fine. */
 MICA_API void mica_grammar_release(mica_grammar *grammar);
-/* The GBNF text of a grammar, as printed from its rules; the caller frees it with mica_text_free. */
+/* The GBNF text of a grammar, as printed from its rules; the caller frees it with mica_text_free. INVALID_ARGUMENT for NULL,
+ * OUT_OF_MEMORY. */
 MICA_API mica_status mica_grammar_print(const mica_grammar *grammar, char **out_text, uint64_t *out_length);
 
 /* Where a text stands in a grammar. Keeps the grammar. */
 typedef struct mica_grammar_state mica_grammar_state;
 /* `tokenizer` is kept and gives tokens their text: control tokens have none and are never admitted, end tokens only
- * where the text may end. The grammar remembers the vocabulary for the next state with the same tokenizer. */
+ * where the text may end. The grammar remembers the vocabulary for the next state with the same tokenizer. BUDGET: the
+ * text can begin in too many ways. The caller releases *out_state. */
 MICA_API mica_status mica_grammar_begin(mica_grammar *grammar, const mica_tokenizer *tokenizer,
                                         mica_grammar_state **out_state);
 /* NULL is fine. */
 MICA_API void mica_grammar_state_release(mica_grammar_state *state);
 /* Bit i % 32 of mask[i / 32] becomes 1 if token i may come next; end tokens only where the text may end, and nothing
  * else after one. `words` is the length of mask, (count + 31) / 32 or more; the rest becomes 0. BUDGET: the text can be
- * read in too many ways. */
+ * read in too many ways; the state is as before. */
 MICA_API mica_status mica_grammar_mask(mica_grammar_state *state, uint32_t *mask, uint64_t words);
 /* Moves on by a token. INVALID_ARGUMENT if the grammar does not admit it; then the state is as before. */
 MICA_API mica_status mica_grammar_accept(mica_grammar_state *state, uint32_t id);
@@ -82,12 +90,13 @@ typedef struct mica_sampling {
     float repeat_penalty;    /* 1: none; logits of seen tokens divided (positive) or multiplied (negative) */
     float presence_penalty;  /* 0: none; taken off once */
     float frequency_penalty; /* 0: none; taken off per occurrence */
-    uint32_t penalty_last;   /* tokens looked back on; 0: none; default 64 */
+    uint32_t penalty_last;   /* tokens looked back on, up to 2^20; 0: none; default 64 */
     float dry_multiplier;    /* 0: none */
     float dry_base;          /* 1.75 */
     uint32_t dry_allowed;    /* 2 */
-    uint32_t dry_last;       /* tokens looked back on; 0 = all kept (penalty window of 4096) */
-    const char *const *dry_breakers; /* texts that end a sequence; NULL: "\n" ":" "\"" "*" */
+    uint32_t dry_last;       /* tokens looked back on, up to 2^20; 0 = all kept (penalty window of 4096) */
+    const char *const
+        *dry_breakers; /* texts that end a sequence, up to 1024 of up to 256 bytes; NULL: "\n" ":" "\"" "*" */
     uint32_t dry_breaker_count;
     uint32_t mirostat;  /* 0 or 2 */
     float mirostat_tau; /* 5 */

@@ -94,12 +94,15 @@ MICA_API mica_status mica_detokenizer_flush(mica_detokenizer *detokenizer, mica_
 
 /* ---- chat templates ------------------------------------------------------------------------------------- */
 
+/* A template is a stranger's program: creating and rendering one ends by its own limits, which stand in the options, and by those
+ * of the thread's work (work.h), of which a step here takes about four. CANCELLED within 100 ms. Neither call needs more
+ * than 128 KB of stack. */
 typedef struct mica_template mica_template;
 
 typedef struct mica_template_options {
     uint64_t size; /* sizeof(mica_template_options); 0 = this version's */
     uint64_t
-        most_steps; /* evaluated nodes, and about one more for 64 bytes that one touches; 0 = 10,000,000 */
+        most_steps; /* evaluated nodes, and one more for 64 bytes copied or 8 characters looked at; 0 = 10,000,000 */
     uint64_t most_bytes; /* of the parsed template, of the output, and of all values, each; 0 = 64 MB */
     int64_t now;         /* seconds since 1970 for strftime_now; 0 = the clock; in UTC */
 } mica_template_options;
@@ -107,7 +110,7 @@ typedef struct mica_template_options {
 /* Parses the Jinja text, at most 16 MB, as the renderers of chat templates do: trim_blocks and lstrip_blocks on, lists and
  * dicts that cannot be changed, break and continue. INVALID_ARGUMENT gives line and column of what is wrong, UNSUPPORTED
  * names a tag, filter or test that is not known (a filter or test inside of an {% if %} only when it is reached), BUDGET:
- * too much inside each other. `options` may be NULL. The caller releases *out_template. */
+ * too much inside each other, or a limit. `options` may be NULL. The caller releases *out_template. */
 MICA_API mica_status mica_template_create(const char *text, uint64_t length,
                                           const mica_template_options *options, mica_template **out_template);
 /* NULL is fine. */

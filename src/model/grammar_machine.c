@@ -70,7 +70,6 @@ static mica_status intern_node(mica__machine *machine, uint32_t position, uint32
     nodes[machine->node_count].position = position;
     nodes[machine->node_count].parent = parent;
     nodes[machine->node_count].turns = turns;
-    nodes[machine->node_count].first = MICA__GRAMMAR_NONE;
     *out_node = machine->node_count++;
     machine->node_table[slot] = *out_node + 1;
     return MICA_OK;
@@ -233,32 +232,6 @@ static uint32_t sort_threads(uint64_t *items, uint32_t count)
     return kept;
 }
 
-/* Makes sure that the threads which begin at a node are known. */
-static mica_status open_node(mica__machine *machine, uint32_t node)
-{
-    const uint32_t first = machine->thread_count;
-    bool ends = false;
-    mica_status status;
-    if (machine->nodes[node].first != MICA__GRAMMAR_NONE)
-        return MICA_OK;
-    machine->search++;
-    machine->work_count = 0;
-    status = search_node(machine, node);
-    for (uint32_t i = 0; status == MICA_OK && i < machine->work_count; i++)
-        status = search_step(machine, machine->work[i], &ends);
-    if (status == MICA_OK)
-        status = mica__spend(sorting(machine->thread_count - first));
-    if (status != MICA_OK) {
-        machine->thread_count = first;
-        return status;
-    }
-    machine->thread_count = first + sort_threads(machine->threads + first, machine->thread_count - first);
-    machine->nodes[node].first = first;
-    machine->nodes[node].size = machine->thread_count - first;
-    machine->nodes[node].ends = ends;
-    return MICA_OK;
-}
-
 /* ---- sets ----------------------------------------------------------------------------------------------- */
 
 static uint64_t hash_threads(const mica__machine *machine, const mica__machine_set *set)
@@ -323,99 +296,70 @@ static mica_status intern_set(mica__machine *machine, uint32_t first, bool may_e
     return new_set(machine, set, slot, out_set);
 }
 
-/* Makes sure that the threads which begin at a position are known, to go on at `after`. */
-static mica_status open_at(mica__machine *machine, uint32_t position, uint32_t after)
+/* Searches what begins at a position, to go on at `after`. */
+static mica_status search_at(mica__machine *machine, uint32_t position, uint32_t after)
 {
     uint32_t node;
     if (machine->grammar->elements[position].kind == MICA__GRAMMAR_CLASS)
-        return MICA_OK;
-    MICA__TRY(continue_at(machine, position, after, &node));
-    return open_node(machine, node);
-}
-
-/* Appends these threads. */
-static mica_status append_at(mica__machine *machine, uint32_t position, uint32_t after, bool *ends)
-{
-    uint32_t number;
-    if (machine->grammar->elements[position].kind == MICA__GRAMMAR_CLASS)
         return add_class(machine, position, after);
-    MICA__TRY(continue_at(machine, position, after, &number));
-    const mica__machine_node node = machine->nodes[number];
-    *ends |= node.ends;
-    MICA__TRY(mica__spend((uint64_t)node.size * 2));
-    for (uint32_t i = 0; i < node.size; i++) {
-        const uint64_t thread = machine->threads[node.first + i];
-        MICA__TRY(add_thread(machine, thread >> 48, position_of(thread), node_of(thread)));
-    }
-    return MICA_OK;
+    MICA__TRY(continue_at(machine, position, after, &node));
+    return search_node(machine, node);
 }
 
-/* Opens all that a byte leads to, so that the threads appended later lie side by side. */
-static mica_status open_after(mica__machine *machine, mica__machine_set from, uint8_t byte)
-{
-    for (uint32_t i = 0; i < from.size; i++) {
-        const uint64_t thread = machine->threads[from.first + i];
-        if (machine->grammar->states[thread >> 48].next[byte] == MICA__GRAMMAR_ACCEPT)
-            MICA__TRY(open_at(machine, position_of(thread) + 1, node_of(thread)));
-    }
-    return MICA_OK;
-}
-
-static mica_status append_after(mica__machine *machine, mica__machine_set from, uint8_t byte, bool *ends)
+/* The threads of a set after a byte, with nodes of the search that begin more. */
+static mica_status move_on(mica__machine *machine, mica__machine_set from, uint8_t byte)
 {
     for (uint32_t i = 0; i < from.size; i++) {
         const uint64_t thread = machine->threads[from.first + i];
         const uint32_t state = machine->grammar->states[thread >> 48].next[byte];
         if (state == MICA__GRAMMAR_ACCEPT)
-            MICA__TRY(append_at(machine, position_of(thread) + 1, node_of(thread), ends));
+            MICA__TRY(search_at(machine, position_of(thread) + 1, node_of(thread)));
         else if (state != MICA__GRAMMAR_DEAD)
             MICA__TRY(add_thread(machine, state, position_of(thread), node_of(thread)));
     }
     return MICA_OK;
 }
 
+/* Ends a search for all its nodes at once, so that what several of them lead to is looked at once, and makes the threads
+ * from `first` on a set; *out_set when that failed is DEAD, and the threads are gone. */
+static mica_status end_search(mica__machine *machine, mica_status status, uint32_t first, uint32_t *out_set)
+{
+    bool ends = false;
+    for (uint32_t i = 0; status == MICA_OK && i < machine->work_count; i++)
+        status = search_step(machine, machine->work[i], &ends);
+    *out_set = MICA__SET_DEAD;
+    if (status == MICA_OK)
+        status = intern_set(machine, first, ends, out_set);
+    if (status != MICA_OK)
+        machine->thread_count = first;
+    return status;
+}
+
 mica_status mica__machine_step(mica__machine *machine, uint32_t set, uint8_t byte, uint32_t *out_set)
 {
     const mica__machine_set from = machine->sets[set];
-    bool ends = false;
-    uint32_t first;
+    const uint32_t first = machine->thread_count;
     mica_status status;
     *out_set = machine->next[(size_t)set * 256 + byte];
     if (*out_set != MICA__SET_UNKNOWN)
         return MICA_OK;
     status = mica__spend(32 + (uint64_t)from.size);
+    machine->search++;
+    machine->work_count = 0;
     if (status == MICA_OK)
-        status = open_after(machine, from, byte);
-    first = machine->thread_count;
-    if (status == MICA_OK)
-        status = append_after(machine, from, byte, &ends);
-    if (status == MICA_OK)
-        status = intern_set(machine, first, ends, out_set);
-    if (status != MICA_OK) {
-        machine->thread_count = first;
-        return status;
-    }
+        status = move_on(machine, from, byte);
+    MICA__TRY(end_search(machine, status, first, out_set));
     machine->next[(size_t)set * 256 + byte] = (uint16_t)*out_set;
     return MICA_OK;
 }
 
 mica_status mica__machine_start(mica__machine *machine)
 {
-    const mica__grammar_rule *root = &machine->grammar->rules[machine->grammar->root];
-    bool ends = false;
-    mica_status status = MICA_OK;
-    uint32_t first = 0, set;
-    for (uint32_t pass = 0; pass < 2;
-         pass++) { /* all nodes are opened before their threads are put side by side */
-        first = machine->thread_count;
-        for (uint32_t a = 0; a < root->count && status == MICA_OK; a++) {
-            const uint32_t position = machine->grammar->alternatives[root->first + a];
-            status = pass == 0 ? open_at(machine, position, 0) : append_at(machine, position, 0, &ends);
-        }
-    }
-    if (status == MICA_OK)
-        status = intern_set(machine, first, ends, &set);
-    return status;
+    const uint32_t first = machine->thread_count;
+    uint32_t set;
+    machine->search++;
+    machine->work_count = 0;
+    return end_search(machine, search_rule(machine, machine->grammar->root, 0), first, &set);
 }
 
 /* ---- life ----------------------------------------------------------------------------------------------- */
@@ -473,7 +417,6 @@ static void keep_nodes(mica__machine *machine, uint32_t count)
         nodes[n].moved = kept;
         if (n != 0)
             node.parent = nodes[node.parent].moved;
-        node.first = MICA__GRAMMAR_NONE;
         node.moved = nodes[kept].moved;
         nodes[kept++] = node;
     }

@@ -19,11 +19,9 @@
 /* Where a reading goes on: element `position`, then the parent. Node 0 is the end of the text. */
 typedef struct mica__machine_node {
     uint32_t position, parent;
-    uint32_t turns;       /* of a repetition, done so far; no higher than counts */
-    uint32_t first, size; /* threads that begin here, in machine->threads; first NONE: not known yet */
-    uint32_t met;         /* the last search that met it */
-    uint32_t moved;       /* while forgetting: the new number of the node that had this one's */
-    bool ends;            /* the text may end here */
+    uint32_t turns; /* of a repetition, done so far; no higher than counts */
+    uint32_t met;   /* the last search that met it */
+    uint32_t moved; /* while forgetting: the new number of the node that had this one's */
 } mica__machine_node;
 
 typedef struct mica__machine_set {

@@ -564,6 +564,8 @@ static mica_status parse_text(parser *p, const char *root)
         if (status == MICA_OK)
             status = parse_rule(p);
     }
+    if (status == MICA_OK)
+        status = mica__spend((p->at - spent) / 8);
     if (status != MICA_OK)
         return status;
     for (uint32_t i = 0; i < grammar->rule_count; i++)

@@ -107,8 +107,6 @@ static void put_bounds(printer *p, const mica__grammar_element *element)
     put_word(p, text);
 }
 
-static void put_rule(printer *p, uint32_t rule);
-
 /* A group of one character, which needs no brackets. */
 static bool is_one_class(const mica_grammar *grammar, const mica__grammar_rule *rule)
 {
@@ -116,84 +114,148 @@ static bool is_one_class(const mica_grammar *grammar, const mica__grammar_rule *
     return rule->count == 1 && e[0].kind == MICA__GRAMMAR_CLASS && e[1].kind == MICA__GRAMMAR_END;
 }
 
-/* Recurses as deep as groups were written inside each other. */
-static void put_reference(printer *p, uint32_t rule)
+/* ---- rules ---------------------------------------------------------------------------------------------- */
+
+/* A rule that is being written: its name's line, or a group in place. */
+typedef struct level {
+    const mica__grammar_rule *rule;
+    uint32_t alternative;            /* the next one */
+    const mica__grammar_element *at; /* in the one before it; NULL: between two */
+    bool first, bracket;
+} level;
+
+typedef struct levels {
+    level *list;
+    uint32_t count, capacity;
+} levels;
+
+static bool push(levels *stack, const mica__grammar_rule *rule, bool bracket)
 {
-    const mica__grammar_rule *it = &p->grammar->rules[rule];
-    if (it->name != MICA__GRAMMAR_NONE) {
-        put(p, p->grammar->names + it->name, it->name_length);
-        return;
-    }
-    if (is_one_class(p->grammar, it)) {
-        put_rule(p, rule);
-        return;
-    }
-    put_word(p, "(");
-    put_rule(p, rule);
-    put_word(p, ")");
+    level *list = mica__grown(stack->list, &stack->capacity, stack->count + 1, sizeof *list);
+    if (list == NULL)
+        return false;
+    stack->list = list;
+    list[stack->count++] = (level){.rule = rule, .bracket = bracket};
+    return true;
 }
 
-static void put_alternative(printer *p, const mica__grammar_element *e)
+static void put_letters(printer *p, level *top)
 {
     const mica_grammar *grammar = p->grammar;
-    if (e->kind == MICA__GRAMMAR_END)
-        put_word(p, "\"\""); /* a line end could not follow ::= or | */
-    for (bool first = true; e->kind != MICA__GRAMMAR_END; first = false) {
-        if (!first)
-            put_word(p, " ");
-        if (is_letter(grammar, e)) {
-            put_word(p, "\"");
-            for (; e->kind == MICA__GRAMMAR_CLASS && is_letter(grammar, e); e++)
-                put_code(p, grammar->ranges[grammar->classes[e->value].first].low, IN_LITERAL);
-            put_word(p, "\"");
-            continue;
-        }
-        if (e->kind == MICA__GRAMMAR_CLASS)
-            put_class(p, &grammar->classes[e->value]);
-        else if (e->kind == MICA__GRAMMAR_REPEAT && e->max == 0)
-            put_word(p, "\"\""); /* of a rule that may be gone */
-        else
-            put_reference(p, e->value);
-        if (e->kind == MICA__GRAMMAR_REPEAT && e->max != 0)
-            put_bounds(p, e);
-        e++;
-    }
+    put_word(p, "\"");
+    for (; is_letter(grammar, top->at); top->at++)
+        put_code(p, grammar->ranges[grammar->classes[top->at->value].first].low, IN_LITERAL);
+    put_word(p, "\"");
 }
 
-static void put_rule(printer *p, uint32_t rule)
+/* Ends an element that is written, with its bounds. */
+static void end_element(printer *p, level *top)
 {
-    const mica__grammar_rule *it = &p->grammar->rules[rule];
-    for (uint32_t a = 0; a < it->count; a++) {
-        if (a != 0)
-            put_word(p, " | ");
-        put_alternative(p, &p->grammar->elements[p->grammar->alternatives[it->first + a]]);
+    if (top->at->kind == MICA__GRAMMAR_REPEAT && top->at->max != 0)
+        put_bounds(p, top->at);
+    top->at++;
+}
+
+/* Writes the next element of the innermost rule, or goes into it. */
+static void put_element(printer *p, levels *stack)
+{
+    level *top = &stack->list[stack->count - 1];
+    const mica__grammar_element *e = top->at;
+    const mica__grammar_rule *rule = e->kind >= MICA__GRAMMAR_RULE ? &p->grammar->rules[e->value] : NULL;
+    if (!top->first)
+        put_word(p, " ");
+    top->first = false;
+    if (is_letter(p->grammar, e)) {
+        put_letters(p, top);
+        return;
     }
+    if (e->kind == MICA__GRAMMAR_REPEAT && e->max == 0) {
+        put_word(p, "\"\""); /* of a rule that may be gone */
+    } else if (rule == NULL) {
+        put_class(p, &p->grammar->classes[e->value]);
+    } else if (rule->name == MICA__GRAMMAR_NONE) {
+        const bool bracket = !is_one_class(p->grammar, rule);
+        if (bracket)
+            put_word(p, "(");
+        p->failed |= !push(stack, rule, bracket);
+        return;
+    } else {
+        put(p, p->grammar->names + rule->name, rule->name_length);
+    }
+    end_element(p, top);
+}
+
+/* The right side of a rule. Groups may nest as deep as they like: nothing recurses. */
+static mica_status put_rule(printer *p, levels *stack, const mica__grammar_rule *rule)
+{
+    const mica_grammar *grammar = p->grammar;
+    uint32_t spent = p->length;
+    stack->count = 0;
+    p->failed |= !push(stack, rule, false);
+    while (!p->failed && stack->count > 0) {
+        level *top = &stack->list[stack->count - 1];
+        MICA__TRY(mica__spend(8 + (p->length - spent)));
+        spent = p->length;
+        if (top->at != NULL && top->at->kind != MICA__GRAMMAR_END) {
+            put_element(p, stack);
+        } else if (top->alternative < top->rule->count) {
+            if (top->alternative != 0)
+                put_word(p, " | ");
+            top->at = &grammar->elements[grammar->alternatives[top->rule->first + top->alternative++]];
+            top->first = true;
+            if (top->at->kind == MICA__GRAMMAR_END)
+                put_word(p, "\"\""); /* a line end could not follow ::= or | */
+        } else {
+            if (top->bracket)
+                put_word(p, ")");
+            if (--stack->count > 0)
+                end_element(p, &stack->list[stack->count - 1]);
+        }
+    }
+    return MICA_OK;
+}
+
+static mica_status print(const mica_grammar *grammar, printer *p, levels *stack)
+{
+    for (uint32_t r = 0; r < grammar->rule_count; r++) {
+        const mica__grammar_rule *it = &grammar->rules[r];
+        if (it->name == MICA__GRAMMAR_NONE || it->count == 0)
+            continue;
+        put(p, grammar->names + it->name, it->name_length);
+        put_word(p, " ::= ");
+        MICA__TRY(put_rule(p, stack, it));
+        put_word(p, "\n");
+    }
+    return p->failed ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the text of the grammar") : MICA_OK;
 }
 
 mica_status mica_grammar_print(const mica_grammar *grammar, char **out_text, uint64_t *out_length)
 {
     printer p = {.grammar = grammar};
-    if (out_text == NULL || out_length == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
-                          out_text == NULL ? "out_text" : "out_length");
-    *out_text = NULL;
-    *out_length = 0;
-    if (grammar == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "grammar is NULL");
-    for (uint32_t r = 0; r < grammar->rule_count; r++) {
-        const mica__grammar_rule *it = &grammar->rules[r];
-        if (it->name == MICA__GRAMMAR_NONE || it->count == 0)
-            continue;
-        put(&p, grammar->names + it->name, it->name_length);
-        put_word(&p, " ::= ");
-        put_rule(&p, r);
-        put_word(&p, "\n");
+    levels stack = {0};
+    mica__call call;
+    mica_status status = MICA_OK;
+    mica__call_begin(&call, "grammar_print");
+    if (out_text == NULL || out_length == NULL || grammar == NULL)
+        status = mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
+                            grammar == NULL    ? "grammar"
+                            : out_text == NULL ? "out_text"
+                                               : "out_length");
+    if (out_text != NULL)
+        *out_text = NULL;
+    if (out_length != NULL)
+        *out_length = 0;
+    if (status == MICA_OK) {
+        mica__spend_allow((uint64_t)grammar->element_count * 4 + grammar->range_count * 4 +
+                          grammar->name_bytes);
+        status = print(grammar, &p, &stack);
+        mica__free(stack.list);
     }
-    if (p.failed) {
+    if (status != MICA_OK) {
         mica__free(p.text);
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for its text");
+        return mica__call_end(&call, status);
     }
     *out_text = p.text;
     *out_length = p.length;
-    return MICA_OK;
+    return mica__call_end(&call, MICA_OK);
 }

@@ -208,6 +208,7 @@ static mica_status fill_mask(mica_grammar_state *state, uint32_t *mask, uint64_t
     if (words < needed)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "words is %llu, %llu are needed for %u tokens",
                           (unsigned long long)words, (unsigned long long)needed, state->vocabulary->count);
+    MICA__TRY(mica__spend(8 + words / 4));
     memset(mask, 0, words * sizeof *mask);
     if (state->finished) {
         for (uint32_t id = 0; id < state->vocabulary->count; id++)
@@ -249,6 +250,7 @@ static mica_status accept(mica_grammar_state *state, uint32_t id)
     if (id >= state->vocabulary->count)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "id is %u, the vocabulary has %u tokens", id,
                           state->vocabulary->count);
+    MICA__TRY(mica__spend(8));
     if (state->vocabulary->ends[id]) {
         if (!mica_grammar_may_end(state))
             return mica__fail(MICA_ERR_INVALID_ARGUMENT, "token %u ends the text, which may not end here",

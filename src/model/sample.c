@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/work.h"
 #include "model/grammar_vocabulary.h"
 
 #define LONGEST_TOKEN 1024u /* bytes of a token that breakers are looked for in */
@@ -60,27 +61,27 @@ static void apply_penalties(mica_sampler *sampler)
     }
 }
 
-/* Whether a breaker ends in the last `fresh` bytes of a text. */
-static bool has_breaker(const mica_sampler *sampler, const char *text, size_t length, size_t fresh)
-{
-    for (uint32_t b = 0; b < sampler->sampling.dry_breaker_count; b++) {
-        const size_t size = strlen(sampler->breakers[b]);
-        for (size_t end = length - fresh + 1; end <= length; end++)
-            if (end >= size && memcmp(text + end - size, sampler->breakers[b], size) == 0)
-                return true;
-    }
-    return false;
-}
-
 /* The bytes of a token, the first LONGEST_TOKEN of them; none if nobody looks for breakers. */
 static mica_string token_bytes(const mica_sampler *sampler, uint32_t id)
 {
     mica_string bytes = {"", 0};
-    if (sampler->sampling.dry_breaker_count != 0)
+    if (sampler->breakers.nodes != NULL)
         bytes = mica__token_bytes(sampler->tokenizer, id);
     if (bytes.length > LONGEST_TOKEN)
         bytes.length = LONGEST_TOKEN;
     return bytes;
+}
+
+/* Whether a breaker ends inside of a token; asked of the same ones again and again. */
+static bool is_breaker(mica_sampler *sampler, uint32_t id)
+{
+    uint32_t node = 0;
+    if (sampler->is_breaker == NULL)
+        return false;
+    if (sampler->is_breaker[id] == 0)
+        sampler->is_breaker[id] =
+            mica__breakers_read(&sampler->breakers, token_bytes(sampler, id), &node) ? 2 : 1;
+    return sampler->is_breaker[id] == 2;
 }
 
 static void apply_dry(mica_sampler *sampler)
@@ -93,9 +94,8 @@ static void apply_dry(mica_sampler *sampler)
                              sampler->counts, sampler->found);
     for (uint32_t i = 0; i < found; i++) {
         const uint32_t id = sampler->found[i];
-        const mica_string bytes = token_bytes(sampler, id);
         float *logit = &sampler->logits[id];
-        if (*logit > -INFINITY && !has_breaker(sampler, bytes.data, bytes.length, bytes.length)) {
+        if (*logit > -INFINITY && !is_breaker(sampler, id)) {
             const float lower = *logit - mica__dry_penalty(s, sampler->counts[id]);
             *logit = lower > -FLT_MAX ? lower : -FLT_MAX;
         }
@@ -110,6 +110,8 @@ static mica_status prepare(mica_sampler *sampler, const float *logits, const flo
     *out_logits = logits;
     if (sampler->logits == NULL)
         return MICA_OK;
+    MICA__TRY(mica__spend((uint64_t)sampler->vocabulary / 4 + sampler->sampling.bias_count +
+                          (uint64_t)sampler->history.count * 4));
     memcpy(sampler->logits, logits, sampler->vocabulary * sizeof *logits);
     for (uint32_t i = 0; i < sampler->sampling.bias_count; i++)
         sampler->logits[sampler->bias[i].id] += sampler->bias[i].bias;
@@ -161,13 +163,13 @@ static uint32_t draw(const mica__candidates *list, double number)
     return last;
 }
 
-mica_status mica_sampler_pick(mica_sampler *sampler, const float *logits, uint32_t *out_id)
+static mica_status pick(mica_sampler *sampler, const float *logits, uint32_t *out_id)
 {
     const float *changed = NULL;
     mica_status status;
     uint32_t at;
     if (sampler == NULL || logits == NULL || out_id == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_sampler_pick: %s is NULL",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
                           sampler == NULL  ? "sampler"
                           : logits == NULL ? "logits"
                                            : "out_id");
@@ -179,8 +181,8 @@ mica_status mica_sampler_pick(mica_sampler *sampler, const float *logits, uint32
     filter(sampler, changed);
     if (sampler->list.count == 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "mica_sampler_pick: logits: each of the %u is NaN, -infinity or forbidden%s",
-                          sampler->vocabulary, sampler->grammar != NULL ? " by the bias or the grammar" : "");
+                          "logits: each of the %u is NaN, -infinity or forbidden%s", sampler->vocabulary,
+                          sampler->grammar != NULL ? " by the bias or the grammar" : "");
     mica__candidates_order(&sampler->list);
     (void)mica__candidates_softmax(&sampler->list);
     at = draw(&sampler->list, mica__random_at(sampler->sampling.seed, sampler->picks, DRAW));
@@ -190,30 +192,29 @@ mica_status mica_sampler_pick(mica_sampler *sampler, const float *logits, uint32
     return MICA_OK;
 }
 
+mica_status mica_sampler_pick(mica_sampler *sampler, const float *logits, uint32_t *out_id)
+{
+    mica__call call;
+    mica__call_begin(&call, "sampler_pick");
+    return mica__call_end(&call, pick(sampler, logits, out_id));
+}
+
 /* ---- moving on ------------------------------------------------------------------------------------------ */
 
 /* Notes a token and whether a breaker ends in it. */
 static void remember(mica_sampler *sampler, uint32_t id)
 {
-    char text[MICA__SAMPLE_LONGEST_BREAKER + LONGEST_TOKEN];
-    const mica_string bytes = token_bytes(sampler, id);
-    const size_t length = sampler->tail_length + (size_t)bytes.length;
-    const size_t kept = sampler->longest_breaker < length ? sampler->longest_breaker : length;
-    memcpy(text, sampler->tail, sampler->tail_length);
-    memcpy(text + sampler->tail_length, bytes.data, (size_t)bytes.length);
-    mica__history_push(&sampler->history, id, has_breaker(sampler, text, length, (size_t)bytes.length));
-    memcpy(sampler->tail, text + length - kept, kept);
-    sampler->tail_length = kept;
+    const bool breaks = mica__breakers_read(&sampler->breakers, token_bytes(sampler, id), &sampler->broken);
+    mica__history_push(&sampler->history, id, breaks);
 }
 
-mica_status mica_sampler_accept(mica_sampler *sampler, uint32_t id, int in_grammar)
+static mica_status accept(mica_sampler *sampler, uint32_t id, int in_grammar)
 {
     const mica_sampling *s;
     if (sampler == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_sampler_accept: sampler is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sampler is NULL");
     if (id >= sampler->vocabulary)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "mica_sampler_accept: id is %u, the vocabulary has %u tokens", id,
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "id is %u, the vocabulary has %u tokens", id,
                           sampler->vocabulary);
     if (in_grammar != 0 && sampler->grammar != NULL) {
         const mica_status status = mica_grammar_accept(sampler->grammar, id);
@@ -228,12 +229,19 @@ mica_status mica_sampler_accept(mica_sampler *sampler, uint32_t id, int in_gramm
     return MICA_OK;
 }
 
+mica_status mica_sampler_accept(mica_sampler *sampler, uint32_t id, int in_grammar)
+{
+    mica__call call;
+    mica__call_begin(&call, "sampler_accept");
+    return mica__call_end(&call, accept(sampler, id, in_grammar));
+}
+
 void mica_sampler_reset(mica_sampler *sampler)
 {
     if (sampler == NULL)
         return;
     sampler->history.count = sampler->history.head = 0;
-    sampler->tail_length = 0;
+    sampler->broken = 0;
     sampler->picks = 0;
     sampler->picked = MICA_NO_TOKEN;
     sampler->mu = 2 * (double)sampler->sampling.mirostat_tau;
@@ -243,18 +251,16 @@ void mica_sampler_reset(mica_sampler *sampler)
 
 /* ---- telling -------------------------------------------------------------------------------------------- */
 
-mica_status mica_sampler_chances(mica_sampler *sampler, const float *logits, uint32_t count,
-                                 mica_token_chance *out)
+static mica_status chances(mica_sampler *sampler, const float *logits, uint32_t count, mica_token_chance *out)
 {
     double sum = 0, most;
     if (sampler == NULL || logits == NULL || out == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_sampler_chances: %s is NULL",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
                           sampler == NULL  ? "sampler"
                           : logits == NULL ? "logits"
                                            : "out");
     if (count == 0 || count > sampler->vocabulary)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "mica_sampler_chances: count is %u, it must be from 1 to %u", count,
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "count is %u, it must be from 1 to %u", count,
                           sampler->vocabulary);
     mica__candidates_gather(&sampler->list, logits, sampler->vocabulary, count);
     mica__candidates_sort(&sampler->list);
@@ -272,11 +278,19 @@ mica_status mica_sampler_chances(mica_sampler *sampler, const float *logits, uin
     return MICA_OK;
 }
 
-mica_status mica_sampler_candidates(mica_sampler *sampler, mica_token_chance *out, uint32_t capacity,
-                                    uint32_t *out_count)
+mica_status mica_sampler_chances(mica_sampler *sampler, const float *logits, uint32_t count,
+                                 mica_token_chance *out)
+{
+    mica__call call;
+    mica__call_begin(&call, "sampler_chances");
+    return mica__call_end(&call, chances(sampler, logits, count, out));
+}
+
+static mica_status candidates(mica_sampler *sampler, mica_token_chance *out, uint32_t capacity,
+                              uint32_t *out_count)
 {
     if (sampler == NULL || out_count == NULL || (out == NULL && capacity != 0))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_sampler_candidates: %s is NULL",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
                           sampler == NULL     ? "sampler"
                           : out_count == NULL ? "out_count"
                                               : "out");
@@ -290,4 +304,12 @@ mica_status mica_sampler_candidates(mica_sampler *sampler, mica_token_chance *ou
         out[i].log_probability = (float)log(sampler->list.chance[i]);
     }
     return MICA_OK;
+}
+
+mica_status mica_sampler_candidates(mica_sampler *sampler, mica_token_chance *out, uint32_t capacity,
+                                    uint32_t *out_count)
+{
+    mica__call call;
+    mica__call_begin(&call, "sampler_candidates");
+    return mica__call_end(&call, candidates(sampler, out, capacity, out_count));
 }

@@ -85,6 +85,20 @@ float mica__dry_penalty(const mica_sampling *sampling, uint32_t length);
 
 #define MICA__SAMPLE_LONGEST_BREAKER 256u
 
+/* The texts that end a sequence, by what they begin with. */
+typedef struct mica__breakers {
+    struct mica__breaker_node *nodes; /* [count], the first is the empty beginning; NULL: there are none */
+    uint32_t *table;                  /* [slots] by parent and byte */
+    uint32_t count, slots;
+    uint64_t seed;
+} mica__breakers;
+
+/* From texts of 1 to LONGEST_BREAKER bytes; freed whether this fails or not. */
+mica_status mica__breakers_make(mica__breakers *breakers, const char *const *texts, uint32_t count);
+void mica__breakers_free(mica__breakers *breakers);
+/* Reads bytes from a node on, which is 0 at the beginning; whether a breaker ends in them. */
+bool mica__breakers_read(const mica__breakers *breakers, mica_string bytes, uint32_t *node);
+
 struct mica_sampler {
     mica_sampling sampling; /* its bias and dry_breakers point into this sampler's own memory */
     uint32_t vocabulary;
@@ -99,14 +113,13 @@ struct mica_sampler {
     uint32_t *lengths; /* [history.capacity] */
     uint32_t *found;   /* [history.capacity] */
     mica_logit_bias *bias;
-    char **breakers;
-    size_t longest_breaker;
-    char tail[MICA__SAMPLE_LONGEST_BREAKER]; /* the end of the text, for breakers that span tokens */
-    size_t tail_length;
-    uint64_t picks;  /* drawn so far */
-    double mu;       /* mirostat: the surprise that is let through */
-    double surprise; /* of the last pick, in bits */
-    uint32_t picked; /* MICA_NO_TOKEN: none, or accepted already */
+    mica__breakers breakers;
+    uint32_t broken;     /* where the text stands in them */
+    uint8_t *is_breaker; /* [vocabulary] whether one ends inside of a token: 0 not asked yet, 1 no, 2 yes */
+    uint64_t picks;      /* drawn so far */
+    double mu;           /* mirostat: the surprise that is let through */
+    double surprise;     /* of the last pick, in bits */
+    uint32_t picked;     /* MICA_NO_TOKEN: none, or accepted already */
 };
 
 /* ---- for the ops ---------------------------------------------------------------------------------------- */

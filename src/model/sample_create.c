@@ -5,12 +5,13 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/work.h"
 #include "model/grammar_vocabulary.h"
 #include "model/sample.h"
 #include "model/tokenizer.h"
 
 #define MOST_VOCABULARY (1u << 26)
-#define MOST_LAST (1u << 24) /* tokens looked back on */
+#define MOST_LAST (1u << 20) /* tokens looked back on, by every pick */
 #define ALL_LAST 4096u       /* what dry_last 0 means */
 #define MOST_BREAKERS 1024u
 
@@ -105,27 +106,18 @@ static bool has_penalties(const mica_sampling *s)
            (s->repeat_penalty != 1.0f || s->presence_penalty != 0.0f || s->frequency_penalty != 0.0f);
 }
 
-static mica_status copy_breakers(mica_sampler *sampler, const mica_sampling *from)
+static mica_status read_breakers(mica_sampler *sampler, const mica_sampling *from)
 {
     static const char *const usual[] = {"\n", ":", "\"", "*"};
     const char *const *texts = from->dry_breakers != NULL ? from->dry_breakers : usual;
     const uint32_t count = from->dry_breakers != NULL ? from->dry_breaker_count : 4;
     sampler->sampling.dry_breaker_count = 0;
-    if (from->dry_multiplier == 0.0f || sampler->tokenizer == NULL)
+    if (from->dry_multiplier == 0.0f || sampler->tokenizer == NULL || count == 0)
         return MICA_OK;
-    sampler->breakers = mica__calloc((size_t)count + 1, sizeof *sampler->breakers);
-    for (uint32_t i = 0; sampler->breakers != NULL && i < count; i++) {
-        const size_t length = strlen(texts[i]);
-        sampler->breakers[i] = mica__strdup(texts[i]);
-        if (sampler->breakers[i] == NULL)
-            break;
-        sampler->sampling.dry_breaker_count++;
-        if (length > sampler->longest_breaker)
-            sampler->longest_breaker = length;
-    }
-    if (sampler->breakers == NULL || sampler->sampling.dry_breaker_count != count)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "sampler: no memory for its breakers");
-    return MICA_OK;
+    sampler->is_breaker = mica__calloc(sampler->vocabulary, sizeof *sampler->is_breaker);
+    if (sampler->is_breaker == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %u breakers", count);
+    return mica__breakers_make(&sampler->breakers, texts, count);
 }
 
 /* Zeroed room; NULL for none, and then *all tells whether that was a failure. */
@@ -159,8 +151,7 @@ static mica_status allocate(mica_sampler *sampler)
     sampler->history.breaks = room(last, sizeof *sampler->history.breaks, &all);
     sampler->lengths = room(last, sizeof *sampler->lengths, &all);
     sampler->found = room(last, sizeof *sampler->found, &all);
-    return all ? MICA_OK
-               : mica__fail(MICA_ERR_OUT_OF_MEMORY, "sampler: no memory for %zu tokens", vocabulary);
+    return all ? MICA_OK : mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %zu tokens", vocabulary);
 }
 
 /* The tokenizer must have no more tokens than there are logits; models may pad theirs. */
@@ -169,9 +160,8 @@ static mica_status check_tokenizer(const mica_tokenizer *tokenizer, uint32_t voc
     mica_tokenizer_info info;
     const mica_status status = mica_tokenizer_get_info(tokenizer, &info);
     if (status == MICA_OK && info.count > vocabulary)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "mica_sampler_create: vocabulary is %u, the tokenizer has %u tokens", vocabulary,
-                          info.count);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "vocabulary is %u, the tokenizer has %u tokens",
+                          vocabulary, info.count);
     return status;
 }
 
@@ -180,17 +170,15 @@ static mica_status check(const mica_sampling *sampling, uint32_t vocabulary, con
 {
     mica_status status;
     if (sampling == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_sampler_create: sampling is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sampling is NULL");
     if (sampling->size != sizeof *sampling)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sampling.size is %llu, this version has %zu",
                           (unsigned long long)sampling->size, sizeof *sampling);
     if (vocabulary == 0 || vocabulary > MOST_VOCABULARY)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "mica_sampler_create: vocabulary is %u, it must be from 1 to %u", vocabulary,
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "vocabulary is %u, it must be from 1 to %u", vocabulary,
                           MOST_VOCABULARY);
     if (grammar != NULL && tokenizer == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "mica_sampler_create: tokenizer is NULL, a grammar needs one");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "tokenizer is NULL, a grammar needs one");
     status = tokenizer != NULL ? check_tokenizer(tokenizer, vocabulary) : MICA_OK;
     if (status == MICA_OK)
         status = check_numbers(sampling);
@@ -213,7 +201,7 @@ static mica_status fill(mica_sampler *sampler, const mica_sampling *sampling, mi
     if (status == MICA_OK)
         status = allocate(sampler);
     if (status == MICA_OK)
-        status = copy_breakers(sampler, sampling);
+        status = read_breakers(sampler, sampling);
     if (status != MICA_OK)
         return status;
     if (s->bias_count != 0)
@@ -223,21 +211,20 @@ static mica_status fill(mica_sampler *sampler, const mica_sampling *sampling, mi
     return MICA_OK;
 }
 
-mica_status mica_sampler_create(const mica_sampling *sampling, uint32_t vocabulary,
-                                const mica_tokenizer *tokenizer, mica_grammar *grammar,
-                                mica_sampler **out_sampler)
+static mica_status create(const mica_sampling *sampling, uint32_t vocabulary, const mica_tokenizer *tokenizer,
+                          mica_grammar *grammar, mica_sampler **out_sampler)
 {
     mica_sampler *sampler;
     mica_status status;
     if (out_sampler == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "mica_sampler_create: out_sampler is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out_sampler is NULL");
     *out_sampler = NULL;
     status = check(sampling, vocabulary, tokenizer, grammar);
     if (status != MICA_OK)
         return status;
     sampler = mica__calloc(1, sizeof *sampler);
     if (sampler == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "sampler: no memory for it");
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the sampler");
     sampler->vocabulary = vocabulary;
     if (tokenizer != NULL)
         sampler->tokenizer = mica__tokenizer_retain(tokenizer);
@@ -250,13 +237,21 @@ mica_status mica_sampler_create(const mica_sampling *sampling, uint32_t vocabula
     return MICA_OK;
 }
 
+mica_status mica_sampler_create(const mica_sampling *sampling, uint32_t vocabulary,
+                                const mica_tokenizer *tokenizer, mica_grammar *grammar,
+                                mica_sampler **out_sampler)
+{
+    mica__call call;
+    mica__call_begin(&call, "sampler_create");
+    return mica__call_end(&call, create(sampling, vocabulary, tokenizer, grammar, out_sampler));
+}
+
 void mica_sampler_release(mica_sampler *sampler)
 {
     if (sampler == NULL)
         return;
-    for (uint32_t i = 0; sampler->breakers != NULL && i < sampler->sampling.dry_breaker_count; i++)
-        mica__free(sampler->breakers[i]);
-    mica__free(sampler->breakers);
+    mica__breakers_free(&sampler->breakers);
+    mica__free(sampler->is_breaker);
     mica__free(sampler->list.items);
     mica__free(sampler->list.scratch);
     mica__free(sampler->list.chance);

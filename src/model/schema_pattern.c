@@ -36,7 +36,7 @@ static mica_status put_branches(regex *r, bool top);
 
 static mica_status unsupported(const regex *r, const char *what)
 {
-    return mica__fail(MICA_ERR_UNSUPPORTED, "%s at byte %zu is not supported", what, r->at);
+    return mica__fail(MICA_ERR_UNSUPPORTED, "with %s at byte %zu is not supported", what, r->at);
 }
 
 static int peek(const regex *r)

@@ -10,11 +10,14 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "base/work.h"
 #include "model/template_builtin.h"
 
 #define MOST_SOURCE (16u << 20)
 #define MOST_STEPS 10000000u
 #define MOST_BYTES (64u << 20)
+#define SOURCE_STEPS 65536u /* bytes between two looks at the steps left */
+#define MOST_NODES (1u << 24)
 
 /* Copies the text with line ends of one kind and without the last one. */
 static mica_status take_source(mica_template *t, const char *text, uint64_t length)
@@ -23,8 +26,13 @@ static mica_status take_source(mica_template *t, const char *text, uint64_t leng
     size_t used = 0;
     if (source == NULL)
         return mica__jinja_arena_failure(&t->arena);
-    for (size_t at = 0; at < length;) {
+    for (size_t at = 0, spent = 0; at < length;) {
         const size_t bytes = mica__utf8_length(text + at, (size_t)length - at);
+        if (at >= spent) {
+            const size_t left = (size_t)length - at;
+            MICA__TRY(mica__spend(left < SOURCE_STEPS ? left : SOURCE_STEPS));
+            spent = at + SOURCE_STEPS;
+        }
         if (bytes == 0)
             return mica__jinja_syntax(source, used, used, MICA_ERR_INVALID_ARGUMENT, "the text is not UTF-8");
         if (text[at] == '\r') {
@@ -47,23 +55,23 @@ static mica_status take_source(mica_template *t, const char *text, uint64_t leng
 static mica_status check_options(const mica_template_options *options)
 {
     if (options != NULL && options->size != 0 && options->size < sizeof *options)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "chat template: options->size is %llu, %zu is expected",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options->size is %llu, %zu is expected",
                           (unsigned long long)options->size, sizeof *options);
     return MICA_OK;
 }
 
-mica_status mica_template_create(const char *text, uint64_t length, const mica_template_options *options,
-                                 mica_template **out_template)
+static mica_status create(const char *text, uint64_t length, const mica_template_options *options,
+                          mica_template **out_template)
 {
     static const mica_template_options standard = {0};
     if (out_template == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "chat template: out_template is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out_template is NULL");
     *out_template = NULL;
     if (text == NULL && length != 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "chat template: text is NULL and length is %llu",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "text is NULL and length is %llu",
                           (unsigned long long)length);
     if (length > MOST_SOURCE)
-        return mica__fail(MICA_ERR_BUDGET, "chat template: the text has %llu bytes, at most %u are taken",
+        return mica__fail(MICA_ERR_BUDGET, "the text has %llu bytes, at most %u are taken",
                           (unsigned long long)length, MOST_SOURCE);
     mica_status status = check_options(options);
     if (status != MICA_OK)
@@ -72,7 +80,7 @@ mica_status mica_template_create(const char *text, uint64_t length, const mica_t
         options = &standard;
     mica_template *t = mica__calloc(1, sizeof *t);
     if (t == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "chat template: no memory for %zu bytes", sizeof *t);
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %zu bytes", sizeof *t);
     t->most_steps = options->most_steps != 0 ? options->most_steps : MOST_STEPS;
     t->most_bytes = options->most_bytes != 0 ? options->most_bytes : MOST_BYTES;
     t->now = options->now;
@@ -86,6 +94,15 @@ mica_status mica_template_create(const char *text, uint64_t length, const mica_t
     }
     *out_template = t;
     return MICA_OK;
+}
+
+mica_status mica_template_create(const char *text, uint64_t length, const mica_template_options *options,
+                                 mica_template **out_template)
+{
+    mica__call call;
+    mica__call_begin(&call, "template_create");
+    mica__spend_allow(length);
+    return mica__call_end(&call, create(text, length, options, out_template));
 }
 
 void mica_template_release(mica_template *chat_template)
@@ -131,26 +148,27 @@ static mica_status render(mica__jinja_run *run, const mica__json *json)
     return status != MICA_OK ? status : mica__jinja_put(run, "", 0);
 }
 
-static mica_status parse_variables(const char *variables, uint64_t length, mica__json **out_json)
+/* Each value needs memory of the rendering, so there is no use in reading more than fit there. */
+static mica_status parse_variables(const mica_template *t, const char *variables, uint64_t length,
+                                   mica__json **out_json)
 {
+    const uint64_t most = t->most_bytes / sizeof(mica__jinja_value) + 1;
+    const mica__json_limits limits = {.max_nodes = most < MOST_NODES ? (uint32_t)most : MOST_NODES};
     if (length > SIZE_MAX)
-        return mica__fail(MICA_ERR_BUDGET, "chat template: %llu bytes of variables",
-                          (unsigned long long)length);
-    mica_status status = mica__json_parse(variables, (size_t)length, NULL, out_json);
+        return mica__fail(MICA_ERR_BUDGET, "%llu bytes of variables", (unsigned long long)length);
+    mica_status status = mica__json_parse(variables, (size_t)length, &limits, out_json);
     if (status == MICA_ERR_MALFORMED_FILE)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "chat template: the variables are no JSON: %s",
-                          mica_status_message());
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "the variables are no JSON: %s", mica_status_message());
     if (status == MICA_OK && mica__json_root(*out_json)->type != MICA__JSON_OBJECT) {
-        status = mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                            "chat template: the variables are %s, an object is expected",
+        status = mica__fail(MICA_ERR_INVALID_ARGUMENT, "the variables are %s, an object is expected",
                             mica__json_type_name(mica__json_root(*out_json)));
         mica__json_release(*out_json);
     }
     return status;
 }
 
-mica_status mica_template_render(const mica_template *chat_template, const char *variables, uint64_t length,
-                                 char **out_text, uint64_t *out_length)
+static mica_status render_text(const mica_template *chat_template, const char *variables, uint64_t length,
+                               char **out_text, uint64_t *out_length)
 {
     mica__json *json = NULL;
     if (out_text != NULL)
@@ -158,12 +176,12 @@ mica_status mica_template_render(const mica_template *chat_template, const char 
     if (out_length != NULL)
         *out_length = 0;
     if (chat_template == NULL || variables == NULL || out_text == NULL || out_length == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "chat template: %s is NULL",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL",
                           chat_template == NULL ? "chat_template"
                           : variables == NULL   ? "variables"
                           : out_text == NULL    ? "out_text"
                                                 : "out_length");
-    mica_status status = parse_variables(variables, length, &json);
+    mica_status status = parse_variables(chat_template, variables, length, &json);
     if (status != MICA_OK)
         return status;
     mica__jinja_run run = {.of = chat_template,
@@ -183,4 +201,13 @@ mica_status mica_template_render(const mica_template *chat_template, const char 
     *out_text = run.out;
     *out_length = run.out_length;
     return MICA_OK;
+}
+
+mica_status mica_template_render(const mica_template *chat_template, const char *variables, uint64_t length,
+                                 char **out_text, uint64_t *out_length)
+{
+    mica__call call;
+    mica__call_begin(&call, "template_render");
+    mica__spend_allow(length);
+    return mica__call_end(&call, render_text(chat_template, variables, length, out_text, out_length));
 }

@@ -147,7 +147,7 @@ static mica_status indexed(mica__jinja_run *run, const mica__jinja_value *v, int
         (void)mica__jinja_char(v->text + at, v->length - at, &bytes);
         *out = mica__jinja_text(v->text + at, bytes);
     } else if (v->kind == MICA__JINJA_RANGE) {
-        *out = mica__jinja_int(v->range->start + index * v->range->step);
+        *out = mica__jinja_int(mica__jinja_range_at(v->range, (uint64_t)index));
     } else {
         *out = v->items[index];
     }
@@ -183,9 +183,12 @@ mica_status mica__jinja_path(mica__jinja_run *run, const mica__jinja_value *v, c
                              mica__jinja_value *out)
 {
     *out = *v;
+    mica_status status = mica__jinja_spend(run, 1);
+    if (status != MICA_OK)
+        return status;
     if (path->kind != MICA__JINJA_STRING)
         return mica__jinja_item(run, v, path, out);
-    mica_status status = MICA_OK;
+    status = mica__jinja_spend_chars(run, path->length);
     for (size_t at = 0; status == MICA_OK && at <= path->length;) {
         const char *dot = path->length == at ? NULL : memchr(path->text + at, '.', path->length - at);
         const size_t end = dot == NULL ? path->length : (size_t)(dot - path->text);

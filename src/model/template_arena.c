@@ -38,10 +38,10 @@ static mica_status add_chunk(mica__jinja_arena *arena, size_t size)
     if (room < size)
         room = size;
     if (!mica__add_size(room, sizeof(struct mica__jinja_chunk), &whole))
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "chat template: no memory for %zu bytes", size);
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %zu bytes", size);
     struct mica__jinja_chunk *chunk = mica__alloc(whole);
     if (chunk == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "chat template: no memory for %zu bytes", whole);
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %zu bytes", whole);
     chunk->next = arena->chunks;
     chunk->size = room;
     arena->chunks = chunk;
@@ -53,9 +53,8 @@ static mica_status add_chunk(mica__jinja_arena *arena, size_t size)
 void *mica__jinja_alloc(mica__jinja_arena *arena, size_t size)
 {
     if (size > arena->limit || arena->used > arena->limit - size || size > SIZE_MAX - 8) {
-        arena->status =
-            mica__fail(MICA_ERR_BUDGET, "chat template: its values take more than the limit of %llu bytes",
-                       (unsigned long long)arena->limit);
+        arena->status = mica__fail(MICA_ERR_BUDGET, "its values take more than the limit of %llu bytes",
+                                   (unsigned long long)arena->limit);
         return NULL;
     }
     size = (size + 7) & ~(size_t)7;

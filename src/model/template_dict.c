@@ -4,7 +4,8 @@
 #include "base/hash.h"
 #include "model/template_run.h"
 
-#define SMALL 8 /* so many entries are looked through one by one */
+#define KEY_BYTES 32u /* what hashing a key is counted as, beside its bytes */
+#define SMALL 8       /* so many entries are looked through one by one */
 
 bool mica__jinja_is_key(const mica__jinja_value *v)
 {
@@ -14,9 +15,8 @@ bool mica__jinja_is_key(const mica__jinja_value *v)
 static mica_status hash_at(mica__jinja_run *run, const mica__jinja_value *v, uint32_t depth,
                            uint64_t *out_hash)
 {
-    int64_t integer;
     const mica_status spent =
-        mica__jinja_spend(run, v->kind == MICA__JINJA_STRING ? v->length / MICA__JINJA_STEP_BYTES : 1);
+        mica__jinja_spend_bytes(run, v->kind == MICA__JINJA_STRING ? KEY_BYTES + v->length : KEY_BYTES);
     if (spent != MICA_OK)
         return spent;
     if (!mica__jinja_is_key(v))
@@ -35,14 +35,16 @@ static mica_status hash_at(mica__jinja_run *run, const mica__jinja_value *v, uin
             sum = mica__hash_bytes(&part, sizeof part, sum);
         }
         *out_hash = sum;
-    } else if (mica__jinja_as_int(v, &integer)) {
-        *out_hash = mica__hash_bytes(&integer, sizeof integer, run->seed);
-    } else if (v->kind == MICA__JINJA_FLOAT && v->real >= -9e15 && v->real <= 9e15 &&
-               (double)(int64_t)v->real == v->real) {
-        integer = (int64_t)v->real; /* equal to an integer, so found where that one is */
-        *out_hash = mica__hash_bytes(&integer, sizeof integer, run->seed);
-    } else { /* few such keys, if any: they share a place */
-        *out_hash = run->seed;
+    } else if (mica__jinja_is_number(v)) { /* 1, 1.0 and true are equal, so all are hashed as one kind */
+        const double real = mica__jinja_as_double(v) + 0.0;
+        *out_hash = mica__hash_bytes(&real, sizeof real, run->seed);
+    } else if (v->kind == MICA__JINJA_RANGE) {
+        const int64_t start = v->length == 0 ? 0 : v->range->start, step = v->length < 2 ? 0 : v->range->step;
+        const int64_t key[] = {start, step, (int64_t)v->length};
+        *out_hash = mica__hash_bytes(key, sizeof key, run->seed);
+    } else { /* undefined and none equal their like; what is behind a pointer is equal to itself alone */
+        const void *key = v->kind <= MICA__JINJA_NONE ? NULL : v->items;
+        *out_hash = mica__hash_bytes(&key, sizeof key, run->seed + v->kind);
     }
     return MICA_OK;
 }

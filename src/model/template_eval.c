@@ -83,11 +83,26 @@ static mica_status eval_slice(mica__jinja_run *run, const mica__jinja_node *node
 
 /* ---- calls ---- */
 
+/* Room for the arguments of one call. It is kept for the next call: there are as many as calls inside each other, and
+ * the stack needs none. */
+typedef struct mica__jinja_few {
+    struct mica__jinja_few *next;
+    mica__jinja_argument items[MICA__JINJA_FEW_ARGUMENTS];
+} mica__jinja_few;
+
 typedef struct gathered {
     mica__jinja_arguments all;
     size_t capacity;
-    mica__jinja_argument few[MICA__JINJA_FEW_ARGUMENTS];
+    mica__jinja_few *few;
 } gathered;
+
+static void give_back(mica__jinja_run *run, gathered *g)
+{
+    if (g->few == NULL)
+        return;
+    g->few->next = run->few;
+    run->few = g->few;
+}
 
 static mica_status add_argument(mica__jinja_run *run, gathered *g, const mica__jinja_value *value,
                                 const char *name, size_t length)
@@ -133,7 +148,11 @@ static mica_status spread_dict(mica__jinja_run *run, gathered *g, const mica__ji
 static mica_status gather(mica__jinja_run *run, const mica__jinja_node *list, gathered *g)
 {
     mica_status status = MICA_OK;
-    g->all = (mica__jinja_arguments){g->few, 0, 0};
+    g->few = run->few != NULL ? run->few : mica__jinja_alloc(&run->arena, sizeof *g->few);
+    if (g->few == NULL)
+        return mica__jinja_arena_failure(&run->arena);
+    run->few = run->few != NULL ? run->few->next : NULL;
+    g->all = (mica__jinja_arguments){g->few->items, 0, 0};
     g->capacity = MICA__JINJA_FEW_ARGUMENTS;
     for (int named = 0; named < 2; named++)
         for (const mica__jinja_node *node = list; status == MICA_OK && node != NULL; node = node->next) {
@@ -158,9 +177,10 @@ mica_status mica__jinja_eval_call(mica__jinja_run *run, const mica__jinja_node *
 {
     const mica__jinja_node *of = node->call.of;
     const mica__jinja_builtin *method = NULL;
-    gathered g;
+    gathered g = {.few = NULL};
     mica__jinja_value callee, self;
     mica_status status;
+    run->depth++;                                 /* once more: it takes twice the stack of another node */
     if (of->kind == MICA__JINJA_NODE_ATTRIBUTE) { /* a method is called without being made a value */
         status = mica__jinja_eval(run, of->pair.left, &self);
         run->at = of->at;
@@ -174,10 +194,12 @@ mica_status mica__jinja_eval_call(mica__jinja_run *run, const mica__jinja_node *
     if (status == MICA_OK && caller != NULL)
         status = add_argument(run, &g, caller, "caller", 6);
     run->at = node->at;
-    if (status != MICA_OK)
-        return status;
-    return method != NULL ? mica__jinja_invoke(run, method, &self, &g.all, out)
-                          : mica__jinja_call_value(run, &callee, &g.all, out);
+    if (status == MICA_OK)
+        status = method != NULL ? mica__jinja_invoke(run, method, &self, &g.all, out)
+                                : mica__jinja_call_value(run, &callee, &g.all, out);
+    give_back(run, &g);
+    run->depth--;
+    return status;
 }
 
 static mica_status eval_call(mica__jinja_run *run, const mica__jinja_node *node, mica__jinja_value *out)
@@ -187,19 +209,20 @@ static mica_status eval_call(mica__jinja_run *run, const mica__jinja_node *node,
 
 static mica_status eval_builtin(mica__jinja_run *run, const mica__jinja_node *node, mica__jinja_value *out)
 {
-    gathered g;
+    gathered g = {.few = NULL};
     mica__jinja_value of;
     mica_status status = mica__jinja_eval(run, node->call.of, &of);
     if (status == MICA_OK)
         status = gather(run, node->call.arguments, &g);
     run->at = node->at;
-    if (status != MICA_OK)
-        return status;
-    if (node->call.builtin == NULL)
-        return mica__jinja_stop(run, MICA_ERR_UNSUPPORTED, "the %s \"%.*s\" is not known",
-                                node->kind == MICA__JINJA_NODE_FILTER ? "filter" : "test",
-                                (int)node->value.length, node->value.text);
-    return mica__jinja_invoke(run, node->call.builtin, &of, &g.all, out);
+    if (status == MICA_OK && node->call.builtin == NULL)
+        status = mica__jinja_stop(run, MICA_ERR_UNSUPPORTED, "the %s \"%.*s\" is not known",
+                                  node->kind == MICA__JINJA_NODE_FILTER ? "filter" : "test",
+                                  (int)node->value.length, node->value.text);
+    if (status == MICA_OK)
+        status = mica__jinja_invoke(run, node->call.builtin, &of, &g.all, out);
+    give_back(run, &g);
+    return status;
 }
 
 /* ---- operators ---- */

@@ -291,14 +291,19 @@ static mica_status bind_parameter(mica__jinja_run *run, const mica__jinja_node *
     mica__jinja_value value = mica__jinja_missing(MICA__JINJA_MISSING_HINT, 0, hint, sizeof hint - 1);
     mica_status status = MICA_OK;
     bool found = place < all->placed;
+    MICA__TRY(mica__jinja_spend_bytes(run, 64));
     if (found)
         value = all->items[place].value;
-    for (size_t i = all->placed; !found && i < all->count; i++)
+    const size_t named = all->count - all->placed;
+    for (size_t n = 0; !found && n < named; n++) { /* from its own place on: most are given in order */
+        const size_t i = all->placed + (place - all->placed + n) % named;
         if (is_named(&all->items[i], &parameter->value)) {
             value = all->items[i].value;
             taken[i] = true;
             found = true;
         }
+        MICA__TRY(mica__jinja_spend_bytes(run, 8));
+    }
     if (!found && parameter->pair.left != NULL)
         status = mica__jinja_eval(run, parameter->pair.left, &value);
     return status != MICA_OK ? status : mica__jinja_assign(run, run->scope, parameter->symbol, value);
@@ -370,11 +375,13 @@ mica_status mica__jinja_call_macro(mica__jinja_run *run, const mica__jinja_macro
     mica__jinja_scope *scope = NULL, *outer = run->scope;
     const size_t mark = run->out_length;
     mica_status status = mica__jinja_scope_push(run, macro->scope, &scope);
+    run->depth += MICA__JINJA_MACRO_DEPTH;
     run->scope = scope;
     if (status == MICA_OK)
         status = bind_all(run, macro->node, arguments);
     if (status == MICA_OK)
         status = mica__jinja_exec(run, macro->node->macro.body);
     run->scope = outer;
+    run->depth -= MICA__JINJA_MACRO_DEPTH;
     return status != MICA_OK ? status : mica__jinja_cut(run, mark, out);
 }

@@ -6,7 +6,8 @@
 #include "model/template_builtin.h"
 #include "model/template_chars.h"
 
-#define WIDEST 100000 /* of a field */
+#define WIDEST 100000   /* of a field */
+#define NUMBER_STEPS 16 /* to write one */
 
 typedef struct format_spec {
     uint32_t fill;
@@ -116,6 +117,7 @@ static mica_status put_text(mica__jinja_run *run, const format_spec *spec, const
     const mica_status status = mica__jinja_str(run, v, &text);
     if (status != MICA_OK)
         return status;
+    MICA__TRY(mica__jinja_spend_bytes(run, text.length)); /* its characters are counted */
     const size_t length = spec->precision < 0
                               ? text.length
                               : mica__jinja_char_offset(text.text, text.length, (size_t)spec->precision);
@@ -125,6 +127,7 @@ static mica_status put_text(mica__jinja_run *run, const format_spec *spec, const
 static mica_status put_value(mica__jinja_run *run, const format_spec *spec, const mica__jinja_value *v)
 {
     int64_t integer = 0;
+    MICA__TRY(mica__jinja_spend(run, mica__jinja_is_number(v) ? NUMBER_STEPS : 1));
     const bool real_type = spec->type != 0 && strchr("eEfFgG%", spec->type) != NULL;
     const bool integer_type = spec->type != 0 && strchr("dxXobn", spec->type) != NULL;
     if (v->kind == MICA__JINJA_STRING && (spec->type == 0 || spec->type == 's'))
@@ -349,6 +352,7 @@ static mica_status field_value(mica__jinja_run *run, const mica__jinja_arguments
     size_t at = 0;
     int64_t index = -1;
     bool found = false;
+    MICA__TRY(mica__jinja_spend_chars(run, name->length + all->count));
     while (at < name->length && name->text[at] != '.' && name->text[at] != '[')
         at++;
     if (at == 0)

@@ -1,8 +1,8 @@
 /* template_json.c: JSON in, as the variables of a template, and out, as Python's json.dumps writes it. */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "base/sort.h"
 #include "model/template_builtin.h"
 #include "model/template_chars.h"
 
@@ -32,7 +32,9 @@ static mica_status from_node(mica__jinja_run *run, const mica__json *json, const
     const mica__json_node *child = mica__json_first(node);
     mica__jinja_value *items = NULL;
     mica__jinja_dict *dict = NULL;
-    mica_status status = MICA_OK;
+    mica_status status = mica__jinja_spend_bytes(run, MICA__JINJA_STEP_BYTES);
+    if (status != MICA_OK)
+        return status;
     if (node->type < MICA__JSON_ARRAY) {
         *out = from_leaf(node);
         return MICA_OK;
@@ -70,20 +72,31 @@ mica_status mica__jinja_from_json(mica__jinja_run *run, const struct mica__json 
 static mica_status json_at(mica__jinja_run *run, const mica__jinja_value *v,
                            const mica__jinja_json_style *style, uint32_t depth);
 
+static size_t write_unit(uint32_t unit, char *out)
+{
+    static const char hex[] = "0123456789abcdef";
+    out[0] = '\\';
+    out[1] = 'u';
+    for (int i = 0; i < 4; i++)
+        out[2 + i] = hex[unit >> (12 - 4 * i) & 15];
+    return 6;
+}
+
 /* A character that is not written as it is. */
 static mica_status put_json_char(mica__jinja_run *run, uint32_t code)
 {
     static const char names[] = "\"\\bfnrt", values[] = "\"\\\b\f\n\r\t";
-    char text[16];
+    char text[12] = {'\\'};
     const char *found = code != 0 && code < 0x80 ? strchr(values, (int)code) : NULL;
+    size_t length = 2;
     if (found != NULL)
-        snprintf(text, sizeof text, "\\%c", names[found - values]);
+        text[1] = names[found - values];
     else if (code < 0x10000)
-        snprintf(text, sizeof text, "\\u%04x", (unsigned)code);
+        length = write_unit(code, text);
     else
-        snprintf(text, sizeof text, "\\u%04x\\u%04x", 0xd800 + (unsigned)((code - 0x10000) >> 10),
-                 0xdc00 + (unsigned)(code & 0x3ff));
-    return mica__jinja_puts(run, text);
+        length = write_unit(0xd800 + ((code - 0x10000) >> 10), text) +
+                 write_unit(0xdc00 + (code & 0x3ff), text + 6);
+    return mica__jinja_put(run, text, length);
 }
 
 /* How many bytes at `at` are written as they are. */
@@ -99,6 +112,8 @@ static size_t plain_run(const mica__jinja_value *v, size_t at, bool ascii)
 static mica_status put_json_text(mica__jinja_run *run, const mica__jinja_value *v, bool ascii)
 {
     mica_status status = mica__jinja_puts(run, "\"");
+    if (status == MICA_OK)
+        status = mica__jinja_spend_bytes(run, v->length);
     for (size_t at = 0, bytes; status == MICA_OK && at < v->length; at += bytes) {
         bytes = plain_run(v, at, ascii);
         status = bytes != 0 ? mica__jinja_put(run, v->text + at, bytes)
@@ -139,7 +154,10 @@ static mica_status put_break(mica__jinja_run *run, const mica__jinja_json_style 
         return MICA_OK;
     mica_status status = mica__jinja_puts(run, "\n");
     if (style->indent->kind != MICA__JINJA_STRING) {
-        const int64_t blanks = style->indent->integer > 0 ? style->indent->integer : 0;
+        int64_t blanks = 0;
+        (void)mica__jinja_as_int(style->indent, &blanks);
+        if (blanks < 0)
+            blanks = 0;
         if (blanks > 1000)
             return mica__jinja_raise(run, "tojson: an indent of more than 1000 blanks");
         return status != MICA_OK ? status : mica__jinja_put_many(run, ' ', (size_t)blanks * depth);
@@ -157,34 +175,42 @@ static mica_status put_separator(mica__jinja_run *run, const mica__jinja_json_st
     return status != MICA_OK ? status : put_break(run, style, depth);
 }
 
+/* An entry while they are sorted. */
+typedef struct ordered_entry {
+    mica__jinja_entry entry;
+    mica__jinja_run *run;
+    mica_status *status; /* the first failure of a comparison; nothing is compared after it */
+} ordered_entry;
+
+static int compare_entries(const void *a, const void *b)
+{
+    const ordered_entry *left = a, *right = b;
+    int order = 0;
+    if (*left->status == MICA_OK)
+        *left->status = mica__jinja_order(left->run, &left->entry.key, &right->entry.key, "<", &order);
+    return order;
+}
+
 /* The entries in the order in which they are written. */
 static mica_status ordered(mica__jinja_run *run, const mica__jinja_dict *dict, bool sort,
                            const mica__jinja_entry **out)
 {
+    mica_status compared = MICA_OK;
     *out = dict->entries;
     if (!sort || dict->count < 2)
         return MICA_OK;
-    mica__jinja_entry *copy = mica__jinja_calloc(&run->arena, dict->count, sizeof *copy);
+    ordered_entry *list = mica__jinja_calloc(&run->arena, dict->count, sizeof *list);
+    mica__jinja_entry *copy =
+        list == NULL ? NULL : mica__jinja_calloc(&run->arena, dict->count, sizeof *copy);
     if (copy == NULL)
         return mica__jinja_arena_failure(&run->arena);
-    memcpy(copy, dict->entries, dict->count * sizeof *copy);
-    for (size_t i = 1; i < dict->count;
-         i++) { /* insertion: dicts of templates are short, and steps are counted */
-        const mica__jinja_entry moved = copy[i];
-        size_t place = i;
-        for (; place > 0; place--) {
-            int order = 0;
-            const mica_status status = mica__jinja_order(run, &moved.key, &copy[place - 1].key, "<", &order);
-            if (status != MICA_OK)
-                return status;
-            if (order >= 0)
-                break;
-            copy[place] = copy[place - 1];
-        }
-        copy[place] = moved;
-    }
+    for (size_t i = 0; i < dict->count; i++)
+        list[i] = (ordered_entry){dict->entries[i], run, &compared};
+    MICA__TRY(mica__sort(list, dict->count, sizeof *list, compare_entries));
+    for (size_t i = 0; i < dict->count; i++)
+        copy[i] = list[i].entry;
     *out = copy;
-    return MICA_OK;
+    return compared;
 }
 
 static mica_status put_json_dict(mica__jinja_run *run, const mica__jinja_dict *dict,

@@ -78,7 +78,7 @@ mica_status mica__jinja_syntax(const char *source, size_t length, size_t at, mic
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
     mica__jinja_place(source, length, at, &line, &column);
-    return mica__fail(code, "chat template, line %u, column %u: %s", line, column, text);
+    return mica__fail(code, "line %u, column %u: %s", line, column, text);
 }
 
 static bool fail(mica__jinja_lexer *l, size_t at, const char *what)

@@ -108,7 +108,7 @@ static mica_status sorted_list(mica__jinja_run *run, const mica__jinja_value *it
     for (size_t i = 0; i < count; i++)
         list[i] = sorted[i].item;
     *out = mica__jinja_list(list, count);
-    return MICA_OK;
+    return mica__jinja_spend(run, count);
 }
 
 static mica_status filter_sort(mica__jinja_run *run, const mica__jinja_call *call, mica__jinja_value *out)
@@ -246,6 +246,7 @@ static mica_status filter_reverse(mica__jinja_run *run, const mica__jinja_call *
         return status != MICA_OK ? status : mica__jinja_arena_failure(&run->arena);
     for (size_t i = 0; i < count; i++)
         list[i] = items[count - 1 - i];
+    MICA__TRY(mica__jinja_spend_bytes(run, count * sizeof *list));
     if (call->self.kind == MICA__JINJA_ITERATOR) {
         *out = mica__jinja_list(list, count);
         return MICA_OK;
@@ -322,6 +323,7 @@ static mica_status filter_batch(mica__jinja_run *run, const mica__jinja_call *ca
             mica__jinja_value *full = mica__jinja_values(run, (size_t)size);
             if (full == NULL)
                 return mica__jinja_arena_failure(&run->arena);
+            MICA__TRY(mica__jinja_spend(run, (uint64_t)size));
             for (size_t i = 0; i < (size_t)size; i++)
                 full[i] = i < have ? items[at + i] : call->argument[1];
             list = mica__jinja_list(full, (size_t)size);
@@ -348,6 +350,7 @@ static mica_status filter_slice(mica__jinja_run *run, const mica__jinja_call *ca
     if (lists == NULL)
         return status != MICA_OK ? status : mica__jinja_arena_failure(&run->arena);
     const size_t each = count / (size_t)slices, extra = count % (size_t)slices;
+    MICA__TRY(mica__jinja_spend(run, count + (size_t)slices));
     for (size_t i = 0; i < (size_t)slices; i++) {
         const size_t have = each + (i < extra);
         lists[i] = mica__jinja_list(items + at, have);
@@ -402,6 +405,8 @@ static mica_status filter_sum(mica__jinja_run *run, const mica__jinja_call *call
         return mica__jinja_raise(run, "sum() can't sum strings");
     for (size_t i = 0; status == MICA_OK && i < count; i++) {
         status = key_of(run, &items[i], &call->argument[0], false, &item);
+        if (status == MICA_OK)
+            status = mica__jinja_spend(run, 1);
         if (status == MICA_OK)
             status = mica__jinja_binary(run, MICA__JINJA_OP_ADD, &sum, &item, &sum);
     }

@@ -284,7 +284,7 @@ mica_status mica__jinja_compare(mica__jinja_run *run, mica__jinja_operator op, c
 /* ---- slices ---- */
 
 typedef struct slice_range {
-    int64_t start, step;
+    int64_t start, stop, step;
     size_t count;
 } slice_range;
 
@@ -330,6 +330,7 @@ static mica_status resolve(const mica__jinja_run *run, const mica__jinja_value b
     start = bounds[0].kind == MICA__JINJA_NONE ? (step < 0 ? high : low) : clamp(start, count, low, high);
     stop = bounds[1].kind == MICA__JINJA_NONE ? (step < 0 ? low : high) : clamp(stop, count, low, high);
     out->start = start;
+    out->stop = stop;
     out->step = step;
     out->count = 0;
     if (step > 0 && start < stop)
@@ -342,10 +343,10 @@ static mica_status resolve(const mica__jinja_run *run, const mica__jinja_value b
 static mica_status slice_text(mica__jinja_run *run, const mica__jinja_value *v,
                               const mica__jinja_value bounds[3], mica__jinja_value *out)
 {
-    slice_range range = {0, 1, 0};
+    slice_range range = {.step = 1};
     const size_t length = mica__jinja_char_count(v->text, v->length), mark = run->out_length;
-    mica_status status =
-        mica__jinja_spend(run, v->length / (length == v->length ? MICA__JINJA_STEP_BYTES : 16));
+    mica_status status = length == v->length ? mica__jinja_spend_bytes(run, v->length)
+                                             : mica__jinja_spend_chars(run, v->length);
     if (status == MICA_OK)
         status = resolve(run, bounds, length, &range);
     if (status != MICA_OK)
@@ -369,7 +370,7 @@ static mica_status slice_text(mica__jinja_run *run, const mica__jinja_value *v,
     if (length != v->length)
         status = mica__jinja_items(run, v, &items, &count);
     for (size_t i = 0; status == MICA_OK && i < range.count; i++) {
-        const size_t at = (size_t)(range.start + (int64_t)i * range.step);
+        const size_t at = (size_t)range.start + i * (size_t)range.step; /* wraps back for a step below 0 */
         status = items == NULL ? mica__jinja_put(run, v->text + at, 1)
                                : mica__jinja_put(run, items[at].text, items[at].length);
         if (status == MICA_OK)
@@ -384,9 +385,14 @@ static mica_status slice_range_value(mica__jinja_run *run, const mica__jinja_val
     mica__jinja_range *range = mica__jinja_alloc(&run->arena, sizeof *range);
     if (range == NULL)
         return mica__jinja_arena_failure(&run->arena);
-    range->start = v->range->start + part->start * v->range->step;
-    range->step = v->range->step * part->step;
-    range->stop = range->start + (int64_t)part->count * range->step;
+    const mica__jinja_range *of = v->range;
+    int64_t start, stop;
+    if (__builtin_mul_overflow(part->start, of->step, &start) ||
+        __builtin_add_overflow(of->start, start, &range->start) ||
+        __builtin_mul_overflow(part->stop, of->step, &stop) ||
+        __builtin_add_overflow(of->start, stop, &range->stop) ||
+        __builtin_mul_overflow(of->step, part->step, &range->step))
+        return too_large(run);
     *out = (mica__jinja_value){.kind = MICA__JINJA_RANGE, .length = part->count, .range = range};
     return MICA_OK;
 }
@@ -394,7 +400,7 @@ static mica_status slice_range_value(mica__jinja_run *run, const mica__jinja_val
 mica_status mica__jinja_slice(mica__jinja_run *run, const mica__jinja_value *v,
                               const mica__jinja_value bounds[3], mica__jinja_value *out)
 {
-    slice_range range = {0, 1, 0};
+    slice_range range = {.step = 1};
     if (v->kind == MICA__JINJA_UNDEFINED)
         return mica__jinja_raise_undefined(run, v);
     if (v->kind == MICA__JINJA_STRING)
@@ -416,7 +422,7 @@ mica_status mica__jinja_slice(mica__jinja_run *run, const mica__jinja_value *v,
     if (items == NULL)
         return mica__jinja_arena_failure(&run->arena);
     for (size_t i = 0; i < range.count; i++)
-        items[i] = v->items[range.start + (int64_t)i * range.step];
+        items[i] = v->items[(size_t)range.start + i * (size_t)range.step];
     *out = (mica__jinja_value){.kind = v->kind, .length = range.count, .items = items};
     return mica__jinja_spend(run, range.count);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/work.h"
 
 /* ---- tokens and nodes ---- */
 
@@ -53,6 +54,17 @@ void *mica__jinja_expected(mica__jinja_parser *p, const char *what)
                               mica__jinja_token_name(t->kind));
 }
 
+static bool lex(mica__jinja_parser *p, mica__jinja_token *out)
+{
+    const size_t from = p->lexer.at;
+    if (!mica__jinja_lex(&p->lexer, out)) {
+        p->status = p->lexer.status;
+        return false;
+    }
+    p->status = mica__spend(16 + (p->lexer.at - from));
+    return p->status == MICA_OK;
+}
+
 bool mica__jinja_advance(mica__jinja_parser *p)
 {
     if (p->has_ahead) {
@@ -60,18 +72,13 @@ bool mica__jinja_advance(mica__jinja_parser *p)
         p->has_ahead = false;
         return true;
     }
-    if (mica__jinja_lex(&p->lexer, &p->token))
-        return true;
-    p->status = p->lexer.status;
-    return false;
+    return lex(p, &p->token);
 }
 
 bool mica__jinja_look(mica__jinja_parser *p)
 {
-    if (!p->has_ahead && !mica__jinja_lex(&p->lexer, &p->ahead)) {
-        p->status = p->lexer.status;
+    if (!p->has_ahead && !lex(p, &p->ahead))
         return false;
-    }
     p->has_ahead = true;
     return true;
 }

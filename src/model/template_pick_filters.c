@@ -104,7 +104,8 @@ static mica_status filter_select(mica__jinja_run *run, const mica__jinja_call *c
         status = mica__jinja_items(run, &call->self, &items, &count);
     for (size_t i = 0; status == MICA_OK && i < count; i++) {
         mica__jinja_value v = items[i], verdict;
-        if (by_attribute)
+        status = mica__jinja_spend(run, 1);
+        if (status == MICA_OK && by_attribute)
             status = mica__jinja_path(run, &items[i], &call->all->items[0].value, &v);
         verdict = v;
         if (status == MICA_OK && row != NULL)

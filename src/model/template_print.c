@@ -6,6 +6,9 @@
 #include "model/template_builtin.h"
 #include "model/template_chars.h"
 
+#define FLOAT_STEPS 16 /* to find the shortest text of one */
+#define INT_STEPS 2
+
 static mica_status repr_at(mica__jinja_run *run, const mica__jinja_value *v, uint32_t depth);
 
 static mica_status put_number(mica__jinja_run *run, const mica__jinja_value *v)
@@ -13,6 +16,7 @@ static mica_status put_number(mica__jinja_run *run, const mica__jinja_value *v)
     char text[MICA__JINJA_NUMBER_BYTES];
     if (v->kind == MICA__JINJA_BOOL)
         return mica__jinja_puts(run, v->truth ? "True" : "False");
+    MICA__TRY(mica__jinja_spend(run, v->kind == MICA__JINJA_FLOAT ? FLOAT_STEPS : INT_STEPS));
     if (v->kind == MICA__JINJA_FLOAT)
         return mica__jinja_put(run, text, mica__jinja_real_text(v->real, text));
     const int length = v->mark != 0 ? snprintf(text, sizeof text, "%" PRIu64, v->natural)
@@ -24,13 +28,13 @@ static mica_status put_number(mica__jinja_run *run, const mica__jinja_value *v)
 static mica_status put_quoted_char(mica__jinja_run *run, uint32_t code, char quote)
 {
     static const char names[] = "\\nrt", values[] = "\\\n\r\t";
-    char text[12];
+    char text[12] = "";
     const char *found = code != 0 && code < 0x80 ? strchr(values, (int)code) : NULL;
     if (found != NULL || code == (uint32_t)quote)
         snprintf(text, sizeof text, "\\%c", found != NULL ? names[found - values] : quote);
     else if (mica__jinja_is_printable(code))
         return mica__jinja_put_char(run, code);
-    else
+    else if (mica__jinja_spend(run, INT_STEPS) == MICA_OK) /* else the put below fails too */
         snprintf(text, sizeof text,
                  code < 0x100     ? "\\x%02x"
                  : code < 0x10000 ? "\\u%04x"
@@ -47,7 +51,7 @@ static mica_status put_quoted(mica__jinja_run *run, const mica__jinja_value *v)
     for (size_t at = 0, bytes; status == MICA_OK && at < v->length; at += bytes)
         status = put_quoted_char(run, mica__jinja_char(v->text + at, v->length - at, &bytes), quote);
     if (status == MICA_OK)
-        status = mica__jinja_spend_bytes(run, v->length);
+        status = mica__jinja_spend_chars(run, v->length);
     return status != MICA_OK ? status : mica__jinja_put(run, &quote, 1);
 }
 

@@ -8,6 +8,12 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/utf8.h"
+#include "base/work.h"
+
+#define WORK_STEPS 4 /* of the call's work for one of a template: evaluating a node takes about so long */
+#define CHAR_BYTES 8 /* what looking at one character is counted as, where copying a byte is one */
+#define SMALL 8u     /* bindings of a scope that are looked through one by one */
+#define PUT_BYTES 16 /* and putting something, however short */
 
 /* ---- errors and limits ---- */
 
@@ -62,12 +68,20 @@ mica_status mica__jinja_spend(mica__jinja_run *run, uint64_t steps)
                                 (unsigned long long)run->of->most_steps);
     }
     run->steps -= steps;
-    return MICA_OK;
+    return mica__spend(steps * WORK_STEPS);
 }
 
 mica_status mica__jinja_spend_bytes(mica__jinja_run *run, uint64_t bytes)
 {
-    return mica__jinja_spend(run, 1 + bytes / MICA__JINJA_STEP_BYTES);
+    run->touched += bytes;
+    const uint64_t steps = run->touched / MICA__JINJA_STEP_BYTES;
+    run->touched %= MICA__JINJA_STEP_BYTES;
+    return steps == 0 ? MICA_OK : mica__jinja_spend(run, steps);
+}
+
+mica_status mica__jinja_spend_chars(mica__jinja_run *run, uint64_t bytes)
+{
+    return mica__jinja_spend_bytes(run, bytes * CHAR_BYTES);
 }
 
 /* ---- output ---- */
@@ -80,14 +94,14 @@ static mica_status reserve(mica__jinja_run *run, size_t more)
         return mica__jinja_stop(run, MICA_ERR_BUDGET, "the output is longer than the limit of %llu bytes",
                                 (unsigned long long)run->out_limit);
     if (!mica__add_size(run->out_length + 1, more, &length))
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "chat template: no memory for the output");
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the output of the template");
     while (capacity < length)
         capacity = capacity > SIZE_MAX / 2 ? length : capacity * 2;
     if (capacity == run->out_capacity)
         return MICA_OK;
     char *out = mica__realloc(run->out, capacity);
     if (out == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "chat template: no memory for %zu bytes of output",
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %zu bytes of output of the template",
                           capacity);
     run->out = out;
     run->out_capacity = capacity;
@@ -98,7 +112,7 @@ mica_status mica__jinja_put(mica__jinja_run *run, const char *text, size_t lengt
 {
     mica_status status = reserve(run, length);
     if (status == MICA_OK)
-        status = mica__jinja_spend(run, length / MICA__JINJA_STEP_BYTES);
+        status = mica__jinja_spend_bytes(run, PUT_BYTES + length);
     if (status == MICA_OK && length != 0) {
         memcpy(run->out + run->out_length, text, length);
         run->out_length += length;
@@ -170,14 +184,30 @@ mica_status mica__jinja_scope_push(mica__jinja_run *run, mica__jinja_scope *pare
     return MICA_OK;
 }
 
-mica_status mica__jinja_assign(mica__jinja_run *run, mica__jinja_scope *scope, uint32_t symbol,
-                               mica__jinja_value value)
+static size_t slot_of(const mica__jinja_scope *scope, uint32_t symbol)
 {
+    size_t slot = (symbol * (size_t)0x9e3779b1u) & (scope->slots - 1);
+    while (scope->index[slot] != 0 && scope->bindings[scope->index[slot] - 1].symbol != symbol)
+        slot = (slot + 1) & (scope->slots - 1);
+    return slot;
+}
+
+/* The binding of a symbol in one scope; NULL: none. */
+static mica__jinja_binding *find(const mica__jinja_scope *scope, uint32_t symbol)
+{
+    if (scope->count > SMALL) {
+        const uint32_t found = scope->index[slot_of(scope, symbol)];
+        return found != 0 ? &scope->bindings[found - 1] : NULL;
+    }
     for (uint32_t i = 0; i < scope->count; i++)
-        if (scope->bindings[i].symbol == symbol) {
-            scope->bindings[i].value = value;
-            return mica__jinja_spend(run, i / 16);
-        }
+        if (scope->bindings[i].symbol == symbol)
+            return &scope->bindings[i];
+    return NULL;
+}
+
+/* Room for one binding more, and an index that has all that are there where they are more than a few. */
+static mica_status reserve_binding(mica__jinja_run *run, mica__jinja_scope *scope)
+{
     if (scope->count == scope->capacity) {
         const uint32_t capacity = scope->capacity == 0 ? 4 : scope->capacity * 2;
         mica__jinja_binding *bindings = mica__jinja_calloc(&run->arena, capacity, sizeof *bindings);
@@ -188,21 +218,49 @@ mica_status mica__jinja_assign(mica__jinja_run *run, mica__jinja_scope *scope, u
         scope->bindings = bindings;
         scope->capacity = capacity;
     }
+    if (scope->count < SMALL || (scope->count > SMALL && scope->count < scope->slots / 2))
+        return MICA_OK;
+    if (scope->count >= scope->slots / 2) {
+        const size_t slots = (size_t)scope->capacity * 4;
+        scope->index = mica__jinja_calloc(&run->arena, slots, sizeof *scope->index);
+        scope->slots = scope->index == NULL ? 0 : slots;
+        if (scope->index == NULL)
+            return mica__jinja_arena_failure(&run->arena);
+    } else { /* a scope that was emptied, and filled again */
+        memset(scope->index, 0, scope->slots * sizeof *scope->index);
+    }
+    for (uint32_t i = 0; i < scope->count; i++)
+        scope->index[slot_of(scope, scope->bindings[i].symbol)] = i + 1;
+    return mica__jinja_spend_bytes(run, scope->slots * 8);
+}
+
+mica_status mica__jinja_assign(mica__jinja_run *run, mica__jinja_scope *scope, uint32_t symbol,
+                               mica__jinja_value value)
+{
+    mica__jinja_binding *found = find(scope, symbol);
+    if (found != NULL) {
+        found->value = value;
+        return MICA_OK;
+    }
+    const mica_status status = reserve_binding(run, scope);
+    if (status != MICA_OK)
+        return status;
     scope->bindings[scope->count++] = (mica__jinja_binding){symbol, value};
-    return mica__jinja_spend(run, scope->count / 16);
+    if (scope->count > SMALL)
+        scope->index[slot_of(scope, symbol)] = scope->count;
+    return MICA_OK;
 }
 
 mica_status mica__jinja_lookup(mica__jinja_run *run, uint32_t symbol, mica__jinja_value *out)
 {
     uint64_t looked = 0;
-    for (const mica__jinja_scope *scope = run->scope; scope != NULL; scope = scope->parent) {
-        for (uint32_t i = 0; i < scope->count; i++)
-            if (scope->bindings[i].symbol == symbol) {
-                *out = scope->bindings[i].value;
-                return mica__jinja_spend(run, (looked + i) / 16);
-            }
-        looked += scope->count + 1;
+    for (const mica__jinja_scope *scope = run->scope; scope != NULL; scope = scope->parent, looked++) {
+        const mica__jinja_binding *found = find(scope, symbol);
+        if (found != NULL) {
+            *out = found->value;
+            return mica__jinja_spend(run, looked / 8);
+        }
     }
     *out = run->globals[symbol];
-    return mica__jinja_spend(run, looked / 16);
+    return mica__jinja_spend(run, looked / 8);
 }

@@ -11,7 +11,9 @@
 #include "model/template_number.h"
 #include "model/template_value.h"
 
-#define MICA__JINJA_RUN_DEPTH 500   /* nodes and macros inside each other while it runs */
+#define MICA__JINJA_RUN_DEPTH \
+    500 /* nodes and macros inside each other while it runs; a stack of 128 KB holds them */
+#define MICA__JINJA_MACRO_DEPTH 3   /* what a macro counts as there, beside its nodes */
 #define MICA__JINJA_VALUE_DEPTH 100 /* lists inside each other, where something walks into them */
 #define MICA__JINJA_MAX_RANGE 100000
 #define MICA__JINJA_STEP_BYTES 64 /* bytes that an operation may touch for one step */
@@ -24,6 +26,9 @@ typedef struct mica__jinja_binding {
 typedef struct mica__jinja_scope {
     struct mica__jinja_scope *parent;
     mica__jinja_binding *bindings;
+    uint32_t
+        *index; /* [slots] by symbol, number + 1, 0 = free; right while there are more than a few bindings */
+    size_t slots; /* a power of two */
     uint32_t count, capacity;
 } mica__jinja_scope;
 
@@ -36,8 +41,9 @@ typedef enum mica__jinja_jump {
 typedef struct mica__jinja_run {
     const struct mica_template *of;
     mica__jinja_arena arena;
-    uint64_t steps; /* left */
-    char *out;      /* [out_capacity] */
+    uint64_t steps;   /* left */
+    uint64_t touched; /* bytes that are not a step yet */
+    char *out;        /* [out_capacity] */
     size_t out_length, out_capacity;
     uint64_t out_limit;
     mica__jinja_value *globals; /* [symbols]: variables and global functions */
@@ -45,7 +51,8 @@ typedef struct mica__jinja_run {
     mica__jinja_value input;    /* of a filter block */
     mica__jinja_jump jump;
     uint32_t depth;
-    uint32_t at; /* place in the text of what runs */
+    struct mica__jinja_few *few; /* room for arguments that no call uses now (template_eval.c) */
+    uint32_t at;                 /* place in the text of what runs */
     uint64_t seed;
     int64_t now;
 } mica__jinja_run;
@@ -66,8 +73,10 @@ mica_status mica__jinja_stop(const mica__jinja_run *run, mica_status code, const
 mica_status mica__jinja_raise_undefined(const mica__jinja_run *run, const mica__jinja_value *v);
 /* Takes steps away; BUDGET when there are none left. */
 mica_status mica__jinja_spend(mica__jinja_run *run, uint64_t steps);
-/* The steps of an operation that touches so many bytes. */
+/* The steps of an operation that copies or compares so many bytes; a few are kept for the next time. */
 mica_status mica__jinja_spend_bytes(mica__jinja_run *run, uint64_t bytes);
+/* The same for one that looks at each character of so many bytes. */
+mica_status mica__jinja_spend_chars(mica__jinja_run *run, uint64_t bytes);
 
 mica_status mica__jinja_put(mica__jinja_run *run, const char *text, size_t length);
 mica_status mica__jinja_puts(mica__jinja_run *run, const char *text);

@@ -5,6 +5,8 @@
 #include "model/template_builtin.h"
 #include "model/template_chars.h"
 
+#define PLACE_BYTES 16u /* what looking at a place is counted as, beside the bytes compared there */
+
 /* ---- parts ---- */
 
 /* The part [start, end) of the text that arguments 1 and 2 name, and where it begins; *out_fits: start is inside. */
@@ -110,9 +112,10 @@ static mica_status method_affix(mica__jinja_run *run, const mica__jinja_call *ca
             return mica__jinja_raise(run, "%s first arg must be str or a tuple of str, not %s",
                                      call->row->name, mica__jinja_type(&all[i]));
         holds = fits && matches(&part, &all[i], at_end);
+        MICA__TRY(mica__jinja_spend_bytes(run, PLACE_BYTES + all[i].length));
     }
     *out = mica__jinja_bool(holds);
-    return mica__jinja_spend(run, count);
+    return MICA_OK;
 }
 
 /* removeprefix, removesuffix (variant 1) */
@@ -120,8 +123,10 @@ static mica_status method_remove(mica__jinja_run *run, const mica__jinja_call *c
 {
     const bool at_end = call->row->variant != 0;
     mica__jinja_value affix = mica__jinja_text("", 0);
-    const mica_status status = mica__jinja_take_text(run, call, 0, &affix);
+    mica_status status = mica__jinja_take_text(run, call, 0, &affix);
     *out = mica__jinja_text(call->self.text, call->self.length);
+    if (status == MICA_OK)
+        status = mica__jinja_spend_bytes(run, affix.length);
     if (status == MICA_OK && matches(&call->self, &affix, at_end)) {
         out->length -= affix.length;
         if (!at_end)
@@ -160,7 +165,7 @@ static mica_status split_blanks(mica__jinja_run *run, const mica__jinja_value *t
                                 parts *list)
 {
     size_t at = mica__jinja_skip_space(text->text, text->length, 0), bytes;
-    mica_status status = mica__jinja_spend_bytes(run, text->length);
+    mica_status status = mica__jinja_spend_chars(run, text->length);
     while (status == MICA_OK && at < text->length) {
         size_t end = at;
         if (most-- == 0) {
@@ -182,7 +187,7 @@ static mica_status rsplit_blanks(mica__jinja_run *run, const mica__jinja_value *
 {
     const size_t start = mica__jinja_skip_space(text->text, text->length, 0);
     size_t end = mica__jinja_trim_end(text->text, start, text->length), bytes;
-    mica_status status = mica__jinja_spend_bytes(run, text->length);
+    mica_status status = mica__jinja_spend_chars(run, text->length);
     while (status == MICA_OK && end > start) {
         size_t at = end;
         if (most-- == 0)
@@ -232,6 +237,8 @@ static mica_status method_split(mica__jinja_run *run, const mica__jinja_call *ca
         status = mica__jinja_take_text(run, call, 0, &what);
     if (status == MICA_OK && what.kind == MICA__JINJA_STRING && what.length == 0)
         return mica__jinja_raise(run, "empty separator");
+    if (most < 0)
+        most = INT64_MAX;
     if (status == MICA_OK)
         status = what.kind == MICA__JINJA_STRING ? split_at(run, &call->self, &what, most, right, &list)
                  : right                         ? rsplit_blanks(run, &call->self, most, &list)
@@ -379,7 +386,7 @@ static mica_status method_is(mica__jinja_run *run, const mica__jinja_call *call,
     for (size_t at = 0, bytes; all && at < text->length; at += bytes)
         all = kinds[call->row->variant](mica__jinja_char(text->text + at, text->length - at, &bytes));
     *out = mica__jinja_bool(all);
-    return mica__jinja_spend(run, text->length / 8);
+    return mica__jinja_spend_chars(run, text->length);
 }
 
 /* islower, isupper (variant 1): as the tests of these names. */

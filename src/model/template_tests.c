@@ -105,7 +105,7 @@ static mica_status test_case(mica__jinja_run *run, const mica__jinja_call *call,
         all = all && !(call->row->variant != 0 ? lower : upper);
     }
     *out = mica__jinja_bool(some && all);
-    return status != MICA_OK ? status : mica__jinja_spend(run, text.length / 8);
+    return status != MICA_OK ? status : mica__jinja_spend_chars(run, text.length);
 }
 
 static mica_status test_same(mica__jinja_run *run, const mica__jinja_call *call, mica__jinja_value *out)

@@ -1,8 +1,12 @@
 /* template_text.c: texts: searching, replacing, stripping, case, lines. */
 #include <string.h>
 
+#include "base/sort.h"
 #include "model/template_builtin.h"
 #include "model/template_chars.h"
+
+#define PRIME (((uint64_t)1 << 61) - 1) /* hashes of texts are numbers below it */
+#define WASTE 4096u                     /* bytes that may be compared in vain */
 
 bool mica__jinja_same_text(const mica__jinja_value *v, const char *text)
 {
@@ -10,41 +14,104 @@ bool mica__jinja_same_text(const mica__jinja_value *v, const char *text)
            memcmp(v->text, text, v->length) == 0;
 }
 
-/* Each place where the first byte fits costs what comparing there may cost, so that no pair of texts takes long. */
-static mica_status search_left(mica__jinja_run *run, const mica__jinja_value *text,
-                               const mica__jinja_value *what, int64_t *out_at)
+/* A text read from one end or the other. */
+typedef struct sweep {
+    const mica__jinja_value *text, *what;
+    bool right;
+} sweep;
+
+static unsigned char byte_of(const mica__jinja_value *v, size_t index, bool right)
 {
-    const size_t last = text->length - what->length;
-    for (size_t at = 0; at <= last; at++) {
-        const char *first = memchr(text->text + at, what->text[0], last - at + 1);
-        const size_t place = first == NULL ? last + 1 : (size_t)(first - text->text);
-        mica_status status = mica__jinja_spend(run, (place - at) / MICA__JINJA_STEP_BYTES);
-        if (status != MICA_OK || first == NULL)
-            return status;
-        at = place;
-        if (memcmp(first, what->text, what->length) == 0) {
-            *out_at = (int64_t)at;
-            return MICA_OK;
-        }
-        status = mica__jinja_spend(run, what->length / MICA__JINJA_STEP_BYTES + ((at & 15) == 0));
-        if (status != MICA_OK)
-            return status;
-    }
-    return MICA_OK;
+    return (unsigned char)v->text[right ? v->length - 1 - index : index];
 }
 
-static mica_status search_right(mica__jinja_run *run, const mica__jinja_value *text,
-                                const mica__jinja_value *what, int64_t *out_at)
+/* The next place from `at` on where the first byte fits; one past `last` where there is none. */
+static size_t next_place(const sweep *s, size_t at, size_t last)
 {
-    for (size_t at = text->length - what->length + 1; at-- > 0;) {
-        if (text->text[at] == what->text[0] && memcmp(text->text + at, what->text, what->length) == 0) {
-            *out_at = (int64_t)at;
-            return MICA_OK;
+    const unsigned char first = byte_of(s->what, 0, s->right);
+    if (!s->right) {
+        const char *found = memchr(s->text->text + at, first, last - at + 1);
+        return found == NULL ? last + 1 : (size_t)(found - s->text->text);
+    }
+    while (at <= last && byte_of(s->text, at, true) != first)
+        at++;
+    return at;
+}
+
+/* How many bytes are equal at a place. */
+static size_t equal_bytes(const sweep *s, size_t at)
+{
+    size_t count = 0;
+    while (count < s->what->length &&
+           byte_of(s->text, at + count, s->right) == byte_of(s->what, count, s->right))
+        count++;
+    return count;
+}
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    const uint64_t low = a * b, half = UINT32_MAX;
+    const uint64_t middle = (a >> 32) * (b & half) + ((a & half) * (b & half) >> 32);
+    const uint64_t high =
+        (a >> 32) * (b >> 32) + (middle >> 32) + (((middle & half) + (a & half) * (b >> 32)) >> 32);
+    const uint64_t sum = (low & PRIME) + (low >> 61 | high << 3);
+    return sum >= PRIME ? sum - PRIME : sum;
+}
+
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    return a + b >= PRIME ? a + b - PRIME : a + b;
+}
+
+/* By a hash that rolls along, whose base nobody knows: each byte costs the same whatever the texts are. */
+static mica_status search_hashed(mica__jinja_run *run, const sweep *s, size_t at, size_t last,
+                                 size_t *out_place)
+{
+    const uint64_t base = run->seed % (PRIME - 512) + 256;
+    const size_t length = s->what->length;
+    uint64_t wanted = 0, here = 0, first = 1; /* first: what the byte that falls out is worth */
+    mica_status status = mica__jinja_spend_chars(run, length);
+    for (size_t i = 0; i < length; i++) {
+        wanted = plus(times(wanted, base), byte_of(s->what, i, s->right));
+        here = plus(times(here, base), byte_of(s->text, at + i, s->right));
+        first = i == 0 ? 1 : times(first, base);
+    }
+    for (; status == MICA_OK; at++) {
+        if (here == wanted && equal_bytes(s, at) == length) {
+            *out_place = at;
+            return mica__jinja_spend_bytes(run, length);
         }
-        const mica_status status =
-            mica__jinja_spend(run, what->length / MICA__JINJA_STEP_BYTES + ((at & 15) == 0));
+        if (at == last)
+            break;
+        const uint64_t gone = times(first, byte_of(s->text, at, s->right));
+        here = plus(times(plus(here, PRIME - gone), base), byte_of(s->text, at + length, s->right));
+        status = mica__jinja_spend_chars(run, 1);
+    }
+    return status;
+}
+
+/* Place by place, as long as little is compared in vain. */
+static mica_status search_places(mica__jinja_run *run, const sweep *s, size_t *out_place)
+{
+    const size_t last = s->text->length - s->what->length;
+    size_t wasted = 0;
+    for (size_t at = 0; at <= last; at++) {
+        const size_t place = next_place(s, at, last);
+        mica_status status = mica__jinja_spend_bytes(run, (place - at) * (s->right ? 8 : 1));
+        if (status != MICA_OK || place > last)
+            return status;
+        const size_t equal = equal_bytes(s, place);
+        status = mica__jinja_spend_bytes(run, 8 + equal * 2);
         if (status != MICA_OK)
             return status;
+        if (equal == s->what->length) {
+            *out_place = place;
+            return MICA_OK;
+        }
+        at = place;
+        wasted += equal;
+        if (wasted > at * 2 + WASTE && at < last)
+            return search_hashed(run, s, at + 1, last, out_place);
     }
     return MICA_OK;
 }
@@ -59,7 +126,12 @@ mica_status mica__jinja_search(mica__jinja_run *run, const mica__jinja_value *te
         *out_at = from_right ? (int64_t)text->length : 0;
         return MICA_OK;
     }
-    return from_right ? search_right(run, text, what, out_at) : search_left(run, text, what, out_at);
+    const sweep s = {text, what, from_right};
+    size_t place = SIZE_MAX;
+    const mica_status status = search_places(run, &s, &place);
+    if (status == MICA_OK && place != SIZE_MAX)
+        *out_at = (int64_t)(from_right ? text->length - what->length - place : place);
+    return status;
 }
 
 /* Between all characters, as Python replaces the empty text. */
@@ -89,6 +161,8 @@ mica_status mica__jinja_replace(mica__jinja_run *run, const mica__jinja_value *t
     const size_t mark = run->out_length;
     mica__jinja_value rest = *text;
     mica_status status = MICA_OK;
+    if (most < 0)
+        most = INT64_MAX;
     if (old_text->length == 0) {
         status = replace_empty(run, text, new_text, most);
         return status != MICA_OK ? status : mica__jinja_cut(run, mark, out);
@@ -115,33 +189,75 @@ mica_status mica__jinja_replace(mica__jinja_run *run, const mica__jinja_value *t
     return status != MICA_OK ? status : mica__jinja_cut(run, mark, out);
 }
 
-static bool is_stripped(uint32_t code, const mica__jinja_value *chars)
+/* The characters that are stripped: those of ASCII as bits, the others in order. */
+typedef struct char_set {
+    uint32_t ascii[4];
+    uint32_t *others;
+    size_t count;
+} char_set;
+
+static int compare_codes(const void *a, const void *b)
 {
-    if (chars->kind != MICA__JINJA_STRING)
-        return mica__jinja_is_space(code);
-    for (size_t at = 0, bytes; at < chars->length; at += bytes)
-        if (mica__jinja_char(chars->text + at, chars->length - at, &bytes) == code)
-            return true;
-    return false;
+    const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    return (left > right) - (left < right);
+}
+
+static mica_status make_set(mica__jinja_run *run, const mica__jinja_value *chars, char_set *out)
+{
+    *out = (char_set){{0}, NULL, 0};
+    for (size_t at = 0, bytes; at < chars->length; at += bytes) {
+        const uint32_t code = mica__jinja_char(chars->text + at, chars->length - at, &bytes);
+        if (code < 0x80) {
+            out->ascii[code / 32] |= 1u << code % 32;
+            continue;
+        }
+        if (out->others == NULL)
+            out->others = mica__jinja_calloc(&run->arena, chars->length / 2 + 1, sizeof *out->others);
+        if (out->others == NULL)
+            return mica__jinja_arena_failure(&run->arena);
+        out->others[out->count++] = code;
+    }
+    const mica_status status = mica__jinja_spend_chars(run, chars->length * 2);
+    return status != MICA_OK ? status
+                             : mica__sort(out->others, out->count, sizeof *out->others, compare_codes);
+}
+
+static bool is_stripped(uint32_t code, const char_set *set)
+{
+    size_t from = 0, to = set->count;
+    if (code < 0x80)
+        return (set->ascii[code / 32] >> code % 32 & 1) != 0;
+    while (from < to) {
+        const size_t middle = from + (to - from) / 2;
+        if (set->others[middle] < code)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from < set->count && set->others[from] == code;
 }
 
 mica_status mica__jinja_strip(mica__jinja_run *run, const mica__jinja_value *text,
                               const mica__jinja_value *chars, bool left, bool right, mica__jinja_value *out)
 {
-    const uint64_t cost = chars->kind == MICA__JINJA_STRING ? chars->length / 16 : 0;
+    const bool spaces = chars->kind != MICA__JINJA_STRING;
     size_t from = 0, to = text->length, bytes;
-    mica_status status = MICA_OK;
-    for (; status == MICA_OK && left && from < to; from += bytes) {
-        if (!is_stripped(mica__jinja_char(text->text + from, to - from, &bytes), chars))
+    char_set set;
+    mica_status status = spaces ? MICA_OK : make_set(run, chars, &set);
+    while (status == MICA_OK && left && from < to) {
+        const uint32_t code = mica__jinja_char(text->text + from, to - from, &bytes);
+        if (!(spaces ? mica__jinja_is_space(code) : is_stripped(code, &set)))
             break;
-        status = mica__jinja_spend(run, cost + ((from & 15) == 0));
+        from += bytes;
+        status = mica__jinja_spend_chars(run, 1);
     }
     while (status == MICA_OK && right && from < to) {
         const size_t last = mica__jinja_char_before(text->text + from, to - from);
-        if (!is_stripped(mica__jinja_char(text->text + to - last, last, &bytes), chars))
+        const uint32_t code = mica__jinja_char(text->text + to - last, last, &bytes);
+        if (!(spaces ? mica__jinja_is_space(code) : is_stripped(code, &set)))
             break;
         to -= last;
-        status = mica__jinja_spend(run, cost + ((to & 15) == 0));
+        status = mica__jinja_spend_chars(run, 1);
     }
     *out = mica__jinja_text(text->text + from, to - from);
     return status;
@@ -157,7 +273,7 @@ static mica_status put_upper(mica__jinja_run *run, uint32_t code, bool title)
 
 mica_status mica__jinja_put_case(mica__jinja_run *run, const char *text, size_t length, mica__jinja_case how)
 {
-    mica_status status = mica__jinja_spend(run, length / 8);
+    mica_status status = mica__jinja_spend_chars(run, length);
     bool inside = false; /* of a word, or after the first character */
     for (size_t at = 0, bytes; status == MICA_OK && at < length; at += bytes) {
         const uint32_t code = mica__jinja_char(text + at, length - at, &bytes);
@@ -188,7 +304,7 @@ mica_status mica__jinja_lines(mica__jinja_run *run, const mica__jinja_value *tex
 {
     mica__jinja_value *items = NULL;
     size_t count = 0, capacity = 0, from = 0, bytes;
-    mica_status status = mica__jinja_spend_bytes(run, text->length);
+    mica_status status = mica__jinja_spend_chars(run, text->length);
     for (size_t at = 0; status == MICA_OK && at < text->length; at += bytes) {
         const uint32_t code = mica__jinja_char(text->text + at, text->length - at, &bytes);
         if (!mica__jinja_is_line_end(code))

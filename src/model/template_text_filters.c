@@ -5,6 +5,9 @@
 #include "model/template_builtin.h"
 #include "model/template_chars.h"
 
+#define NUMBER_CHARS 64u /* what reading or writing a number is counted as, in characters */
+#define CHAR 8u          /* what looking at a character is counted as, in bytes */
+
 /* The filtered value as text. */
 static mica_status self_text(mica__jinja_run *run, const mica__jinja_call *call, mica__jinja_value *out)
 {
@@ -61,6 +64,8 @@ static mica_status filter_title(mica__jinja_run *run, const mica__jinja_call *ca
     mica__jinja_value text;
     const size_t mark = run->out_length;
     mica_status status = self_text(run, call, &text);
+    if (status == MICA_OK)
+        status = mica__jinja_spend_chars(run, text.length);
     for (size_t at = 0; status == MICA_OK && at < text.length;) {
         size_t end = at, bytes;
         const bool gap = begins_word(mica__jinja_char(text.text + at, text.length - at, &bytes));
@@ -147,6 +152,8 @@ static mica_status filter_float(mica__jinja_run *run, const mica__jinja_call *ca
     double real = 0;
     if (v->kind == MICA__JINJA_UNDEFINED)
         return mica__jinja_raise_undefined(run, v);
+    if (v->kind == MICA__JINJA_STRING)
+        MICA__TRY(mica__jinja_spend_chars(run, NUMBER_CHARS + v->length));
     *out = call->argument[0].kind == MICA__JINJA_UNSET ? mica__jinja_float(0) : call->argument[0];
     if (mica__jinja_is_number(v))
         *out = mica__jinja_float(mica__jinja_as_double(v));
@@ -169,9 +176,9 @@ static mica_status filter_int(mica__jinja_run *run, const mica__jinja_call *call
     const mica__jinja_value *v = &call->self;
     int64_t integer = 0, base = 10;
     double real = 0;
-    const mica_status status = mica__jinja_take_int(run, call, 1, &base);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(mica__jinja_take_int(run, call, 1, &base));
+    if (v->kind == MICA__JINJA_STRING)
+        MICA__TRY(mica__jinja_spend_chars(run, NUMBER_CHARS + v->length));
     if (v->kind == MICA__JINJA_UNDEFINED)
         return mica__jinja_raise_undefined(run, v);
     const bool known_base = base == 0 || (base >= 2 && base <= 36);
@@ -227,12 +234,29 @@ static double round_real(double real, int64_t digits)
     if (digits > 22 || isinf(real) || isnan(real))
         return real;
     if (digits < 0) {
-        const double scale = pow(10, (double)-digits);
+        const double scale = pow(10, -(double)digits);
         return digits < -308 ? copysign(0, real) : nearbyint(real / scale) * scale;
     }
     const size_t length = mica__jinja_real_format(real, 'f', (int)digits, text);
     (void)mica__jinja_parse_real(text, length, &result);
     return result;
+}
+
+/* The same of an integer, to the power of ten that `digits`, below 0, names. */
+static mica_status round_integer(const mica__jinja_run *run, int64_t integer, int64_t digits,
+                                 mica__jinja_value *out)
+{
+    uint64_t size = integer < 0 ? 0 - (uint64_t)integer : (uint64_t)integer, unit = 1;
+    for (int64_t power = digits; power < 0 && power >= -19; power++)
+        unit *= 10;
+    const uint64_t rest = size % unit, half = unit - rest; /* to the next one */
+    size = digits < -19 ? 0 : size - rest;
+    if (digits >= -19 && (rest > half || (rest == half && size / unit % 2 != 0)))
+        size += unit;
+    if (size > (uint64_t)INT64_MAX)
+        return mica__jinja_stop(run, MICA_ERR_UNSUPPORTED, "integers beyond 64 bits are not known");
+    *out = mica__jinja_int(integer < 0 ? -(int64_t)size : (int64_t)size);
+    return MICA_OK;
 }
 
 static mica_status filter_round(mica__jinja_run *run, const mica__jinja_call *call, mica__jinja_value *out)
@@ -257,12 +281,13 @@ static mica_status filter_round(mica__jinja_run *run, const mica__jinja_call *ca
         *out = mica__jinja_float((up ? ceil(scaled) : floor(scaled)) / scale);
         return MICA_OK;
     }
+    MICA__TRY(mica__jinja_spend_chars(run, NUMBER_CHARS));
     if (!mica__jinja_as_int(v, &integer)) {
         *out = mica__jinja_float(round_real(mica__jinja_as_double(v), digits));
         return MICA_OK;
     }
-    *out = mica__jinja_int(digits >= 0 ? integer : (int64_t)round_real((double)integer, digits));
-    return MICA_OK;
+    *out = mica__jinja_int(integer);
+    return digits >= 0 ? MICA_OK : round_integer(run, integer, digits, out);
 }
 
 static mica_status filter_indent(mica__jinja_run *run, const mica__jinja_call *call, mica__jinja_value *out)
@@ -337,14 +362,15 @@ static mica_status filter_striptags(mica__jinja_run *run, const mica__jinja_call
 {
     const size_t mark = run->out_length;
     mica__jinja_value text;
-    bool gap = false;
+    bool gap = false, closed = true; /* closed: there may be another > */
     mica_status status = self_text(run, call, &text);
     if (status == MICA_OK && memchr(text.text, '&', text.length) != NULL)
         return mica__jinja_stop(run, MICA_ERR_UNSUPPORTED,
                                 "striptags on text with entities (&) is not known");
     for (size_t at = 0, bytes; status == MICA_OK && at < text.length; at += bytes) {
         const uint32_t code = mica__jinja_char(text.text + at, text.length - at, &bytes);
-        const char *end = code == '<' ? memchr(text.text + at, '>', text.length - at) : NULL;
+        const char *end = code == '<' && closed ? memchr(text.text + at, '>', text.length - at) : NULL;
+        closed = closed && (code != '<' || end != NULL);
         if (end != NULL) {
             bytes = (size_t)(end - text.text) + 1 - at;
         } else if (mica__jinja_is_space(code)) {
@@ -357,7 +383,7 @@ static mica_status filter_striptags(mica__jinja_run *run, const mica__jinja_call
                 status = mica__jinja_put(run, text.text + at, bytes);
         }
         if (status == MICA_OK)
-            status = mica__jinja_spend(run, 1 + bytes / MICA__JINJA_STEP_BYTES);
+            status = mica__jinja_spend_bytes(run, CHAR + bytes);
     }
     return status != MICA_OK ? status : mica__jinja_cut(run, mark, out);
 }
@@ -423,6 +449,7 @@ static mica_status filter_truncate(mica__jinja_run *run, const mica__jinja_call 
         return MICA_OK;
     if (text->kind != MICA__JINJA_STRING)
         return mica__jinja_raise(run, "truncate needs a str, not %s", mica__jinja_type(text));
+    MICA__TRY(mica__jinja_spend_chars(run, (uint64_t)length));
     size_t keep = mica__jinja_char_offset(text->text, text->length, (size_t)length - end_count);
     if (!mica__jinja_take_truth(call, 1)) { /* the last word goes, if there is another */
         size_t blank = keep;
@@ -497,7 +524,7 @@ static mica_status filter_wordcount(mica__jinja_run *run, const mica__jinja_call
         inside = word;
     }
     *out = mica__jinja_int(words);
-    return status != MICA_OK ? status : mica__jinja_spend(run, text.length / 8);
+    return status != MICA_OK ? status : mica__jinja_spend_chars(run, text.length);
 }
 
 /* One line alone: how Python breaks longer values into lines is not done here. */

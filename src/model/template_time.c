@@ -4,6 +4,8 @@
 
 #include "model/template_builtin.h"
 
+#define CONVERSION_STEPS 8
+
 typedef struct moment {
     int64_t year;
     int month, day; /* from 1 */
@@ -124,6 +126,7 @@ static mica_status put_moment(mica__jinja_run *run, const moment *m, const char 
     for (size_t i = 0; status == MICA_OK && i < length; i++) {
         char text[32];
         const char *composite = NULL;
+        MICA__TRY(mica__jinja_spend(run, format[i] == '%' ? CONVERSION_STEPS : 0));
         if (format[i] != '%' || i + 1 == length) {
             status = mica__jinja_put(run, format + i, 1);
             continue;

@@ -128,7 +128,7 @@ mica_status mica__jinja_next(mica__jinja_run *run, mica__jinja_cursor *cursor, m
     case MICA__JINJA_RANGE:
         if (cursor->at >= of->length)
             return MICA_OK;
-        *out = mica__jinja_int(of->range->start + (int64_t)cursor->at++ * of->range->step);
+        *out = mica__jinja_int(mica__jinja_range_at(of->range, cursor->at++));
         break;
     case MICA__JINJA_DICT:
     case MICA__JINJA_VIEW:
@@ -260,8 +260,10 @@ static mica_status equal_at(mica__jinja_run *run, const mica__jinja_value *a, co
     case MICA__JINJA_UNDEFINED:
     case MICA__JINJA_NONE: *out = true; return MICA_OK;
     case MICA__JINJA_STRING:
-        *out = a->length == b->length && memcmp(a->text, b->text, a->length) == 0;
-        return mica__jinja_spend_bytes(run, *out ? a->length : 0);
+        if (a->length != b->length)
+            return MICA_OK;
+        *out = memcmp(a->text, b->text, a->length) == 0;
+        return mica__jinja_spend_bytes(run, a->length);
     case MICA__JINJA_LIST:
     case MICA__JINJA_TUPLE: return equal_items(run, a, b, depth, out);
     case MICA__JINJA_DICT: return equal_dicts(run, a->dict, b->dict, depth, out);

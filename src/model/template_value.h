@@ -155,6 +155,12 @@ static inline double mica__jinja_as_double(const mica__jinja_value *v)
                                          : (double)v->integer;
 }
 
+/* A number of a range that has so many. What lies between may be beyond 64 bits; the number itself is not. */
+static inline int64_t mica__jinja_range_at(const mica__jinja_range *range, uint64_t index)
+{
+    return (int64_t)((uint64_t)range->start + index * (uint64_t)range->step);
+}
+
 /* The name of a value's type, as Python has it. Lives for ever. */
 const char *mica__jinja_type(const mica__jinja_value *v);
 /* The name of a kind. */

@@ -1,9 +1,10 @@
 /*
  * test_demo.c - the model inside the tool can do what its card says: the held-out problems of models/skills.txt, answered
- * to the letter by the likeliest token at each step, as plain text and through the chat template.
+ * by the likeliest token at each step, as plain text and through the chat template.
  *
  *   test_demo [DEVICE]
  */
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "model_rig.h"
@@ -12,9 +13,15 @@
 #define MOST_SKILLS 16u
 #define MOST_TOKENS 192u
 
-/* Of a hundred problems of a kind 95 or more come out right; of those that need a look back a third, as the card says. */
+/* Of a hundred problems of a kind 95 or more come out right. */
 #define NEEDED 0.95
-#define NEEDED_OF_FACTS 0.33
+/* How far below the likeliest a token of an answer may be. What the model has learned it is sure of: the second token is 1.6 or
+ * more below the first, and activations of 8 bits, one of which the last bit of a sum may round the other way, move such a
+ * distance by 0.1, at most by 0.5. It did not learn to look back: of the names and colours that a text about facts has it
+ * guesses one, 0.001 to 0.4 before the others, so that rounding decides which. That the right one is among them is what can be
+ * asked; a word that the text does not have is 7 and more below. */
+#define LIKELIEST 0.0f
+#define AMONG_THE_GUESSED 1.5f
 /* Sanitizers look at memory, not at skill: some problems of each kind are enough, and they get no marks. */
 #define ASKED_ONE_IN (TEST_ANY_SANITIZER ? 8u : 1u)
 
@@ -64,30 +71,25 @@ static uint32_t encode(const demo *d, const char *mode, const char *prompt, uint
     return (uint32_t)count;
 }
 
-/* Whether the likeliest tokens write the answer. It stops where the text no longer can become it. */
-static int answers(const demo *d, const char *mode, const char *prompt, const char *answer)
+/* Whether each token of the answer is the likeliest after those before it, or no further below than `near`. */
+static bool answers(const demo *d, const char *mode, const char *prompt, const char *answer, float near)
 {
-    const mica_tokenizer *tokenizer = mica_model_tokenizer(d->r.model);
-    const size_t wanted = strlen(answer);
-    uint32_t ids[MOST_TOKENS], rows;
-    const float *logits;
-    uint64_t length = 0, more;
-    char text[1024];
+    uint32_t ids[MOST_TOKENS], wanted[MOST_TOKENS], rows;
+    uint64_t count;
+    bool right = true;
     const uint32_t sequence = rig_sequence(d->context);
-    const mica_feed feed = {sequence, ids, encode(d, mode, prompt, ids), MICA_WANT_LAST};
-    must(mica_context_feed(d->context, &feed, 1));
-    must(mica_context_logits(d->context, sequence, &logits, &rows));
-    uint32_t id = rig_best(logits, d->r.info.vocabulary);
-    while (length < wanted && !mica_tokenizer_is_end(tokenizer, id)) {
-        must(mica_tokenizer_decode(tokenizer, &id, 1, 0, text + length, sizeof text - length, &more));
-        length += more;
-        if (more == 0 || length > wanted || memcmp(text, answer, length) != 0)
-            break;
-        if (length < wanted)
-            id = rig_step(d->context, &d->r, sequence, id);
+    mica_feed feed = {sequence, ids, encode(d, mode, prompt, ids), MICA_WANT_LAST};
+    must(mica_tokenizer_encode(mica_model_tokenizer(d->r.model), answer, strlen(answer), 0, wanted,
+                               MOST_TOKENS, &count));
+    for (uint64_t i = 0; i < count && right; i++) {
+        const float *logits;
+        must(mica_context_feed(d->context, &feed, 1));
+        must(mica_context_logits(d->context, sequence, &logits, &rows));
+        right = logits[wanted[i]] >= logits[rig_best(logits, d->r.info.vocabulary)] - near;
+        feed = (mica_feed){sequence, &wanted[i], 1, MICA_WANT_LAST};
     }
     must(mica_sequence_remove(d->context, sequence));
-    return length == wanted && memcmp(text, answer, wanted) == 0;
+    return right;
 }
 
 static void run_line(demo *d, char *line)
@@ -103,7 +105,8 @@ static void run_line(demo *d, char *line)
     part[3][strcspn(part[3], "\n")] = '\0';
     skill *s = find_skill(d, part[0]);
     s->asked++;
-    s->right += (uint32_t)answers(d, part[1], part[2], part[3]);
+    s->right +=
+        answers(d, part[1], part[2], part[3], strcmp(s->name, "facts") == 0 ? AMONG_THE_GUESSED : LIKELIEST);
 }
 
 static void open_demo(demo *d)
@@ -135,7 +138,7 @@ static void skills_are_there(void **state)
     for (uint32_t i = 0; i < d.count; i++) {
         const skill *s = &d.skills[i];
         print_message("%-10s %u of %u\n", s->name, s->right, s->asked);
-        poor += s->right < (strcmp(s->name, "facts") == 0 ? NEEDED_OF_FACTS : NEEDED) * s->asked;
+        poor += s->right < NEEDED * s->asked;
     }
     assert_true(d.count >= 10);
     assert_true(poor == 0 || ASKED_ONE_IN > 1);

@@ -150,7 +150,8 @@ typedef struct mica_quantize_report {
 } mica_quantize_report;
 
 /* Reads `input` (any kind that weights.h opens), writes `output`. Matrices become `type` by the documented mix
- * (docs/formats.md), vectors stay as they are. `out_report` may be NULL. CANCELLED leaves nothing. */
+ * (docs/formats.md), vectors stay as they are. `out_report` may be NULL. CANCELLED (by the progress callback, or
+ * as work.h says) leaves nothing. */
 MICA_API mica_status mica_quantize(const char *input, const char *output,
                                    const mica_quantize_options *options, mica_quantize_report *out_report);
 

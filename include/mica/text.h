@@ -8,6 +8,12 @@
  * Text is bytes with a length. What is not UTF-8 is encoded byte by byte where the tokenizer has tokens for bytes, else as its
  * unknown token; nothing is refused for it. Threads: tokenizers and templates are immutable: any thread at once. A
  * detokenizer belongs to one thread at a time.
+ *
+ * Tokenizers come from strangers, and so do texts. Calls count their steps (work.h): they end with BUDGET when there are more
+ * than the limit 'steps' (100,000,000, and 256 for each byte of text or file), and with CANCELLED within 100 ms of
+ * mica_work_cancel. Further limits, for opening: 'vocabulary' (4,194,304 tokens) and 'token_bytes' (16,384 bytes of one token's
+ * text); for encoding: 'pattern_steps' (100,000,000 and 64 for each byte of text, inside of the file's patterns, for the
+ * whole text). All of them are those of the work that the calling thread uses, else the defaults.
  */
 #ifndef MICA_TEXT_H
 #define MICA_TEXT_H
@@ -44,7 +50,7 @@ typedef struct mica_tokenizer_info {
 
 /* The tokenizer of a model file: of its tokenizer.json where that is among the metadata (tokenizer.huggingface.json), else of
  * the keys tokenizer.ggml.*. NOT_FOUND where it has none, UNSUPPORTED names a kind, rule or step that is not known,
- * MALFORMED_FILE names the key. The weights need not live on. The caller releases *out_tokenizer. */
+ * MALFORMED_FILE names the key, or says that the ids leave large gaps; BUDGET: a limit of work.h. The weights need not live on. The caller releases *out_tokenizer. */
 MICA_API mica_status mica_tokenizer_create(const mica_weights *weights, mica_tokenizer **out_tokenizer);
 /* NULL is fine. */
 MICA_API void mica_tokenizer_release(mica_tokenizer *tokenizer);
@@ -63,8 +69,9 @@ MICA_API int mica_tokenizer_is_end(const mica_tokenizer *tokenizer, uint32_t id)
 
 /* The ids of a text of at most 2^30 bytes. `out_count` is how many there are; the first `capacity` are written (ids may be
  * NULL when that is 0). Nearly always length + 3 are enough; a normaliser can make more of a text: then *out_count is above
- * the capacity, and the call is made again. The time grows as n log n with the length. BUDGET: a pattern of the file takes
- * too many steps on this text, or its steps make the text much longer. */
+ * the capacity, and the call is made again. The time grows as n log n with the length, however long the tokens are; only a
+ * pattern of the file can take more. BUDGET: it does, past the limit 'pattern_steps'; or the call takes more than 'steps'; or
+ * the steps of the tokenizer make the text much longer. CANCELLED. *out_count is 0 then. */
 MICA_API mica_status mica_tokenizer_encode(const mica_tokenizer *tokenizer, const char *text, uint64_t length,
                                            uint32_t flags, uint32_t *ids, uint64_t capacity,
                                            uint64_t *out_count);
@@ -74,7 +81,7 @@ MICA_API mica_status mica_tokenizer_encode(const mica_tokenizer *tokenizer, cons
     2u /* the tokens begin a text: the blank that a tokenizer put before it is taken away */
 
 /* The text of tokens; not NUL-terminated. Always valid UTF-8: bytes that are no character are U+FFFD. `out_length` is its
- * full length, `capacity` cuts what is written. An id out of range is INVALID_ARGUMENT. */
+ * full length, `capacity` cuts what is written. An id out of range is INVALID_ARGUMENT; BUDGET and CANCELLED as above. */
 MICA_API mica_status mica_tokenizer_decode(const mica_tokenizer *tokenizer, const uint32_t *ids,
                                            uint64_t count, uint32_t flags, char *text, uint64_t capacity,
                                            uint64_t *out_length);

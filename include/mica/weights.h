@@ -71,7 +71,8 @@ typedef struct mica_tensor_info {
 } mica_tensor_info;
 
 /* Opens a file or a folder. `options` may be NULL. IO, MALFORMED_FILE, UNSUPPORTED (a kind of file mica does not know),
- * QUANT_CONFIG. The caller releases *out_weights. */
+ * QUANT_CONFIG; BUDGET and CANCELLED as work.h says: no number that the file merely states decides how much memory is taken.
+ * The caller releases *out_weights. */
 MICA_API mica_status mica_weights_open(const char *path, const mica_weights_options *options,
                                        mica_weights **out_weights);
 /* The same for a file that is in memory: `bytes` stay, unchanged, as long as the weights and every buffer of them. */

@@ -29,7 +29,8 @@ extern "C" {
 #define MICA_LIMIT_LIST(X)                                                                  \
     X(steps, 100000000,                                                                     \
       "steps of one call; by default 256 more for each byte of text or file that it reads") \
-    X(pattern_steps, 100000000, "of them, steps inside of patterns of tokenizers")          \
+    X(pattern_steps, 100000000,                                                             \
+      "of them, inside of patterns of a tokenizer, beyond 64 for each byte of text")        \
     X(layers, 10000, "layers of a model")                                                   \
     X(vocabulary, 4194304, "tokens of a vocabulary")                                        \
     X(token_bytes, 16384, "bytes of one token's text")                                      \

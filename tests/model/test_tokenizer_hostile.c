@@ -312,6 +312,59 @@ static void endless_pattern(void **state)
     mica_tokenizer_release(tokenizer);
 }
 
+/* A pattern whose every search ends, but at a price: what counts is the whole text. */
+static void dear_pattern(void **state)
+{
+    const mica_limits few = {.steps = 0, .pattern_steps = 20000000};
+    mica_tokenizer *tokenizer = NULL;
+    mica_work *work = NULL;
+    char text[1000];
+    uint64_t count = 0, steps = 0;
+    (void)state;
+    must(rig_json(BPE(",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?:a|a){12}x|a\"},"
+                      "\"behavior\":\"Isolated\"}"),
+                  &tokenizer));
+    memset(text, 'a', sizeof text);
+    must(mica_work_create(&few, &work));
+    mica_work_use(work);
+    must(mica_tokenizer_encode(tokenizer, text, 100, 0, NULL, 0, &count)); /* each is far from the limit */
+    refused(mica_tokenizer_encode(tokenizer, text, sizeof text, 0, NULL, 0, &count), MICA_ERR_BUDGET,
+            "tokenizer_encode: a pattern of the tokenizer takes more than");
+    mica_work_use(NULL);
+    must(mica_work_spent(work, &steps, NULL));
+    assert_true(steps < 2 * few.pattern_steps);
+    mica_work_release(work);
+    mica_tokenizer_release(tokenizer);
+}
+
+/* Sizes that a file states are held against what is in it, and against the limits of the work. */
+static void stated_sizes(void **state)
+{
+    static const char gap[] = "{\"added_tokens\":[{\"id\":16777215,\"content\":\"x\"}],\"model\":{\"type\":"
+                              "\"BPE\",\"vocab\":{\"a\":0,"
+                              "\"b\":1},\"merges\":[]}}";
+    static const char small_gap[] =
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1000},\"merges\":[]}}";
+    const mica_limits few = {.vocabulary = 1000}, brief = {.token_bytes = 3};
+    mica_tokenizer *tokenizer = NULL;
+    mica_work *work = NULL;
+    (void)state;
+    refused(rig_json(gap, &tokenizer), MICA_ERR_MALFORMED_FILE, "16777215");
+    must(rig_json(small_gap, &tokenizer));
+    mica_tokenizer_release(tokenizer);
+    must(mica_work_create(&few, &work));
+    mica_work_use(work);
+    refused(rig_json(small_gap, &tokenizer), MICA_ERR_BUDGET, "tokenizer_create: 1001 tokens");
+    mica_work_use(NULL);
+    mica_work_release(work);
+    must(mica_work_create(&brief, &work));
+    mica_work_use(work);
+    refused(rig_json("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"abcd\":0},\"merges\":[]}}", &tokenizer),
+            MICA_ERR_BUDGET, "4 bytes in the text of a token");
+    mica_work_use(NULL);
+    mica_work_release(work);
+}
+
 /* Steps that make a text longer and longer end with a status too. */
 static void growing_text(void **state)
 {
@@ -422,6 +475,8 @@ int main(void)
         cmocka_unit_test(wrong_maps),
         cmocka_unit_test(wrong_json),
         cmocka_unit_test(endless_pattern),
+        cmocka_unit_test(dear_pattern),
+        cmocka_unit_test(stated_sizes),
         cmocka_unit_test(growing_text),
         cmocka_unit_test(many_tokens),
         cmocka_unit_test(every_allocation_may_fail),

@@ -7,6 +7,7 @@
 
 #include "mica/host.h"
 #include "mica/text.h"
+#include "mica/work.h"
 #include "support/folder.h"
 #include "support/random.h"
 #include "support/status.h"

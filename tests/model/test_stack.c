@@ -190,6 +190,8 @@ static void the_stack_is_small(void **state)
         {"template: items", run_template, built("{{ a", 1u, "[0]", 5000u, " }}", 1u, NULL), "inside"},
         {"template: methods", run_template, built("{{ 'a'", 1u, ".strip()", 5000u, " }}", 1u, NULL),
          "inside"},
+        {"template: calls", run_template, built("{{ a", 1u, "()", 5000u, " }}", 1u, NULL), "inside"},
+        {"template: loops", run_template, built("{% for a in [1] %}", 99u, "{% endfor %}", 99u, NULL), NULL},
         {"template: blocks", run_template, built("{% if 1 %}", 99u, "{% endif %}", 99u, NULL), NULL},
         {"template: blocks with filters", run_template,
          built("{% filter upper %}{% for i in [1] %}{% with x=1 %}", 33u,

@@ -577,40 +577,6 @@ static void test_threads(void **state)
     mica_template_release(template);
 }
 
-/* The deepest things that pass the parser, on a stack of 512 KB. */
-static void *render_deep(void *context)
-{
-    static const char *const rows[][3] = {{"{{ ''", "|upper", " }}"},
-                                          {"{{ a", "()", " }}"},
-                                          {"{{ 1", "+1", " }}"},
-                                          {"", "{% for a in [1] %}", ""}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *text = repeated(rows[i][0], rows[i][1], i == 3 ? 99 : 5000, rows[i][2]);
-        (void)render(text, "{}");
-        free(text);
-    }
-    (void)render("{% macro m(x) %}{% for i in [1] %}{{ m(x)|upper ~ 1 }}{% endfor %}{% endmacro %}{{ m(1) }}",
-                 "{}");
-    return context;
-}
-
-static void test_stack(void **state)
-{
-    (void)state;
-    pthread_attr_t attributes;
-    pthread_t thread;
-    int here = 0;
-    void *result = NULL;
-    if (TEST_ANY_SANITIZER)
-        skip(); /* their frames are larger */
-    assert_int_equal(pthread_attr_init(&attributes), 0);
-    assert_int_equal(pthread_attr_setstacksize(&attributes, 512 * 1024), 0);
-    assert_int_equal(pthread_create(&thread, &attributes, render_deep, &here), 0);
-    assert_int_equal(pthread_join(thread, &result), 0);
-    assert_ptr_equal(result, &here);
-    pthread_attr_destroy(&attributes);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -630,7 +596,6 @@ int main(void)
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_scopes),
         cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_stack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

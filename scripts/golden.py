@@ -119,6 +119,8 @@ def randomise(model, seed, dtype):
 def old_words(config):
     """rope_theta and rope_scaling, as most files in the world have them."""
     rope = config.pop("rope_parameters", None)
+    if "max_window_layers" in config:
+        config.pop("layer_types", None)
     if rope and "full_attention" in rope:
         config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
         rope = rope["full_attention"]

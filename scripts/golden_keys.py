@@ -155,11 +155,13 @@ def variants():
         kind, base = bases[name][0], {**bases[name][1], "num_hidden_layers": 4}
         for first in (0, 1, 3, 4, 28):
             yield "%s window from layer %d" % (name, first), kind(
-                **base, use_sliding_window=True, sliding_window=7, max_window_layers=first), {}, True
+                **base, use_sliding_window=True, sliding_window=7, max_window_layers=first), {"layer_types": None}, True
         yield name + " layer_types", kind(**base, use_sliding_window=True, sliding_window=7,
-                                          layer_types=[SLIDES, FULL, FULL, SLIDES]), {}, True
+                                          layer_types=[SLIDES, FULL, FULL, SLIDES]), {
+                                              "layer_types": [SLIDES, FULL, FULL, SLIDES]}, True
         yield name + " window off", kind(**base, use_sliding_window=False, sliding_window=7), {"sliding_window": 7}, True
         yield name + " no kv heads", kind(**{**base, "num_key_value_heads": 4}), {"num_key_value_heads": None}, True
+    yield "gemma2 layer_types left out", Gemma2Config(**bases["gemma2"][1]), {"layer_types": None}, True
     yield "qwen2 narrow heads", Qwen2Config(**SMALL), {}, True
     moe = bases["qwen3_moe"][1]
     yield "qwen3_moe window", Qwen3MoeConfig(**moe, use_sliding_window=True, sliding_window=7), {}, True
@@ -200,6 +202,7 @@ def gemma3_variants():
         yield "gemma3 local base" + word, Gemma3TextConfig(**base, **nested(MILLION, turned(theta=500.0))), {}, old
         for kind, rope in ropes():
             yield "gemma3 rope %s%s" % (kind, word), Gemma3TextConfig(**base, **nested(rope)), {}, old
+    yield "gemma3 layer_types left out", Gemma3TextConfig(**base), {"layer_types": None}, True
     yield "gemma3 sliding rope linear", Gemma3TextConfig(
         **base, **nested(MILLION, turned("linear", factor=2.0))), {}, False
     for types in ([FULL] + [SLIDES] * 6, [SLIDES, FULL] * 3 + [SLIDES], [FULL] * 7, [SLIDES] * 7,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/work.h"
 #include "model/parts.h"
 
 mica_model *mica__model_retain(mica_model *model)
@@ -39,8 +40,8 @@ static void describe(mica_model *model, const mica_weights *weights)
 {
     const mica__hparams *h = &model->h;
     mica_model_info *info = &model->info;
-    mica_string name = {"", 0};
     mica_weights_info file = {0};
+    mica_string name = {"", 0};
     snprintf(info->family, sizeof info->family, "%s", model->family->name);
     (void)mica__key_text(weights, "", "general.name", &name);
     snprintf(info->name, sizeof info->name, "%.*s", (int)(name.length < 127 ? name.length : 127), name.data);
@@ -110,19 +111,26 @@ static mica_status fill(mica_model *model, mica_weights *weights, const mica_mod
     return mica__rope_setup(model, weights);
 }
 
-mica_status mica_model_create(mica_weights *weights, mica_device *device, const mica_model_options *options,
-                              mica_model **out_model)
+/* What the caller chose, all of it zero where nothing. */
+static mica_status take_options(const mica_model_options *options, mica_model_options *out)
 {
-    mica_model_options chosen = {0};
-    if (out_model == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "model_create: out_model is NULL");
-    *out_model = NULL;
+    *out = (mica_model_options){0};
+    if (options == NULL)
+        return MICA_OK;
+    if (options->size != 0 && options->size != sizeof *options)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options->size is %llu, %zu or 0 is expected",
+                          (unsigned long long)options->size, sizeof *options);
+    *out = *options;
+    return MICA_OK;
+}
+
+static mica_status create(mica_weights *weights, mica_device *device, const mica_model_options *options,
+                          mica_model **out_model)
+{
+    mica_model_options chosen;
     if (weights == NULL || device == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "model_create: %s is NULL",
-                          weights == NULL ? "weights" : "device");
-    if (options != NULL)
-        memcpy(&chosen, options,
-               options->size == 0 || options->size > sizeof chosen ? sizeof chosen : (size_t)options->size);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL", weights == NULL ? "weights" : "device");
+    MICA__TRY(take_options(options, &chosen));
     mica_model *model = mica__calloc(1, sizeof *model);
     if (model == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a model");
@@ -136,26 +144,42 @@ mica_status mica_model_create(mica_weights *weights, mica_device *device, const 
     return status;
 }
 
+mica_status mica_model_create(mica_weights *weights, mica_device *device, const mica_model_options *options,
+                              mica_model **out_model)
+{
+    mica__call call;
+    if (out_model == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "model_create: out_model is NULL");
+    *out_model = NULL;
+    mica__call_begin(&call, "model_create");
+    return mica__call_end(&call, create(weights, device, options, out_model));
+}
+
+static mica_status open_model(const char *path, mica_device *device, const mica_model_options *options,
+                              mica_model **out_model)
+{
+    mica_weights *weights = NULL;
+    mica_model_options chosen;
+    MICA__TRY(take_options(options, &chosen));
+    const mica_weights_options how = {.flags = MICA_WEIGHTS_AS_GGUF | chosen.flags,
+                                      .accept_keys = chosen.accept_keys,
+                                      .accept_key_count = chosen.accept_key_count};
+    mica_status status = mica_weights_open(path, &how, &weights);
+    if (status == MICA_OK)
+        status = create(weights, device, options, out_model);
+    mica_weights_release(weights);
+    return status;
+}
+
 mica_status mica_model_open(const char *path, mica_device *device, const mica_model_options *options,
                             mica_model **out_model)
 {
-    mica_weights *weights = NULL;
-    mica_weights_options how = {.flags = MICA_WEIGHTS_AS_GGUF};
+    mica__call call;
     if (out_model == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "model_open: out_model is NULL");
     *out_model = NULL;
-    mica_model_options chosen = {0};
-    if (options != NULL)
-        memcpy(&chosen, options,
-               options->size == 0 || options->size > sizeof chosen ? sizeof chosen : (size_t)options->size);
-    how.flags |= chosen.flags;
-    how.accept_keys = chosen.accept_keys;
-    how.accept_key_count = chosen.accept_key_count;
-    mica_status status = mica_weights_open(path, &how, &weights);
-    if (status == MICA_OK)
-        status = mica_model_create(weights, device, options, out_model);
-    mica_weights_release(weights);
-    return status;
+    mica__call_begin(&call, "model_open");
+    return mica__call_end(&call, open_model(path, device, options, out_model));
 }
 
 mica_status mica_model_get_info(const mica_model *model, mica_model_info *out)

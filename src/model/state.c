@@ -131,15 +131,15 @@ static void *page_room(const mica_context *context)
     return room;
 }
 
-mica_status mica_sequence_save(mica_context *context, uint32_t sequence, const char *path)
+static mica_status save(mica_context *context, uint32_t sequence, const char *path)
 {
     const mica_writer_options options = {.format = MICA_FORMAT_SAFETENSORS, .overwrite = 1};
     mica_writer *writer = NULL;
-    MICA__TRY(mica__sequence_check("sequence_save", context, sequence));
+    MICA__TRY(mica__sequence_check(context, sequence));
     if (path == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sequence_save: path is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "path is NULL");
     if (context->sequence[sequence].length == 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sequence_save: sequence %u is empty", sequence);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sequence %u is empty", sequence);
     void *room = page_room(context);
     mica_status status = room == NULL ? MICA_ERR_OUT_OF_MEMORY : mica_writer_create(path, &options, &writer);
     if (status == MICA_OK)
@@ -149,6 +149,13 @@ mica_status mica_sequence_save(mica_context *context, uint32_t sequence, const c
         return mica_writer_finish(writer);
     mica_writer_discard(writer);
     return status;
+}
+
+mica_status mica_sequence_save(mica_context *context, uint32_t sequence, const char *path)
+{
+    mica__call call;
+    MICA__TRY(mica__context_enter_work(context, "sequence_save", &call));
+    return mica__context_leave(context, &call, save(context, sequence, path));
 }
 
 /* ---- loading -------------------------------------------------------------------------------------------- */
@@ -210,7 +217,7 @@ static mica_status take_tokens(mica_context *context, const mica_weights *weight
     if (info.dtype != MICA_DTYPE_U32 || info.ndim != 1 || info.shape[0] == 0)
         return mica__fail(MICA_ERR_MALFORMED_FILE, "the state's tokens are no list of numbers");
     if (info.shape[0] > context->longest)
-        return mica__fail(MICA_ERR_BUDGET, "the state has %llu tokens, the context holds %u",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "the state has %llu tokens, the context holds %u",
                           (unsigned long long)info.shape[0], context->longest);
     MICA__TRY(mica_weights_read(weights, index, 0, s->tokens, info.shape[0] * sizeof *s->tokens));
     const uint32_t length = (uint32_t)info.shape[0];
@@ -224,7 +231,7 @@ static mica_status take_tokens(mica_context *context, const mica_weights *weight
         uint32_t first;
         MICA__TRY(find_layer(context, weights, i, false, length, &index, &first));
         if (mica__pages_wanted(pages, sequence, first, length) > pages->free_count)
-            return mica__fail(MICA_ERR_BUDGET, "the context is full: %u tokens of a state find no pages",
+            return mica__fail(MICA_ERR_FULL, "the context is full: %u tokens of a state find no pages",
                               length);
         mica__pages_extend(pages, sequence, first, length, &none);
     }
@@ -263,26 +270,30 @@ static mica_status read_all(mica_context *context, const mica_weights *weights, 
     return MICA_OK;
 }
 
-mica_status mica_sequence_load(mica_context *context, const char *path, uint32_t *out_sequence)
+static mica_status load(mica_context *context, const char *path, uint32_t *out_sequence)
 {
     mica_weights *weights = NULL;
-    if (context == NULL || path == NULL || out_sequence == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sequence_load: %s is NULL",
-                          context == NULL ? "context"
-                          : path == NULL  ? "path"
-                                          : "out_sequence");
+    if (path == NULL || out_sequence == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL", path == NULL ? "path" : "out_sequence");
     MICA__TRY(mica_weights_open(path, NULL, &weights));
     void *room = NULL;
     mica_status status = check_file(context, weights, path);
     if (status == MICA_OK)
-        status = mica_sequence_create(context, out_sequence);
+        status = mica__sequence_create(context, out_sequence);
     if (status == MICA_OK) {
         room = page_room(context);
         status = room == NULL ? MICA_ERR_OUT_OF_MEMORY : read_all(context, weights, *out_sequence, room);
         if (status != MICA_OK)
-            (void)mica_sequence_remove(context, *out_sequence);
+            mica__sequence_remove(context, *out_sequence);
     }
     mica__free(room);
     mica_weights_release(weights);
     return status;
+}
+
+mica_status mica_sequence_load(mica_context *context, const char *path, uint32_t *out_sequence)
+{
+    mica__call call;
+    MICA__TRY(mica__context_enter_work(context, "sequence_load", &call));
+    return mica__context_leave(context, &call, load(context, path, out_sequence));
 }

@@ -13,9 +13,9 @@
  * another one in the same context fails with STATE. mica_context_cancel and mica_context_cancel_clear are for any thread
  * at any time. Every call obeys the work that its thread uses (work.h).
  *
- * Files that are mapped must not be made shorter while a model of them lives: what is read from them then ends the process
- * (SIGBUS). After opening, that is the token embedding where the model has a head of its own, and with keep_layout all
- * matrices; MICA_WEIGHTS_NO_MAP in `flags` copies everything.
+ * Files that are mapped must not be made shorter while a model of them lives: reading what is gone ends the process (SIGBUS).
+ * Matrices stay mapped that the device reads as the file has them (with keep_layout all of them), and the token embedding
+ * where the model has a head of its own; vectors never do. MICA_WEIGHTS_NO_MAP in `flags` maps nothing.
  */
 #ifndef MICA_MODEL_H
 #define MICA_MODEL_H

@@ -1,4 +1,5 @@
 /* model.c - opening a model: its family, its numbers, its tensors on a device, its tokenizer and template. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,6 +92,67 @@ static mica_status make_embedding_scale(mica_model *model)
     return mica_buffer_write(model->embedding_scale, 0, &model->h.embedding_scale, sizeof(float));
 }
 
+/* ---- numbers that the file leads to --------------------------------------------------------------------- */
+
+/* Divisors of the turns of heads; NULL is fine. */
+static mica_status check_factors(mica_buffer *factors)
+{
+    mica_buffer_info info;
+    if (factors == NULL)
+        return MICA_OK;
+    MICA__TRY(mica_buffer_get_info(factors, &info));
+    float *values = mica__alloc((size_t)info.byte_length);
+    if (values == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the factors of rotary heads");
+    mica_status status = mica_buffer_read(factors, 0, values, info.byte_length);
+    for (uint64_t i = 0; i < info.element_count && status == MICA_OK; i++)
+        if (!isfinite(values[i]) || values[i] == 0)
+            status = mica__fail(MICA_ERR_MALFORMED_FILE,
+                                "the model's rotary factor %llu is %g: it must be finite and not 0",
+                                (unsigned long long)i, (double)values[i]);
+    mica__free(values);
+    return status;
+}
+
+/* What ops would refuse, or take for something else, is told here and not at the first feed. */
+static mica_status check_numbers(const mica_model *model)
+{
+    const mica__hparams *h = &model->h;
+    const struct {
+        const char *name;
+        float value;
+        int above; /* 1: above 0; 0: not below; -1: any that is finite */
+    } numbers[] = {
+        {"epsilon of norms", h->eps, 0},
+        {"scale of attention", h->attention_scale, -1},
+        {"softcap of attention", h->attention_softcap, 0},
+        {"softcap of logits", h->final_softcap, 0},
+        {"scale of the embedding", h->embedding_scale, -1},
+        {"scale of experts", h->expert_scale, -1},
+        {"rotary base", model->rope[0].theta, 1},
+        {"rotary base of sliding layers", model->rope[1].theta, 1},
+        {"scale of positions", model->rope[0].position_scale, 1},
+        {"scale of positions of sliding layers", model->rope[1].position_scale, 1},
+        {"rotary scale of attention", model->rope[0].attention_scale, 1},
+        {"rotary scale of attention of sliding layers", model->rope[1].attention_scale, 1},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (!isfinite(numbers[i].value) || (numbers[i].above > 0 && !(numbers[i].value > 0)) ||
+            (numbers[i].above == 0 && numbers[i].value < 0))
+            return mica__fail(MICA_ERR_MALFORMED_FILE, "the model's %s comes to %g: it must be finite%s",
+                              numbers[i].name, (double)numbers[i].value,
+                              numbers[i].above > 0    ? " and above 0"
+                              : numbers[i].above == 0 ? " and not below 0"
+                                                      : "");
+    for (uint32_t i = 0; i < 2; i++) {
+        MICA__TRY(check_factors(model->rope[i].factors));
+        MICA__TRY(check_factors(model->rope[i].near));
+    }
+    return MICA_OK;
+}
+
+/* ---- opening -------------------------------------------------------------------------------------------- */
+
 static mica_status fill(mica_model *model, mica_weights *weights, const mica_model_options *options)
 {
     mica_string name;
@@ -100,6 +162,7 @@ static mica_status fill(mica_model *model, mica_weights *weights, const mica_mod
             "the file does not say of which family the model is (general.architecture, or config.json)");
     MICA__TRY(mica__family_find(name.data, (size_t)name.length, &model->family));
     MICA__TRY(mica__hparams_read(weights, model->family, &model->h));
+    MICA__TRY(mica__tensors_check_layers(model, weights));
     model->layer = mica__calloc(model->h.layers, sizeof *model->layer);
     if (model->layer == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %u layers", model->h.layers);
@@ -108,7 +171,8 @@ static mica_status fill(mica_model *model, mica_weights *weights, const mica_mod
     MICA__TRY(mica__tensors_load(model, weights, options));
     describe(model, weights);
     MICA__TRY(make_embedding_scale(model));
-    return mica__rope_setup(model, weights);
+    MICA__TRY(mica__rope_setup(model, weights));
+    return check_numbers(model);
 }
 
 /* What the caller chose, all of it zero where nothing. */

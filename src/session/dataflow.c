@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "base/work.h"
 
-#define NODE_STEPS 8u /* of what a record touches */
+#define NODE_STEPS 50u /* of what a record touches */
 
 static uint64_t storage_bit(const void *storage)
 {

@@ -255,7 +255,7 @@ static mica_status run_row(mica__fusion_pass *pass, size_t row, uint64_t *fusion
         bool applied = true;
         while (applied && pass->list->record[i] != NULL) {
             applied = false;
-            MICA__TRY(mica__spend(1)); /* and whatever the flow took since the last time */
+            MICA__TRY(mica__spend(4)); /* and whatever the flow took since the last time */
             MICA__TRY(fusion_apply[row](pass, i, &applied));
             *fusions += applied;
         }

@@ -6,7 +6,7 @@
 #include "base/status.h"
 #include "session/storages.h"
 
-#define RECORD_STEPS 32u  /* of lowering a record */
+#define RECORD_STEPS 400u /* of lowering a record */
 #define POLL_NS 20000000u /* how long a wait goes without a look whether the call was cancelled */
 
 mica_status mica__passes_check_flags(uint32_t flags)

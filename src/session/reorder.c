@@ -12,21 +12,21 @@
 #include "session/dataflow.h"
 #include "session/passes.h"
 
-/* Waves of records [first, end), counted from 0. */
+/* Waves of records [first, end), counted from 0. `top` has room for the last wave up to each record: those before one that
+ * is below the wave found so far cannot raise it. */
 static mica_status find_waves(const mica__flow *flow, uint32_t first, uint32_t end, uint32_t *wave,
-                              uint32_t *out_waves)
+                              uint32_t *top, uint32_t *out_waves)
 {
-    uint32_t waves = 0;
     for (uint32_t i = first; i < end; i++) {
-        MICA__TRY(mica__spend(1 + (i - first) / 8));
+        uint32_t j = i;
         wave[i] = 0;
-        for (uint32_t j = first; j < i; j++)
-            if (wave[j] >= wave[i] && mica__flow_conflict(flow, j, i))
-                wave[i] = wave[j] + 1;
-        if (wave[i] >= waves)
-            waves = wave[i] + 1;
+        for (; j > first && top[j - 1] >= wave[i]; j--)
+            if (wave[j - 1] >= wave[i] && mica__flow_conflict(flow, j - 1, i))
+                wave[i] = wave[j - 1] + 1;
+        top[i] = i > first && top[i - 1] > wave[i] ? top[i - 1] : wave[i];
+        MICA__TRY(mica__spend(1 + i - j));
     }
-    *out_waves = waves;
+    *out_waves = top[end - 1] + 1;
     return MICA_OK;
 }
 
@@ -79,7 +79,7 @@ mica_status mica__reorder(mica__record_list *list, uint64_t *out_moved)
             uint32_t waves = 0;
             for (end = first + 1; end < n && !list->record[end]->barrier_before;)
                 end++;
-            status = find_waves(&flow, first, end, wave, &waves);
+            status = find_waves(&flow, first, end, wave, order, &waves);
             if (status != MICA_OK)
                 break;
             sort_waves(wave, first, end, waves, start, order);

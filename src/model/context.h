@@ -170,6 +170,8 @@ mica_status mica__pass_stage(mica__pass *pass);
 /* The pass keeps a view that was `made`, and releases it at its end. */
 mica_status mica__pass_keep(mica__pass *pass, mica_status made, mica_buffer *const *view);
 
+#define MICA__LAYER_STEPS 1000u /* of encoding a layer */
+
 /* The forward functions: encode the pass. */
 mica_status mica__decoder_forward(mica__pass *pass);
 mica_status mica__encoder_forward(mica__pass *pass);

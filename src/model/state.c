@@ -13,6 +13,7 @@
 #include "model/context.h"
 
 #define VERSION "2"
+#define PAGE_STEPS 200u /* of moving a page of a layer */
 
 /* Keys that turned as in short contexts are of no use in long ones. */
 static const char *turning(const mica_context *context)
@@ -67,6 +68,7 @@ static mica_status move_page(mica_context *context, uint32_t sequence, uint32_t 
     mica_buffer *cache = is_value ? context->v[layer] : context->k[layer], *page = NULL;
     const uint32_t number = pages->table[(size_t)sequence * pages->row + at / pages->tokens];
     const uint32_t left = context->sequence[sequence].length - at;
+    MICA__TRY(mica__spend(PAGE_STEPS));
     *out_tokens = left < pages->tokens ? left : pages->tokens;
     MICA__TRY(mica_buffer_slice(cache, 0, number, 1, &page));
     const mica_status status = move(page, bytes, *out_tokens * token_bytes(context, is_value));

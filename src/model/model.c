@@ -129,14 +129,15 @@ static mica_status check_numbers(const mica_model *model)
         {"softcap of logits", h->final_softcap, 0},
         {"scale of the embedding", h->embedding_scale, -1},
         {"scale of experts", h->expert_scale, -1},
-        {"rotary base", model->rope[0].theta, 1},
+        {"rotary base", model->rope[0].theta, 1}, /* from here on for heads that turn */
         {"rotary base of sliding layers", model->rope[1].theta, 1},
         {"scale of positions", model->rope[0].position_scale, 1},
         {"scale of positions of sliding layers", model->rope[1].position_scale, 1},
         {"rotary scale of attention", model->rope[0].attention_scale, 1},
         {"rotary scale of attention of sliding layers", model->rope[1].attention_scale, 1},
     };
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+    const size_t all = sizeof numbers / sizeof numbers[0], count = model->family->no_rope ? 6 : all;
+    for (size_t i = 0; i < count; i++)
         if (!isfinite(numbers[i].value) || (numbers[i].above > 0 && !(numbers[i].value > 0)) ||
             (numbers[i].above == 0 && numbers[i].value < 0))
             return mica__fail(MICA_ERR_MALFORMED_FILE, "the model's %s comes to %g: it must be finite%s",

@@ -127,7 +127,7 @@ static tool_end end_of_feed(mica_status status)
 {
     if (status == MICA_ERR_CANCELLED)
         return TOOL_END_SIGNAL;
-    if (status == MICA_ERR_BUDGET)
+    if (status == MICA_ERR_FULL)
         return TOOL_END_FULL;
     tool_fail_status();
     return TOOL_END_FAILED;

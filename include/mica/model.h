@@ -2,14 +2,20 @@
  * model.h - models that talk: a model file in, logits, text or embeddings out; of the library libmica-model.
  *
  * A model is its weights on a device, immutable and shared. A context is the memory of one conversation or of many: it
- * holds sequences, each a list of tokens with what the model keeps about them, in pages of a cache that sequences of
- * equal beginning share. Feeding tokens runs the model; a decode step is recorded once and replayed.
+ * holds sequences, each a list of tokens with what the model keeps about them, in pages of a cache. A sequence that was
+ * forked from another shares the pages of their common beginning; two that were fed the same tokens do not. Feeding tokens
+ * runs the model; a decode step is recorded once and replayed.
  *
  * The logits of a token depend on the tokens before it in its sequence alone: not on threads, on how its prompt was cut
  * into calls, or on what other sequences are fed in the same call; on the cpu bit for bit.
  *
- * Ownership and failure as in device.h. Threads: a model, any thread; a context, one thread at a time, except for
- * mica_context_cancel, which any thread may call at any time.
+ * Ownership and failure as in device.h. Threads: a model, any thread; a context, one thread at a time: a call that finds
+ * another one in the same context fails with STATE. mica_context_cancel and mica_context_cancel_clear are for any thread
+ * at any time. Every call obeys the work that its thread uses (work.h).
+ *
+ * Files that are mapped must not be made shorter while a model of them lives: reading what is gone ends the process (SIGBUS).
+ * Matrices stay mapped that the device reads as the file has them (with keep_layout all of them), and the token embedding
+ * where the model has a head of its own; vectors never do. MICA_WEIGHTS_NO_MAP in `flags` maps nothing.
  */
 #ifndef MICA_MODEL_H
 #define MICA_MODEL_H
@@ -52,8 +58,9 @@ typedef struct mica_model_info {
 } mica_model_info;
 
 /* Opens a GGUF file, an HF folder or an MLX folder and loads it. `options` may be NULL. UNSUPPORTED: a family that is not
- * known (the sentence lists those that are), a key of config.json that is not known or whose value mica does not run; MALFORMED_FILE names the first tensor that is missing or of the wrong
- * shape, or the key; BUDGET, OUT_OF_MEMORY, CANCELLED. The caller releases *out_model. */
+ * known (the sentence lists those that are), a key of config.json that is not known or whose value mica does not run;
+ * MALFORMED_FILE names the first tensor that is missing or of the wrong shape, or the key; BUDGET also past the limits of mica_work: layers, vocabulary, steps; OUT_OF_MEMORY, CANCELLED. The
+ * caller releases *out_model. */
 MICA_API mica_status mica_model_open(const char *path, mica_device *device, const mica_model_options *options,
                                      mica_model **out_model);
 /* The same from weights that are open already (MICA_WEIGHTS_AS_GGUF), which need not live on. */
@@ -82,7 +89,7 @@ typedef struct mica_context_options {
     uint32_t batch;              /* most tokens in one pass over the weights; 0 = 512, on GPUs 2048 */
     mica_dtype cache_k, cache_v; /* f32 f16 bf16 q8_0; NONE = f16 */
     uint32_t
-        shift; /* 0: a sequence that has no room ends with BUDGET. 1: its first `keep` tokens and the newer half of
+        shift; /* 0: a sequence that has no room ends with FULL. 1: its first `keep` tokens and the newer half of
                              * the others are kept and fed again, the rest is forgotten */
     uint32_t keep; /* tokens at the beginning that shifting never forgets */
 } mica_context_options;
@@ -108,15 +115,20 @@ MICA_API void mica_context_release(mica_context *context);
 /* INVALID_ARGUMENT for NULL. */
 MICA_API mica_status mica_context_get_info(const mica_context *context, mica_context_info *out);
 /* Stops the feed that is running with CANCELLED, or the next one if none is: on the cpu within 100 ms, on GPUs after the
- * pass of at most `batch` tokens that runs. Its tokens that were not done are not in the sequence. Any thread. */
+ * pass of at most `batch` tokens that runs; while a pass is recorded within 100 ms on all. Its tokens that were not done are
+ * not in the sequence. A feed is mica_context_feed, _next and _embed, mica_sequence_save and _load. The cancel stays set
+ * until one of them obeyed it or it is cleared. Never fails but for NULL. Any thread at any time, signal handlers too. */
 MICA_API mica_status mica_context_cancel(mica_context *context);
+/* Takes back a cancel that was not obeyed, as one that came after the feed it was meant for: for the start of a request.
+ * Never fails but for NULL. Any thread, signal handlers too. */
+MICA_API mica_status mica_context_cancel_clear(mica_context *context);
 
-/* A new, empty sequence. BUDGET if all are in use. */
+/* A new, empty sequence. FULL if all are in use. */
 MICA_API mica_status mica_sequence_create(mica_context *context, uint32_t *out_sequence);
 /* Its number and pages are free again. */
 MICA_API mica_status mica_sequence_remove(mica_context *context, uint32_t sequence);
 /* A new sequence with the first `length` tokens of another, whose pages it shares until one of them writes there.
- * INVALID_ARGUMENT if it is longer than that, BUDGET; UNSUPPORTED where a sliding window has forgotten what is needed. */
+ * INVALID_ARGUMENT if it is longer than that, FULL; UNSUPPORTED where a sliding window has forgotten what is needed. */
 MICA_API mica_status mica_sequence_fork(mica_context *context, uint32_t sequence, uint32_t length,
                                         uint32_t *out_sequence);
 /* Forgets everything after the first `length` tokens. As fork. */
@@ -136,8 +148,10 @@ typedef struct mica_feed {
 } mica_feed;
 
 /* Appends tokens to sequences, each sequence at most once, and runs the model over them in passes of at most `batch` tokens.
- * INVALID_ARGUMENT: no such sequence, an id out of range, a prompt longer than the context. BUDGET: no room (then nothing
- * was fed). CANCELLED. After a failure of the device a sequence has the tokens of the passes that were done. */
+ * INVALID_ARGUMENT: no such sequence, an id out of range, a prompt longer than the context. FULL: no room in the context
+ * (then nothing was fed): a sequence must be trimmed or removed. BUDGET, OUT_OF_MEMORY: no memory on the device for a pass,
+ * although the recordings of earlier ones were given back; a smaller `batch` needs less. BUDGET also past the steps of
+ * mica_work. CANCELLED. After a failure of the device a sequence has the tokens of the passes that were done. */
 MICA_API mica_status mica_context_feed(mica_context *context, const mica_feed *feeds, uint32_t count);
 /* The logits that the last feed (or mica_context_next) wanted of this sequence: [out_rows, vocabulary], borrowed until
  * the next one. STATE if it wanted none. */
@@ -153,16 +167,21 @@ typedef struct mica_next {
     const uint32_t *tokens; /* fed first */
     uint32_t count;         /* at least 1 */
     uint32_t flags;         /* MICA_NEXT_* */
-    mica_sampler *sampler;  /* each in one item alone, for the model's vocabulary */
+    mica_sampler *sampler;  /* each in one item alone, for the model's vocabulary; not NULL */
     uint32_t id;            /* out: the token that follows; MICA_NO_TOKEN after a failure */
     float log_probability;  /* out, with that flag: natural, of the softmax of the raw logits */
+    mica_status status;     /* out: what failed with this item, OK where nothing did */
 } mica_next;
 
 /* A decode step: feeds as mica_context_feed does and picks as mica_sampler_pick does, in one pass over the device that
  * gives back the token and nothing else. Samplers with mirostat, DRY or XTC, a bias for more than 1024 tokens or
  * penalties on more than 4096 pick on the host, from logits that are read back; the caller sees no difference. The
  * token is neither accepted nor fed: mica_sampler_accept, then the next call. INVALID_ARGUMENT also where a sampler has
- * nothing to choose: then the tokens were fed. */
+ * nothing to choose: then the tokens were fed, and the other items have theirs.
+ *
+ * After a failure the status of each item tells whose it was. Wrong items (INVALID_ARGUMENT) and those for which there is
+ * no room (FULL) are all marked, and nothing was fed; leave them out, and the call succeeds. A failure that is no item's
+ * own (CANCELLED, memory, the device) stands in every item that got no token. The call gives the status of the first. */
 MICA_API mica_status mica_context_next(mica_context *context, mica_next *items, uint32_t count);
 
 /* The token that follows, by the last row of those logits: mica_sampler_pick. It is neither accepted nor fed. */
@@ -183,7 +202,8 @@ MICA_API mica_status mica_context_embed(mica_context *context, const uint32_t *t
 
 /* Writes a sequence and its part of the cache to a file, whole or not at all (safetensors). */
 MICA_API mica_status mica_sequence_save(mica_context *context, uint32_t sequence, const char *path);
-/* A new sequence from such a file. MALFORMED_FILE; INVALID_ARGUMENT if it is of another model or another cache type. */
+/* A new sequence from such a file. MALFORMED_FILE; INVALID_ARGUMENT if it is of another model or another cache type, or
+ * longer than the context; FULL if it finds no room now. */
 MICA_API mica_status mica_sequence_load(mica_context *context, const char *path, uint32_t *out_sequence);
 
 #ifdef __cplusplus

@@ -36,7 +36,8 @@ extern "C" {
     X(MICA_ERR_TIMEOUT, "the wait ended before the work did; the work goes on")                        \
     X(MICA_ERR_STATE, "the handle is in a state that does not allow this call")                        \
     X(MICA_ERR_INTERNAL, "a defect in mica; please report it with the sentence")                       \
-    X(MICA_ERR_NOT_FOUND, "no tensor, key or file of that name")
+    X(MICA_ERR_NOT_FOUND, "no tensor, key or file of that name")                                       \
+    X(MICA_ERR_FULL, "the context has no room left: a sequence must be trimmed or removed first")
 
 #define MICA_STATUS_ENUMERATOR(code, meaning) code,
 typedef enum mica_status { MICA_STATUS_LIST(MICA_STATUS_ENUMERATOR) } mica_status;

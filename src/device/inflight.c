@@ -344,10 +344,10 @@ mica_status mica_fence_wait(mica_fence *fence, uint64_t timeout_ns)
     if (fence == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "fence_wait: fence is NULL");
     if (!fence_resolved(fence, &done)) {
-        if (timeout_ns > 0)
-            MICA__COUNT(fence->device, syncs, 1);
         mica_status status =
             mica__inflight_wait(fence->device, fence->queue, fence->value, timeout_ns, &done);
+        if (timeout_ns > 0 && status != MICA_ERR_TIMEOUT) /* one wait, however often it looked up */
+            MICA__COUNT(fence->device, syncs, 1);
         if (status == MICA_ERR_TIMEOUT)
             return mica__fail(status, "fence_wait: fence: submission %llu is not done after %llu ns",
                               (unsigned long long)fence->value, (unsigned long long)timeout_ns);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/thread.h"
 
 #define DEFAULT_CAPACITY 4096u
 #define DEFAULT_BATCH 512u
@@ -12,6 +13,7 @@
 #define MOST_SEQUENCES 4096u
 #define MOST_BATCH 8192u
 #define MOST_LOGIT_BYTES ((uint64_t)64 << 20) /* of one pass */
+#define LAYER_STEPS 64u                       /* of the buffers of a layer */
 
 /* ---- making ------------------------------------------------------------------------------------------------ */
 
@@ -22,8 +24,7 @@ static mica_status check_type(const char *field, mica_dtype given, mica_dtype *o
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (*out == known[i])
             return MICA_OK;
-    return mica__fail(MICA_ERR_UNSUPPORTED,
-                      "context_create: options.%s is %s, expected f32, f16, bf16 or q8_0", field,
+    return mica__fail(MICA_ERR_UNSUPPORTED, "options.%s is %s, expected f32, f16, bf16 or q8_0", field,
                       mica_dtype_name(given));
 }
 
@@ -33,24 +34,26 @@ static mica_status check_number(const char *field, uint32_t given, uint32_t othe
     *out = given == 0 ? otherwise : given;
     if (*out <= most)
         return MICA_OK;
-    return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_create: options.%s is %u, at most %u is possible",
-                      field, given, most);
+    return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options.%s is %u, at most %u is possible", field, given,
+                      most);
 }
 
-static uint32_t usual_batch(const mica_device *device)
+/* A device with threads of this process. */
+static bool is_host(const mica_device *device)
 {
     mica_device_properties properties;
-    const bool known = mica_device_get_properties(device, &properties) == MICA_OK;
-    return known && properties.threads == 0 ? DEFAULT_BATCH_WIDE : DEFAULT_BATCH;
+    return mica_device_get_properties(device, &properties) != MICA_OK || properties.threads != 0;
 }
 
 static mica_status take_options(mica_context *context, const mica_context_options *options)
 {
     mica_context_options o = {0};
     const mica__hparams *h = &context->model->h;
+    if (options != NULL && options->size != 0 && options->size != sizeof o)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options->size is %llu, %zu or 0 is expected",
+                          (unsigned long long)options->size, sizeof o);
     if (options != NULL)
-        memcpy(&o, options,
-               options->size == 0 || options->size > sizeof o ? sizeof o : (size_t)options->size);
+        o = *options;
     const uint32_t trained =
         h->longest != 0 && h->longest < h->context_length ? h->longest : h->context_length;
     const uint32_t usual = trained < DEFAULT_CAPACITY ? trained : DEFAULT_CAPACITY;
@@ -60,19 +63,19 @@ static mica_status take_options(mica_context *context, const mica_context_option
     if (context->longest < context->capacity / context->sequences)
         return mica__fail(
             MICA_ERR_INVALID_ARGUMENT,
-            "context_create: options.capacity is %u for %u sequences, the model has positions for %u "
-            "tokens each",
+            "options.capacity is %u for %u sequences, the model has positions for %u tokens each",
             context->capacity, context->sequences, h->longest);
-    MICA__TRY(
-        check_number("batch", o.batch, usual_batch(context->model->device), MOST_BATCH, &context->batch));
+    context->stoppable = is_host(context->model->device);
+    MICA__TRY(check_number("batch", o.batch, context->stoppable ? DEFAULT_BATCH : DEFAULT_BATCH_WIDE,
+                           MOST_BATCH, &context->batch));
     MICA__TRY(check_type("cache_k", o.cache_k, &context->cache_k));
     MICA__TRY(check_type("cache_v", o.cache_v, &context->cache_v));
     context->shift = o.shift != 0;
     context->keep = o.keep;
     if (context->shift && o.keep >= context->longest / 2)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "context_create: options.keep is %u, it must be under half of the capacity of %u",
-                          o.keep, context->longest);
+                          "options.keep is %u, it must be under half of the capacity of %u", o.keep,
+                          context->longest);
     const uint64_t row = (uint64_t)h->vocabulary * sizeof(float);
     context->most_outputs =
         MOST_LOGIT_BYTES / row < context->batch ? (uint32_t)(MOST_LOGIT_BYTES / row) : context->batch;
@@ -134,6 +137,7 @@ static mica_status make_tables(mica_context *context)
 static mica_status make_sequences(mica_context *context)
 {
     for (uint32_t i = 0; i < context->sequences; i++) {
+        MICA__TRY(mica__spend(1 + context->capacity / 64));
         context->sequence[i].tokens = mica__alloc((size_t)context->capacity * sizeof(uint32_t));
         if (context->sequence[i].tokens == NULL)
             return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a sequence of %u tokens",
@@ -151,15 +155,20 @@ static mica_status fill(mica_context *context, const mica_context_options *optio
     context->sequence = mica__calloc(context->sequences, sizeof *context->sequence);
     context->feeds = mica__calloc(context->sequences, sizeof *context->feeds);
     context->picks = mica__calloc(2 * (size_t)context->sequences, sizeof *context->picks);
+    for (context->seen_mask = 1; context->seen_mask < 2 * context->sequences;)
+        context->seen_mask = 2 * context->seen_mask + 1;
+    context->seen = mica__calloc((size_t)context->seen_mask + 1, sizeof(mica_sampler *));
     if (context->k == NULL || context->v == NULL || context->sequence == NULL || context->feeds == NULL ||
-        context->picks == NULL)
+        context->picks == NULL || context->seen == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a context");
     if (model->family->encoder)
         return MICA_OK;
     MICA__TRY(make_sequences(context));
     MICA__TRY(make_tables(context));
-    for (uint32_t i = 0; i < model->h.layers; i++)
+    for (uint32_t i = 0; i < model->h.layers; i++) {
+        MICA__TRY(mica__spend(LAYER_STEPS));
         MICA__TRY(make_cache(context, i));
+    }
     return MICA_OK;
 }
 
@@ -184,25 +193,23 @@ void mica_context_release(mica_context *context)
     mica__free(context->input);
     mica__free(context->feeds);
     mica__free(context->picks);
+    mica__free(context->seen);
     mica__free(context->logits);
-    pthread_mutex_destroy(&context->lock);
     mica_model_release(context->model);
     mica__free(context);
 }
 
-mica_status mica_context_create(mica_model *model, const mica_context_options *options,
-                                mica_context **out_context)
+static mica_status create(mica_model *model, const mica_context_options *options, mica_context **out_context)
 {
     if (out_context == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_create: out_context is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out_context is NULL");
     *out_context = NULL;
     if (model == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_create: model is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "model is NULL");
     mica_context *context = mica__calloc(1, sizeof *context);
-    if (context == NULL || pthread_mutex_init(&context->lock, NULL) != 0) {
-        mica__free(context);
+    if (context == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a context");
-    }
+    mica__work_init(&context->own, NULL);
     context->model = mica__model_retain(model);
     const mica_status status = fill(context, options);
     if (status == MICA_OK)
@@ -212,11 +219,51 @@ mica_status mica_context_create(mica_model *model, const mica_context_options *o
     return status;
 }
 
-mica_status mica_context_get_info(const mica_context *context, mica_context_info *out)
+mica_status mica_context_create(mica_model *model, const mica_context_options *options,
+                                mica_context **out_context)
 {
-    if (context == NULL || out == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_get_info: %s is NULL",
-                          context == NULL ? "context" : "out");
+    mica__call call;
+    mica__call_begin(&call, "context_create");
+    return mica__call_end(&call, create(model, options, out_context));
+}
+
+/* ---- calls --------------------------------------------------------------------------------------------------- */
+
+/* A thread that had the context when the process was forked is not there in the child. */
+mica_status mica__context_enter(const mica_context *context, const char *name, mica__call *call)
+{
+    mica_context *open = (mica_context *)context;
+    const uint32_t mine = mica__fork_generation() + 1;
+    uint32_t busy = 0;
+    mica__call_begin(call, name);
+    if (context == NULL)
+        return mica__call_end(call, mica__fail(MICA_ERR_INVALID_ARGUMENT, "context is NULL"));
+    while (!atomic_compare_exchange_strong(&open->busy, &busy, mine))
+        if (busy == mine)
+            return mica__call_end(
+                call,
+                mica__fail(MICA_ERR_STATE, "another call has the context: it is for one thread at a time"));
+    return MICA_OK;
+}
+
+mica_status mica__context_enter_work(mica_context *context, const char *name, mica__call *call)
+{
+    MICA__TRY(mica__context_enter(context, name, call));
+    mica__call_cancelled_by(call, &context->own);
+    return MICA_OK;
+}
+
+mica_status mica__context_leave(const mica_context *context, mica__call *call, mica_status status)
+{
+    mica_context *open = (mica_context *)context;
+    if (status == MICA_ERR_CANCELLED && call->own != NULL)
+        mica_work_clear(&open->own);
+    atomic_store(&open->busy, 0);
+    return mica__call_end(call, status);
+}
+
+static void describe(const mica_context *context, mica_context_info *out)
+{
     const mica__pages *all = &context->pages[0], *sliding = &context->pages[1];
     *out = (mica_context_info){.capacity = context->capacity,
                                .sequences = context->sequences,
@@ -233,20 +280,32 @@ mica_status mica_context_get_info(const mica_context *context, mica_context_info
     for (uint32_t i = 0; i < MICA__RECORDED; i++)
         out->recordings += context->recorded[i].recording != NULL;
     out->batch = context->batch;
-    return MICA_OK;
+}
+
+mica_status mica_context_get_info(const mica_context *context, mica_context_info *out)
+{
+    mica__call call;
+    if (out == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_get_info: out is NULL");
+    MICA__TRY(mica__context_enter(context, "context_get_info", &call));
+    describe(context, out);
+    return mica__context_leave(context, &call, MICA_OK);
 }
 
 mica_status mica_context_cancel(mica_context *context)
 {
-    mica_status status = MICA_OK;
     if (context == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_cancel: context is NULL");
-    pthread_mutex_lock(&context->lock);
-    context->cancelled = true;
-    if (context->running != NULL)
-        status = mica__context_stop(context->running);
-    pthread_mutex_unlock(&context->lock);
-    return status;
+    mica_work_cancel(&context->own);
+    return MICA_OK;
+}
+
+mica_status mica_context_cancel_clear(mica_context *context)
+{
+    if (context == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_cancel_clear: context is NULL");
+    mica_work_clear(&context->own);
+    return MICA_OK;
 }
 
 /* ---- pages --------------------------------------------------------------------------------------------------- */
@@ -294,7 +353,7 @@ mica_status mica__context_extend(mica_context *context, uint32_t sequence, uint3
         const mica__pages *pages = &context->pages[kind];
         if (pages->count != 0 && mica__pages_wanted(pages, sequence, from, to) > pages->free_count)
             return mica__fail(
-                MICA_ERR_BUDGET,
+                MICA_ERR_FULL,
                 "the context is full: sequence %u wants %u pages for %u tokens, %u of %u are free", sequence,
                 mica__pages_wanted(pages, sequence, from, to), to - from, pages->free_count, pages->count);
     }
@@ -311,23 +370,17 @@ mica_status mica__context_extend(mica_context *context, uint32_t sequence, uint3
 
 /* ---- sequences ------------------------------------------------------------------------------------------------- */
 
-mica_status mica__sequence_check(const char *call, const mica_context *context, uint32_t sequence)
+mica_status mica__sequence_check(const mica_context *context, uint32_t sequence)
 {
-    if (context == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: context is NULL", call);
     if (sequence >= context->sequences || !context->sequence[sequence].used)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: there is no sequence %u", call, sequence);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "there is no sequence %u", sequence);
     return MICA_OK;
 }
 
-mica_status mica_sequence_create(mica_context *context, uint32_t *out_sequence)
+mica_status mica__sequence_create(mica_context *context, uint32_t *out_sequence)
 {
-    if (context == NULL || out_sequence == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sequence_create: %s is NULL",
-                          context == NULL ? "context" : "out_sequence");
     if (context->model->family->encoder)
-        return mica__fail(MICA_ERR_UNSUPPORTED,
-                          "sequence_create: a %s model gives embeddings and keeps no sequences",
+        return mica__fail(MICA_ERR_UNSUPPORTED, "a %s model gives embeddings and keeps no sequences",
                           context->model->family->name);
     for (uint32_t i = 0; i < context->sequences; i++) {
         mica__sequence *sequence = &context->sequence[i];
@@ -338,8 +391,16 @@ mica_status mica_sequence_create(mica_context *context, uint32_t *out_sequence)
         *out_sequence = i;
         return MICA_OK;
     }
-    return mica__fail(MICA_ERR_BUDGET, "sequence_create: all %u sequences of the context are in use",
-                      context->sequences);
+    return mica__fail(MICA_ERR_FULL, "all %u sequences of the context are in use", context->sequences);
+}
+
+mica_status mica_sequence_create(mica_context *context, uint32_t *out_sequence)
+{
+    mica__call call;
+    if (out_sequence == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sequence_create: out_sequence is NULL");
+    MICA__TRY(mica__context_enter(context, "sequence_create", &call));
+    return mica__context_leave(context, &call, mica__sequence_create(context, out_sequence));
 }
 
 static void trim(mica_context *context, uint32_t sequence, uint32_t length)
@@ -351,36 +412,43 @@ static void trim(mica_context *context, uint32_t sequence, uint32_t length)
     context->sequence[sequence].row_count = 0;
 }
 
-mica_status mica_sequence_remove(mica_context *context, uint32_t sequence)
+void mica__sequence_remove(mica_context *context, uint32_t sequence)
 {
-    MICA__TRY(mica__sequence_check("sequence_remove", context, sequence));
     trim(context, sequence, 0);
     context->sequence[sequence].used = false;
-    return MICA_OK;
+}
+
+mica_status mica_sequence_remove(mica_context *context, uint32_t sequence)
+{
+    mica__call call;
+    MICA__TRY(mica__context_enter(context, "sequence_remove", &call));
+    const mica_status status = mica__sequence_check(context, sequence);
+    if (status == MICA_OK)
+        mica__sequence_remove(context, sequence);
+    return mica__context_leave(context, &call, status);
 }
 
 /* Whether the sequence can go on from its first `length` tokens. */
-static mica_status check_length(const char *call, const mica_context *context, uint32_t sequence,
-                                uint32_t length)
+static mica_status check_length(const mica_context *context, uint32_t sequence, uint32_t length)
 {
-    MICA__TRY(mica__sequence_check(call, context, sequence));
+    MICA__TRY(mica__sequence_check(context, sequence));
     if (length > context->sequence[sequence].length)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: length is %u, sequence %u has %u tokens", call,
-                          length, sequence, context->sequence[sequence].length);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "length is %u, sequence %u has %u tokens", length,
+                          sequence, context->sequence[sequence].length);
     for (uint32_t kind = 0; kind < MICA__KINDS; kind++)
         if (context->pages[kind].count != 0 && !mica__pages_hold(&context->pages[kind], sequence, length))
             return mica__fail(
                 MICA_ERR_UNSUPPORTED,
-                "%s: what the window of %u tokens saw before token %u is forgotten; feed the sequence anew",
-                call, context->model->h.window, length);
+                "what the window of %u tokens saw before token %u is forgotten; feed the sequence anew",
+                context->model->h.window, length);
     return MICA_OK;
 }
 
-mica_status mica_sequence_fork(mica_context *context, uint32_t sequence, uint32_t length,
-                               uint32_t *out_sequence)
+static mica_status fork_sequence(mica_context *context, uint32_t sequence, uint32_t length,
+                                 uint32_t *out_sequence)
 {
-    MICA__TRY(check_length("sequence_fork", context, sequence, length));
-    MICA__TRY(mica_sequence_create(context, out_sequence));
+    MICA__TRY(check_length(context, sequence, length));
+    MICA__TRY(mica__sequence_create(context, out_sequence));
     for (uint32_t kind = 0; kind < MICA__KINDS; kind++)
         if (context->pages[kind].count != 0)
             mica__pages_share(&context->pages[kind], sequence, *out_sequence, length);
@@ -390,23 +458,44 @@ mica_status mica_sequence_fork(mica_context *context, uint32_t sequence, uint32_
     return MICA_OK;
 }
 
-mica_status mica_sequence_trim(mica_context *context, uint32_t sequence, uint32_t length)
+mica_status mica_sequence_fork(mica_context *context, uint32_t sequence, uint32_t length,
+                               uint32_t *out_sequence)
 {
-    MICA__TRY(check_length("sequence_trim", context, sequence, length));
+    mica__call call;
+    if (out_sequence == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sequence_fork: out_sequence is NULL");
+    MICA__TRY(mica__context_enter(context, "sequence_fork", &call));
+    return mica__context_leave(context, &call, fork_sequence(context, sequence, length, out_sequence));
+}
+
+mica_status mica__sequence_trim(mica_context *context, uint32_t sequence, uint32_t length)
+{
+    MICA__TRY(check_length(context, sequence, length));
     trim(context, sequence, length);
     return MICA_OK;
+}
+
+mica_status mica_sequence_trim(mica_context *context, uint32_t sequence, uint32_t length)
+{
+    mica__call call;
+    MICA__TRY(mica__context_enter(context, "sequence_trim", &call));
+    return mica__context_leave(context, &call, mica__sequence_trim(context, sequence, length));
 }
 
 mica_status mica_sequence_tokens(const mica_context *context, uint32_t sequence, uint32_t *ids,
                                  uint32_t capacity, uint32_t *out_count)
 {
+    mica__call call;
     if (out_count == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sequence_tokens: out_count is NULL");
     *out_count = 0;
-    MICA__TRY(mica__sequence_check("sequence_tokens", context, sequence));
-    const mica__sequence *s = &context->sequence[sequence];
-    if (ids != NULL)
-        memcpy(ids, s->tokens, (capacity < s->length ? capacity : s->length) * sizeof *ids);
-    *out_count = s->length;
-    return MICA_OK;
+    MICA__TRY(mica__context_enter(context, "sequence_tokens", &call));
+    const mica_status status = mica__sequence_check(context, sequence);
+    if (status == MICA_OK) {
+        const mica__sequence *s = &context->sequence[sequence];
+        if (ids != NULL)
+            memcpy(ids, s->tokens, (capacity < s->length ? capacity : s->length) * sizeof *ids);
+        *out_count = s->length;
+    }
+    return mica__context_leave(context, &call, status);
 }

@@ -8,8 +8,7 @@
 #ifndef MICA_MODEL_CONTEXT_H
 #define MICA_MODEL_CONTEXT_H
 
-#include <pthread.h>
-
+#include "base/work.h"
 #include "model/pages.h"
 #include "model/parts.h"
 
@@ -21,6 +20,7 @@ typedef struct mica__sequence {
     uint32_t length;
     uint32_t *tokens;              /* [capacity] */
     uint32_t first_row, row_count; /* of the last feed's logits */
+    uint64_t fed;                  /* the last feed that it was in, by feed_count */
 } mica__sequence;
 
 /* What a pass gives. */
@@ -81,11 +81,23 @@ struct mica_context {
     uint32_t logit_rows, logit_capacity;
     mica__recorded recorded[MICA__RECORDED];
     mica__pass_result once; /* of the last pass that was not recorded */
-    uint64_t passes, tokens;
-    pthread_mutex_t lock; /* guards `running` and `cancelled` */
-    mica_fence *running;
-    bool cancelled;
+    uint64_t passes, tokens, feed_count;
+    const mica_sampler *
+        *seen; /* [seen_mask + 1] of mica_context_next: by their addresses, at most half full */
+    uint32_t seen_mask;
+    mica_work own; /* mica_context_cancel cancels it */
+    _Atomic uint32_t
+        busy;       /* a call has the context: mica__fork_generation() + 1 of its process; 0: none has */
+    bool stoppable; /* the device can stop what it runs */
 };
+
+/* Begins a call that needs the context alone, as a frame of that name: STATE while another call has it. After a failure
+ * there is nothing to leave. */
+mica_status mica__context_enter(const mica_context *context, const char *name, mica__call *call);
+/* The same for a call that mica_context_cancel stops. */
+mica_status mica__context_enter_work(mica_context *context, const char *name, mica__call *call);
+/* Ends either of them and gives `status` back. A cancel that was obeyed is over. */
+mica_status mica__context_leave(const mica_context *context, mica__call *call, mica_status status);
 
 /* Words of `input` for a pass of this shape, in this order: tokens, positions and sequences [rows], rows that give
  * something [outputs], lengths [sequences]; where tokens are chosen also [outputs] rows of settings, of a history, of
@@ -103,8 +115,6 @@ static inline uint32_t mica__mask_words(const mica_context *context)
 }
 /* Runs it over `input`. CANCELLED. */
 mica_status mica__pass_run(mica_context *context, const mica__pass_shape *shape, mica__pass_result *out);
-/* Cancels a pass that runs, where its device can. */
-mica_status mica__context_stop(mica_fence *fence);
 /* Drops all recordings and results. */
 void mica__pass_forget(mica_context *context);
 
@@ -160,6 +170,8 @@ mica_status mica__pass_stage(mica__pass *pass);
 /* The pass keeps a view that was `made`, and releases it at its end. */
 mica_status mica__pass_keep(mica__pass *pass, mica_status made, mica_buffer *const *view);
 
+#define MICA__LAYER_STEPS 1000u /* of encoding a layer */
+
 /* The forward functions: encode the pass. */
 mica_status mica__decoder_forward(mica__pass *pass);
 mica_status mica__encoder_forward(mica__pass *pass);
@@ -181,6 +193,9 @@ mica_status mica__context_states(mica_context *context, const uint32_t *tokens, 
  * WANT_LAST, in the same order. */
 mica_status mica__context_feed(mica_context *context, const mica_feed *feeds, uint32_t count,
                                mica_next *items);
+/* The logits of the last feed: STATE if it wanted none. */
+mica_status mica__context_logits(const mica_context *context, uint32_t sequence, const float **out_logits,
+                                 uint32_t *out_rows);
 /* next.c: what the passes of such a feed do at their end; *out_reads: the host needs logits. */
 mica__picking mica__next_picking(const mica_next *items, uint32_t count, bool *out_reads);
 /* Writes what the sampler of an item knows into row `row` of a pass's input. */
@@ -190,10 +205,14 @@ mica_status mica__next_place(const mica_context *context, const mica__picking *p
 mica_status mica__next_take(mica_context *context, const mica__pass_result *result, const float *logits,
                             mica_next *items, uint32_t count);
 /* INVALID_ARGUMENT unless the sequence is in use. */
-mica_status mica__sequence_check(const char *call, const mica_context *context, uint32_t sequence);
+mica_status mica__sequence_check(const mica_context *context, uint32_t sequence);
+/* What the calls of these names do, for those that have the context already. */
+mica_status mica__sequence_create(mica_context *context, uint32_t *out_sequence);
+void mica__sequence_remove(mica_context *context, uint32_t sequence);
+mica_status mica__sequence_trim(mica_context *context, uint32_t sequence, uint32_t length);
 /* Copies a page of a kind of layers in all of them. */
 mica_status mica__context_copy_page(mica_context *context, uint32_t kind, const mica__page_copy *copy);
-/* Makes room for positions [from, to) of a sequence, in all kinds of pages; BUDGET if there is none. */
+/* Makes room for positions [from, to) of a sequence, in all kinds of pages; FULL if there is none. */
 mica_status mica__context_extend(mica_context *context, uint32_t sequence, uint32_t from, uint32_t to);
 
 #endif

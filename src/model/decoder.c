@@ -313,6 +313,7 @@ mica_status mica__decoder_forward(mica__pass *pass)
     MICA__TRY(make_heads(&d));
     MICA__TRY(embed(&d));
     for (uint32_t i = 0; i < model->h.layers; i++) {
+        MICA__TRY(mica__spend(MICA__LAYER_STEPS));
         MICA__TRY(attention_part(&d, i));
         MICA__TRY(feed_forward_part(&d, i));
         if (i % STAGE_LAYERS == 0)

@@ -12,8 +12,8 @@ static mica_status encoder_states(mica_context *context, const uint32_t *tokens,
     mica__pass_input input;
     mica__pass_result result;
     if (count > context->batch)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_embed: the text has %u tokens, the batch %u",
-                          count, context->batch);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "the text has %u tokens, the batch %u", count,
+                          context->batch);
     MICA__TRY(mica__pass_place(context, &shape, &input));
     memcpy(input.tokens, tokens, count * sizeof *tokens);
     for (uint32_t i = 0; i < count; i++) {
@@ -59,10 +59,10 @@ mica_status mica__context_states(mica_context *context, const uint32_t *tokens, 
     uint32_t sequence;
     if (context->model->family->encoder)
         return encoder_states(context, tokens, count, out);
-    MICA__TRY(mica_sequence_create(context, &sequence));
+    MICA__TRY(mica__sequence_create(context, &sequence));
     const mica_status status = decoder_states(context, sequence, tokens, count, out);
-    const mica_status removed = mica_sequence_remove(context, sequence);
-    return status != MICA_OK ? status : removed;
+    mica__sequence_remove(context, sequence);
+    return status;
 }
 
 static void pool(const float *states, uint32_t count, uint32_t width, mica_pooling pooling, float *out)
@@ -91,30 +91,28 @@ static void scale_to_one(float *vector, uint32_t width)
 }
 
 static mica_status check_text(const mica_context *context, const uint32_t *tokens, uint32_t count,
-                              const float *out_vector)
+                              mica_pooling pooling, const float *out_vector)
 {
-    if (context == NULL || tokens == NULL || out_vector == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_embed: %s is NULL",
-                          context == NULL  ? "context"
-                          : tokens == NULL ? "tokens"
-                                           : "out_vector");
+    if (tokens == NULL || out_vector == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL", tokens == NULL ? "tokens" : "out_vector");
+    if ((uint32_t)pooling > MICA_POOLING_LAST)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "pooling is %u, no mica_pooling", (uint32_t)pooling);
     const mica__hparams *h = &context->model->h;
     if (count == 0 || count > context->longest || count > h->context_length)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "context_embed: the text has %u tokens, the context holds 1 to %u, the model %u",
-                          count, context->longest, h->context_length);
+                          "the text has %u tokens, the context holds 1 to %u, the model %u", count,
+                          context->longest, h->context_length);
     for (uint32_t i = 0; i < count; i++)
         if (tokens[i] >= h->vocabulary)
-            return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                              "context_embed: token %u is %u, the vocabulary has %u", i, tokens[i],
-                              h->vocabulary);
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "token %u is %u, the vocabulary has %u", i,
+                              tokens[i], h->vocabulary);
     return MICA_OK;
 }
 
-mica_status mica_context_embed(mica_context *context, const uint32_t *tokens, uint32_t count,
-                               mica_pooling pooling, int normalise, float *out_vector)
+static mica_status embed(mica_context *context, const uint32_t *tokens, uint32_t count, mica_pooling pooling,
+                         int normalise, float *out_vector)
 {
-    MICA__TRY(check_text(context, tokens, count, out_vector));
+    MICA__TRY(check_text(context, tokens, count, pooling, out_vector));
     const mica_model *model = context->model;
     const uint32_t width = model->h.width;
     if (pooling == MICA_POOLING_DEFAULT)
@@ -123,8 +121,7 @@ mica_status mica_context_embed(mica_context *context, const uint32_t *tokens, ui
                                                            : MICA_POOLING_LAST;
     float *states = mica__alloc((size_t)count * width * sizeof *states);
     if (states == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "context_embed: no memory for the states of %u tokens",
-                          count);
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the states of %u tokens", count);
     const mica_status status = mica__context_states(context, tokens, count, states);
     if (status == MICA_OK) {
         pool(states, count, width, pooling, out_vector);
@@ -133,4 +130,12 @@ mica_status mica_context_embed(mica_context *context, const uint32_t *tokens, ui
     }
     mica__free(states);
     return status;
+}
+
+mica_status mica_context_embed(mica_context *context, const uint32_t *tokens, uint32_t count,
+                               mica_pooling pooling, int normalise, float *out_vector)
+{
+    mica__call call;
+    MICA__TRY(mica__context_enter_work(context, "context_embed", &call));
+    return mica__context_leave(context, &call, embed(context, tokens, count, pooling, normalise, out_vector));
 }

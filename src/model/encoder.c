@@ -87,6 +87,7 @@ mica_status mica__encoder_forward(mica__pass *pass)
     MICA__TRY(make_buffers(&e));
     MICA__TRY(embed(&e));
     for (uint32_t i = 0; i < model->h.layers; i++) {
+        MICA__TRY(mica__spend(MICA__LAYER_STEPS));
         MICA__TRY(attention_part(&e, &model->layer[i]));
         MICA__TRY(feed_forward_part(&e, &model->layer[i]));
     }

@@ -20,46 +20,83 @@ typedef struct feed_plan {
 
 /* ---- checking ------------------------------------------------------------------------------------------- */
 
-static mica_status check_feed(const mica_context *context, const mica_feed *feeds, uint32_t index)
+static mica_status check_feed(mica_context *context, const mica_feed *feeds, uint32_t index)
 {
     const mica_feed *feed = &feeds[index];
-    MICA__TRY(mica__sequence_check("context_feed", context, feed->sequence));
+    MICA__TRY(mica__sequence_check(context, feed->sequence));
     if (feed->tokens == NULL || feed->count == 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_feed: feed %u has no tokens", index);
-    for (uint32_t i = 0; i < index; i++)
-        if (feeds[i].sequence == feed->sequence)
-            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_feed: sequence %u is fed twice",
-                              feed->sequence);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "feed %u has no tokens", index);
+    if ((uint32_t)feed->want > MICA_WANT_ALL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "feed %u: want is %u, no mica_want", index,
+                          (uint32_t)feed->want);
+    mica__sequence *sequence = &context->sequence[feed->sequence];
+    if (sequence->fed == context->feed_count)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sequence %u is fed twice", feed->sequence);
+    sequence->fed = context->feed_count;
     for (uint32_t i = 0; i < feed->count; i++)
         if (feed->tokens[i] >= context->model->h.vocabulary)
-            return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                              "context_feed: token %u of feed %u is %u, the vocabulary has %u", i, index,
-                              feed->tokens[i], context->model->h.vocabulary);
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "token %u of feed %u is %u, the vocabulary has %u",
+                              i, index, feed->tokens[i], context->model->h.vocabulary);
     if (feed->count > context->longest)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "context_feed: feed %u has %u tokens, the context holds %u", index, feed->count,
-                          context->longest);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "feed %u has %u tokens, the context holds %u", index,
+                          feed->count, context->longest);
+    return MICA_OK;
+}
+
+/* All of them, the last first: the sentence is that of the first that is wrong. */
+static mica_status check_feeds(mica_context *context, const mica_feed *feeds, uint32_t count,
+                               mica_next *items)
+{
+    mica_status first = MICA_OK;
+    context->feed_count++;
+    for (uint32_t i = count; i-- > 0;) {
+        const mica_status status = check_feed(context, feeds, i);
+        if (items != NULL && items[i].status == MICA_OK)
+            items[i].status = status;
+        first = status != MICA_OK ? status : first;
+        MICA__TRY(mica__spend(1));
+    }
+    return first;
+}
+
+/* Whether one more feed finds room beside those that want `before` pages. */
+static mica_status check_one_room(const mica_context *context, const mica_feed *feed, uint64_t before,
+                                  uint64_t *out_wanted)
+{
+    const mica__pages *pages = &context->pages[0];
+    const uint32_t from = context->sequence[feed->sequence].length;
+    *out_wanted = 0;
+    if (feed->count > context->longest - from)
+        return mica__fail(MICA_ERR_FULL,
+                          "the context is full: sequence %u has %u tokens and gets %u more, it holds %u",
+                          feed->sequence, from, feed->count, context->longest);
+    *out_wanted = mica__pages_wanted(pages, feed->sequence, from, from + feed->count);
+    if (before + *out_wanted > pages->free_count)
+        return mica__fail(MICA_ERR_FULL,
+                          "the context is full: with the %u tokens of sequence %u %llu pages of %u tokens "
+                          "are wanted, %u of %u are free",
+                          feed->count, feed->sequence, (unsigned long long)(before + *out_wanted),
+                          pages->tokens, pages->free_count, pages->count);
     return MICA_OK;
 }
 
 /* Whether all feeds find room; only the pages that keep everything can run out. */
-static mica_status check_room(const mica_context *context, const mica_feed *feeds, uint32_t count)
+static mica_status check_room(const mica_context *context, const mica_feed *feeds, uint32_t count,
+                              mica_next *items)
 {
-    const mica__pages *pages = &context->pages[0];
-    uint64_t wanted = 0;
+    mica_status all = MICA_OK;
+    uint64_t wanted = 0, more;
     for (uint32_t i = 0; i < count; i++) {
-        const uint32_t from = context->sequence[feeds[i].sequence].length;
-        if (feeds[i].count > context->longest - from)
-            return mica__fail(MICA_ERR_BUDGET,
-                              "the context is full: sequence %u has %u tokens and gets %u more, it holds %u",
-                              feeds[i].sequence, from, feeds[i].count, context->longest);
-        wanted += mica__pages_wanted(pages, feeds[i].sequence, from, from + feeds[i].count);
+        const mica_status status = check_one_room(context, &feeds[i], wanted, &more);
+        if (status == MICA_OK)
+            wanted += more;
+        if (items != NULL)
+            items[i].status = status;
+        else if (status != MICA_OK)
+            return status;
+        all = status != MICA_OK ? status : all;
     }
-    if (wanted > pages->free_count)
-        return mica__fail(MICA_ERR_BUDGET,
-                          "the context is full: %llu pages of %u tokens are wanted, %u of %u are free",
-                          (unsigned long long)wanted, pages->tokens, pages->free_count, pages->count);
-    return MICA_OK;
+    return all;
 }
 
 /* ---- logits --------------------------------------------------------------------------------------------- */
@@ -77,7 +114,7 @@ static mica_status reserve_logits(mica_context *context, const mica_feed *feeds,
     const uint64_t bytes = rows * context->model->h.vocabulary * sizeof(float);
     float *logits = bytes < SIZE_MAX ? mica__alloc((size_t)bytes) : NULL;
     if (logits == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "context_feed: no memory for %llu rows of logits",
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %llu rows of logits",
                           (unsigned long long)rows);
     mica__free(context->logits);
     context->logits = logits;
@@ -94,22 +131,29 @@ static mica_status take_logits(mica_context *context, mica_buffer *result, uint3
         result, 0, context->logits + (size_t)context->logit_rows * context->model->h.vocabulary, rows * row);
 }
 
+mica_status mica__context_logits(const mica_context *context, uint32_t sequence, const float **out_logits,
+                                 uint32_t *out_rows)
+{
+    MICA__TRY(mica__sequence_check(context, sequence));
+    const mica__sequence *s = &context->sequence[sequence];
+    if (s->row_count == 0)
+        return mica__fail(MICA_ERR_STATE, "the last feed wanted no logits of sequence %u", sequence);
+    *out_logits = context->logits + (size_t)s->first_row * context->model->h.vocabulary;
+    *out_rows = s->row_count;
+    return MICA_OK;
+}
+
 mica_status mica_context_logits(mica_context *context, uint32_t sequence, const float **out_logits,
                                 uint32_t *out_rows)
 {
+    mica__call call;
     if (out_logits == NULL || out_rows == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_logits: %s is NULL",
                           out_logits == NULL ? "out_logits" : "out_rows");
     *out_logits = NULL;
     *out_rows = 0;
-    MICA__TRY(mica__sequence_check("context_logits", context, sequence));
-    const mica__sequence *s = &context->sequence[sequence];
-    if (s->row_count == 0)
-        return mica__fail(MICA_ERR_STATE, "context_logits: the last feed wanted no logits of sequence %u",
-                          sequence);
-    *out_logits = context->logits + (size_t)s->first_row * context->model->h.vocabulary;
-    *out_rows = s->row_count;
-    return MICA_OK;
+    MICA__TRY(mica__context_enter(context, "context_logits", &call));
+    return mica__context_leave(context, &call, mica__context_logits(context, sequence, out_logits, out_rows));
 }
 
 /* ---- passes --------------------------------------------------------------------------------------------- */
@@ -165,8 +209,11 @@ static mica_status place_tokens(mica_context *context, const mica__pass_shape *s
             input.sequences[row] = feed->sequence;
             if (!is_wanted(feed, p.token + i))
                 continue;
-            if (shape->picking.on)
-                MICA__TRY(mica__next_place(context, &shape->picking, &input, outputs, &plan->items[p.feed]));
+            if (shape->picking.on) {
+                mica_next *item = &plan->items[p.feed];
+                item->status = mica__next_place(context, &shape->picking, &input, outputs, item);
+                MICA__TRY(item->status);
+            }
             input.wanted[outputs++] = row;
         }
         input.lengths[feed->sequence] = sequence->length + take;
@@ -195,15 +242,6 @@ static void keep_tokens(mica_context *context, bool reads, const progress *from,
     }
 }
 
-static bool take_cancel(mica_context *context)
-{
-    pthread_mutex_lock(&context->lock);
-    const bool cancelled = context->cancelled;
-    context->cancelled = false;
-    pthread_mutex_unlock(&context->lock);
-    return cancelled;
-}
-
 static mica_status run_passes(mica_context *context, const mica_feed *feeds, uint32_t count,
                               const feed_plan *plan)
 {
@@ -212,10 +250,7 @@ static mica_status run_passes(mica_context *context, const mica_feed *feeds, uin
         mica__pass_result result;
         const mica__pass_shape shape = measure(context, plan, &at, &end);
         MICA__TRY(place_tokens(context, &shape, plan, &at));
-        const mica_status status = mica__pass_run(context, &shape, &result);
-        if (take_cancel(context))
-            return mica__fail(MICA_ERR_CANCELLED, "context_feed: cancelled");
-        MICA__TRY(status);
+        MICA__TRY(mica__pass_run(context, &shape, &result));
         const float *logits = NULL;
         if (plan->reads) {
             MICA__TRY(take_logits(context, result.rows, shape.outputs));
@@ -240,7 +275,7 @@ static mica_status shift(mica_context *context, const mica_feed *feed)
     const uint32_t others = sequence->length - context->keep;
     uint32_t newer = others / 2;
     if (sequence->length <= context->keep || feed->count > context->longest - context->keep)
-        return mica__fail(MICA_ERR_BUDGET,
+        return mica__fail(MICA_ERR_FULL,
                           "the context is full: %u tokens do not fit beside the %u that it keeps",
                           feed->count, context->keep);
     if (context->keep + newer + feed->count > context->longest)
@@ -250,7 +285,7 @@ static mica_status shift(mica_context *context, const mica_feed *feed)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to shift a sequence");
     memcpy(again, sequence->tokens + sequence->length - newer, newer * sizeof *again);
     /* A window may have forgotten what the first tokens need: then those are fed again too. */
-    mica_status status = mica_sequence_trim(context, feed->sequence, context->keep);
+    mica_status status = mica__sequence_trim(context, feed->sequence, context->keep);
     if (status == MICA_ERR_UNSUPPORTED) {
         uint32_t *all = mica__alloc(((size_t)context->keep + newer + 1) * sizeof *all);
         if (all != NULL) {
@@ -261,7 +296,7 @@ static mica_status shift(mica_context *context, const mica_feed *feed)
         mica__free(again);
         again = all;
         status = all == NULL ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to shift a sequence")
-                             : mica_sequence_trim(context, feed->sequence, 0);
+                             : mica__sequence_trim(context, feed->sequence, 0);
     }
     const mica_feed part = {
         .sequence = feed->sequence, .tokens = again, .count = newer, .want = MICA_WANT_NONE};
@@ -271,28 +306,50 @@ static mica_status shift(mica_context *context, const mica_feed *feed)
     return status;
 }
 
+/* A failure that is no item's own stands in all that have no token. */
+static mica_status tell_items(mica_next *items, uint32_t count, mica_status status)
+{
+    bool own = status == MICA_OK;
+    for (uint32_t i = 0; i < count && !own; i++)
+        own = items[i].status != MICA_OK;
+    for (uint32_t i = 0; i < count && !own; i++)
+        if (items[i].id == MICA_NO_TOKEN)
+            items[i].status = status;
+    return status;
+}
+
+static mica_status feed_all(mica_context *context, const mica_feed *feeds, uint32_t count, feed_plan *plan)
+{
+    MICA__TRY(check_feeds(context, feeds, count, plan->items));
+    if (plan->items != NULL)
+        plan->picking = mica__next_picking(plan->items, count, &plan->reads);
+    MICA__TRY(reserve_logits(context, feeds, plan->reads ? count : 0));
+    for (uint32_t i = 0; context->shift && i < count; i++) {
+        if (feeds[i].count <= context->longest - context->sequence[feeds[i].sequence].length)
+            continue;
+        const mica_status status = shift(context, &feeds[i]);
+        if (plan->items != NULL && status == MICA_ERR_FULL)
+            plan->items[i].status = status;
+        MICA__TRY(status);
+    }
+    MICA__TRY(check_room(context, feeds, count, plan->items));
+    return run_passes(context, feeds, count, plan);
+}
+
 mica_status mica__context_feed(mica_context *context, const mica_feed *feeds, uint32_t count,
                                mica_next *items)
 {
     feed_plan plan = {.items = items, .reads = true};
-    for (uint32_t i = 0; i < count; i++)
-        MICA__TRY(check_feed(context, feeds, i));
-    if (take_cancel(context))
-        return mica__fail(MICA_ERR_CANCELLED, "context_feed: cancelled");
-    if (items != NULL)
-        plan.picking = mica__next_picking(items, count, &plan.reads);
-    MICA__TRY(reserve_logits(context, feeds, plan.reads ? count : 0));
-    for (uint32_t i = 0; context->shift && i < count; i++)
-        if (feeds[i].count > context->longest - context->sequence[feeds[i].sequence].length)
-            MICA__TRY(shift(context, &feeds[i]));
-    MICA__TRY(check_room(context, feeds, count));
-    return run_passes(context, feeds, count, &plan);
+    const mica_status status = feed_all(context, feeds, count, &plan);
+    return items != NULL ? tell_items(items, count, status) : status;
 }
 
 mica_status mica_context_feed(mica_context *context, const mica_feed *feeds, uint32_t count)
 {
-    if (context == NULL || (feeds == NULL && count != 0))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_feed: %s is NULL",
-                          context == NULL ? "context" : "feeds");
-    return mica__context_feed(context, feeds, count, NULL);
+    mica__call call;
+    MICA__TRY(mica__context_enter_work(context, "context_feed", &call));
+    const mica_status status = feeds == NULL && count != 0
+                                   ? mica__fail(MICA_ERR_INVALID_ARGUMENT, "feeds is NULL")
+                                   : mica__context_feed(context, feeds, count, NULL);
+    return mica__context_leave(context, &call, status);
 }

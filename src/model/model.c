@@ -1,8 +1,10 @@
 /* model.c - opening a model: its family, its numbers, its tensors on a device, its tokenizer and template. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/work.h"
 #include "model/parts.h"
 
 mica_model *mica__model_retain(mica_model *model)
@@ -39,8 +41,8 @@ static void describe(mica_model *model, const mica_weights *weights)
 {
     const mica__hparams *h = &model->h;
     mica_model_info *info = &model->info;
-    mica_string name = {"", 0};
     mica_weights_info file = {0};
+    mica_string name = {"", 0};
     snprintf(info->family, sizeof info->family, "%s", model->family->name);
     (void)mica__key_text(weights, "", "general.name", &name);
     snprintf(info->name, sizeof info->name, "%.*s", (int)(name.length < 127 ? name.length : 127), name.data);
@@ -90,6 +92,68 @@ static mica_status make_embedding_scale(mica_model *model)
     return mica_buffer_write(model->embedding_scale, 0, &model->h.embedding_scale, sizeof(float));
 }
 
+/* ---- numbers that the file leads to --------------------------------------------------------------------- */
+
+/* Divisors of the turns of heads; NULL is fine. */
+static mica_status check_factors(mica_buffer *factors)
+{
+    mica_buffer_info info;
+    if (factors == NULL)
+        return MICA_OK;
+    MICA__TRY(mica_buffer_get_info(factors, &info));
+    float *values = mica__alloc((size_t)info.byte_length);
+    if (values == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the factors of rotary heads");
+    mica_status status = mica_buffer_read(factors, 0, values, info.byte_length);
+    for (uint64_t i = 0; i < info.element_count && status == MICA_OK; i++)
+        if (!isfinite(values[i]) || values[i] == 0)
+            status = mica__fail(MICA_ERR_MALFORMED_FILE,
+                                "the model's rotary factor %llu is %g: it must be finite and not 0",
+                                (unsigned long long)i, (double)values[i]);
+    mica__free(values);
+    return status;
+}
+
+/* What ops would refuse, or take for something else, is told here and not at the first feed. */
+static mica_status check_numbers(const mica_model *model)
+{
+    const mica__hparams *h = &model->h;
+    const struct {
+        const char *name;
+        float value;
+        int above; /* 1: above 0; 0: not below; -1: any that is finite */
+    } numbers[] = {
+        {"epsilon of norms", h->eps, 0},
+        {"scale of attention", h->attention_scale, -1},
+        {"softcap of attention", h->attention_softcap, 0},
+        {"softcap of logits", h->final_softcap, 0},
+        {"scale of the embedding", h->embedding_scale, -1},
+        {"scale of experts", h->expert_scale, -1},
+        {"rotary base", model->rope[0].theta, 1}, /* from here on for heads that turn */
+        {"rotary base of sliding layers", model->rope[1].theta, 1},
+        {"scale of positions", model->rope[0].position_scale, 1},
+        {"scale of positions of sliding layers", model->rope[1].position_scale, 1},
+        {"rotary scale of attention", model->rope[0].attention_scale, 1},
+        {"rotary scale of attention of sliding layers", model->rope[1].attention_scale, 1},
+    };
+    const size_t all = sizeof numbers / sizeof numbers[0], count = model->family->no_rope ? 6 : all;
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(numbers[i].value) || (numbers[i].above > 0 && !(numbers[i].value > 0)) ||
+            (numbers[i].above == 0 && numbers[i].value < 0))
+            return mica__fail(MICA_ERR_MALFORMED_FILE, "the model's %s comes to %g: it must be finite%s",
+                              numbers[i].name, (double)numbers[i].value,
+                              numbers[i].above > 0    ? " and above 0"
+                              : numbers[i].above == 0 ? " and not below 0"
+                                                      : "");
+    for (uint32_t i = 0; i < 2; i++) {
+        MICA__TRY(check_factors(model->rope[i].factors));
+        MICA__TRY(check_factors(model->rope[i].near));
+    }
+    return MICA_OK;
+}
+
+/* ---- opening -------------------------------------------------------------------------------------------- */
+
 static mica_status fill(mica_model *model, mica_weights *weights, const mica_model_options *options)
 {
     mica_string name;
@@ -99,6 +163,7 @@ static mica_status fill(mica_model *model, mica_weights *weights, const mica_mod
             "the file does not say of which family the model is (general.architecture, or config.json)");
     MICA__TRY(mica__family_find(name.data, (size_t)name.length, &model->family));
     MICA__TRY(mica__hparams_read(weights, model->family, &model->h));
+    MICA__TRY(mica__tensors_check_layers(model, weights));
     model->layer = mica__calloc(model->h.layers, sizeof *model->layer);
     if (model->layer == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %u layers", model->h.layers);
@@ -107,22 +172,30 @@ static mica_status fill(mica_model *model, mica_weights *weights, const mica_mod
     MICA__TRY(mica__tensors_load(model, weights, options));
     describe(model, weights);
     MICA__TRY(make_embedding_scale(model));
-    return mica__rope_setup(model, weights);
+    MICA__TRY(mica__rope_setup(model, weights));
+    return check_numbers(model);
 }
 
-mica_status mica_model_create(mica_weights *weights, mica_device *device, const mica_model_options *options,
-                              mica_model **out_model)
+/* What the caller chose, all of it zero where nothing. */
+static mica_status take_options(const mica_model_options *options, mica_model_options *out)
 {
-    mica_model_options chosen = {0};
-    if (out_model == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "model_create: out_model is NULL");
-    *out_model = NULL;
+    *out = (mica_model_options){0};
+    if (options == NULL)
+        return MICA_OK;
+    if (options->size != 0 && options->size != sizeof *options)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options->size is %llu, %zu or 0 is expected",
+                          (unsigned long long)options->size, sizeof *options);
+    *out = *options;
+    return MICA_OK;
+}
+
+static mica_status create(mica_weights *weights, mica_device *device, const mica_model_options *options,
+                          mica_model **out_model)
+{
+    mica_model_options chosen;
     if (weights == NULL || device == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "model_create: %s is NULL",
-                          weights == NULL ? "weights" : "device");
-    if (options != NULL)
-        memcpy(&chosen, options,
-               options->size == 0 || options->size > sizeof chosen ? sizeof chosen : (size_t)options->size);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL", weights == NULL ? "weights" : "device");
+    MICA__TRY(take_options(options, &chosen));
     mica_model *model = mica__calloc(1, sizeof *model);
     if (model == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a model");
@@ -136,26 +209,42 @@ mica_status mica_model_create(mica_weights *weights, mica_device *device, const 
     return status;
 }
 
+mica_status mica_model_create(mica_weights *weights, mica_device *device, const mica_model_options *options,
+                              mica_model **out_model)
+{
+    mica__call call;
+    if (out_model == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "model_create: out_model is NULL");
+    *out_model = NULL;
+    mica__call_begin(&call, "model_create");
+    return mica__call_end(&call, create(weights, device, options, out_model));
+}
+
+static mica_status open_model(const char *path, mica_device *device, const mica_model_options *options,
+                              mica_model **out_model)
+{
+    mica_weights *weights = NULL;
+    mica_model_options chosen;
+    MICA__TRY(take_options(options, &chosen));
+    const mica_weights_options how = {.flags = MICA_WEIGHTS_AS_GGUF | chosen.flags,
+                                      .accept_keys = chosen.accept_keys,
+                                      .accept_key_count = chosen.accept_key_count};
+    mica_status status = mica_weights_open(path, &how, &weights);
+    if (status == MICA_OK)
+        status = create(weights, device, options, out_model);
+    mica_weights_release(weights);
+    return status;
+}
+
 mica_status mica_model_open(const char *path, mica_device *device, const mica_model_options *options,
                             mica_model **out_model)
 {
-    mica_weights *weights = NULL;
-    mica_weights_options how = {.flags = MICA_WEIGHTS_AS_GGUF};
+    mica__call call;
     if (out_model == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "model_open: out_model is NULL");
     *out_model = NULL;
-    mica_model_options chosen = {0};
-    if (options != NULL)
-        memcpy(&chosen, options,
-               options->size == 0 || options->size > sizeof chosen ? sizeof chosen : (size_t)options->size);
-    how.flags |= chosen.flags;
-    how.accept_keys = chosen.accept_keys;
-    how.accept_key_count = chosen.accept_key_count;
-    mica_status status = mica_weights_open(path, &how, &weights);
-    if (status == MICA_OK)
-        status = mica_model_create(weights, device, options, out_model);
-    mica_weights_release(weights);
-    return status;
+    mica__call_begin(&call, "model_open");
+    return mica__call_end(&call, open_model(path, device, options, out_model));
 }
 
 mica_status mica_model_get_info(const mica_model *model, mica_model_info *out)

@@ -57,10 +57,9 @@ static mica_status take_pick(const mica_context *context, uint32_t row, uint32_t
 {
     const uint32_t id = context->picks[row];
     if (id == MICA_NO_TOKEN)
-        return mica__fail(
-            MICA_ERR_INVALID_ARGUMENT,
-            "context_next: logits of sequence %u: each of the %u is NaN, -infinity or forbidden",
-            item->sequence, context->model->h.vocabulary);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "logits of sequence %u: each of the %u is NaN, -infinity or forbidden",
+                          item->sequence, context->model->h.vocabulary);
     mica__sampler_picked(item->sampler, id);
     item->id = id;
     if ((item->flags & MICA_NEXT_LOG_PROBABILITY) != 0)
@@ -77,62 +76,99 @@ mica_status mica__next_take(mica_context *context, const mica__pass_result *resu
         words += (items[i].flags & MICA_NEXT_LOG_PROBABILITY) != 0 ? count : 0;
     if (result->picks != NULL)
         MICA__TRY(mica_buffer_read(result->picks, 0, context->picks, words * sizeof(uint32_t)));
-    for (uint32_t i = 0; i < count; i++) { /* all of them, whatever one says */
-        const mica_status taken =
+    for (uint32_t i = count; i-- > 0;) { /* all of them, whatever one says; the first has the last word */
+        items[i].status =
             mica__sampler_in_ops(items[i].sampler)
                 ? take_pick(context, i, count, &items[i])
                 : pick_here(context, logits + (size_t)i * context->model->h.vocabulary, &items[i]);
-        status = status != MICA_OK ? status : taken;
+        status = items[i].status != MICA_OK ? items[i].status : status;
     }
     return status;
 }
 
 /* ---- the calls ------------------------------------------------------------------------------------------ */
 
-static mica_status check_sampler(const char *call, const mica_context *context, const mica_sampler *sampler)
+static mica_status check_sampler(const mica_context *context, const mica_sampler *sampler)
 {
     if (sampler == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: sampler is NULL", call);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sampler is NULL");
     if (sampler->vocabulary != context->model->h.vocabulary)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "%s: sampler is for a vocabulary of %u tokens, the model has %u", call,
-                          sampler->vocabulary, context->model->h.vocabulary);
+                          "sampler is for a vocabulary of %u tokens, the model has %u", sampler->vocabulary,
+                          context->model->h.vocabulary);
     return MICA_OK;
+}
+
+/* Whether the sampler was seen in this call before; it is from now on. */
+static bool is_seen(mica_context *context, const mica_sampler *sampler)
+{
+    uint32_t at =
+        (uint32_t)(((uint64_t)(uintptr_t)sampler * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & context->seen_mask;
+    while (context->seen[at] != NULL && context->seen[at] != sampler)
+        at = (at + 1) & context->seen_mask;
+    const bool seen = context->seen[at] != NULL;
+    context->seen[at] = sampler;
+    return seen;
+}
+
+static mica_status check_item(mica_context *context, const mica_next *item, uint32_t index)
+{
+    if ((item->flags & ~(MICA_NEXT_LOG_PROBABILITY | MICA_NEXT_LOGITS)) != 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "item %u: flags is 0x%x, known bits are 0x%x", index,
+                          item->flags, MICA_NEXT_LOG_PROBABILITY | MICA_NEXT_LOGITS);
+    const mica_status status = check_sampler(context, item->sampler);
+    if (status != MICA_OK)
+        return mica__fail(status, "item %u: %s", index, mica_status_message());
+    if (is_seen(context, item->sampler))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "item %u has the same sampler as another item", index);
+    return MICA_OK;
+}
+
+static mica_status next(mica_context *context, mica_next *items, uint32_t count)
+{
+    mica_status wrong = MICA_OK;
+    if (items == NULL && count != 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "items is NULL");
+    for (uint32_t i = 0; i < count; i++) {
+        items[i].id = MICA_NO_TOKEN;
+        items[i].log_probability = 0;
+        items[i].status = MICA_OK;
+    }
+    if (count > context->sequences)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "count is %u, the context has %u sequences", count,
+                          context->sequences);
+    memset(context->seen, 0, ((size_t)context->seen_mask + 1) * sizeof *context->seen);
+    for (uint32_t i = count; i-- > 0;) { /* the sentence is that of the first that is wrong */
+        items[i].status = check_item(context, &items[i], i);
+        wrong = items[i].status != MICA_OK ? items[i].status : wrong;
+        context->feeds[i] = (mica_feed){items[i].sequence, items[i].tokens, items[i].count, MICA_WANT_LAST};
+    }
+    return wrong != MICA_OK ? wrong : mica__context_feed(context, context->feeds, count, items);
 }
 
 mica_status mica_context_next(mica_context *context, mica_next *items, uint32_t count)
 {
-    if (context == NULL || (items == NULL && count != 0))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_next: %s is NULL",
-                          context == NULL ? "context" : "items");
-    for (uint32_t i = 0; i < count; i++) {
-        items[i].id = MICA_NO_TOKEN;
-        items[i].log_probability = 0;
-    }
-    if (count > context->sequences)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "context_next: count is %u, the context has %u sequences", count,
-                          context->sequences);
-    for (uint32_t i = 0; i < count; i++) {
-        MICA__TRY(check_sampler("context_next", context, items[i].sampler));
-        for (uint32_t j = 0; j < i; j++)
-            if (items[j].sampler == items[i].sampler)
-                return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                                  "context_next: items %u and %u have the same sampler", j, i);
-        context->feeds[i] = (mica_feed){items[i].sequence, items[i].tokens, items[i].count, MICA_WANT_LAST};
-    }
-    return mica__context_feed(context, context->feeds, count, items);
+    mica__call call;
+    MICA__TRY(mica__context_enter_work(context, "context_next", &call));
+    return mica__context_leave(context, &call, next(context, items, count));
+}
+
+static mica_status sample(mica_context *context, uint32_t sequence, mica_sampler *sampler, uint32_t *out_id)
+{
+    const float *logits;
+    uint32_t rows;
+    MICA__TRY(mica__context_logits(context, sequence, &logits, &rows));
+    MICA__TRY(check_sampler(context, sampler));
+    return mica_sampler_pick(sampler, logits + (size_t)(rows - 1) * context->model->h.vocabulary, out_id);
 }
 
 mica_status mica_context_sample(mica_context *context, uint32_t sequence, mica_sampler *sampler,
                                 uint32_t *out_id)
 {
-    const float *logits;
-    uint32_t rows;
+    mica__call call;
     if (out_id == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "context_sample: out_id is NULL");
     *out_id = MICA_NO_TOKEN;
-    MICA__TRY(mica_context_logits(context, sequence, &logits, &rows));
-    MICA__TRY(check_sampler("context_sample", context, sampler));
-    return mica_sampler_pick(sampler, logits + (size_t)(rows - 1) * context->model->h.vocabulary, out_id);
+    MICA__TRY(mica__context_enter(context, "context_sample", &call));
+    return mica__context_leave(context, &call, sample(context, sequence, sampler, out_id));
 }

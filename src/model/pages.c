@@ -90,8 +90,7 @@ void mica__pages_extend(mica__pages *pages, uint32_t sequence, uint32_t from, ui
     }
 }
 
-/* The first position that a token at `position` sees. */
-static uint32_t first_seen(const mica__pages *pages, uint32_t position)
+uint32_t mica__pages_first(const mica__pages *pages, uint32_t position)
 {
     return pages->window == 0 || position < pages->window ? 0 : position - pages->window + 1;
 }
@@ -99,7 +98,8 @@ static uint32_t first_seen(const mica__pages *pages, uint32_t position)
 bool mica__pages_hold(const mica__pages *pages, uint32_t sequence, uint32_t length)
 {
     const uint32_t *row = row_of(pages, sequence);
-    for (uint32_t p = first_seen(pages, length); p < length; p = (p / pages->tokens + 1) * pages->tokens)
+    for (uint32_t p = mica__pages_first(pages, length); p < length;
+         p = (p / pages->tokens + 1) * pages->tokens)
         if (row[p / pages->tokens] == MICA__NO_PAGE)
             return false;
     return true;
@@ -127,7 +127,7 @@ void mica__pages_trim(mica__pages *pages, uint32_t sequence, uint32_t length)
 void mica__pages_forget(mica__pages *pages, uint32_t sequence, uint32_t length)
 {
     uint32_t *row = row_of(pages, sequence);
-    const uint32_t keep = first_seen(pages, length) / pages->tokens;
+    const uint32_t keep = mica__pages_first(pages, length) / pages->tokens;
     for (uint32_t i = keep; i-- > 0 && row[i] != MICA__NO_PAGE;)
         give(pages, &row[i]);
 }

@@ -2,7 +2,7 @@
  * pages.h - which page of the cache holds which tokens of which sequence. Numbers only: the memory is the context's.
  *
  * A page holds the keys and values of some consecutive tokens, for all layers of one kind: those that see everything, and
- * those with a sliding window, whose old pages are given back. Sequences of equal beginning share pages; a shared page is
+ * those with a sliding window, whose old pages are given back. A fork shares the pages of its beginning; a shared page is
  * copied before one of them writes into it.
  */
 #ifndef MICA_MODEL_PAGES_H
@@ -41,6 +41,8 @@ uint32_t mica__pages_wanted(const mica__pages *pages, uint32_t sequence, uint32_
 /* Makes positions [from, to) writable. The caller has seen that enough are free. */
 void mica__pages_extend(mica__pages *pages, uint32_t sequence, uint32_t from, uint32_t to,
                         mica__page_copy *out_copy);
+/* The first position that a token at `position` sees. */
+uint32_t mica__pages_first(const mica__pages *pages, uint32_t position);
 /* Whether everything that a token at `length` would see is there. */
 bool mica__pages_hold(const mica__pages *pages, uint32_t sequence, uint32_t length);
 /* `to`, which is empty, shows the first `length` tokens of `from`. */

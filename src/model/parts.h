@@ -124,6 +124,8 @@ mica_status mica__layers_read(const mica_weights *weights, const mica__family *f
 mica_status mica__hparams_read(const mica_weights *weights, const mica__family *family, mica__hparams *h);
 /* How heads turn; makes the factors where the file has none but says how. Needs the tensors. */
 mica_status mica__rope_setup(mica_model *model, const mica_weights *weights);
+/* Whether the file can have the layers that it states: before memory is asked for by that number. */
+mica_status mica__tensors_check_layers(const mica_model *model, const mica_weights *weights);
 /* Loads every tensor of the file into its place. MALFORMED_FILE names the first that is missing or wrong. */
 mica_status mica__tensors_load(mica_model *model, mica_weights *weights, const mica_model_options *options);
 

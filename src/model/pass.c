@@ -9,6 +9,8 @@
 #include "base/alloc.h"
 #include "model/context.h"
 
+#define POLL_NS 20000000u /* how long a wait for the device goes without a look whether it was cancelled */
+
 /* ---- inputs --------------------------------------------------------------------------------------------- */
 
 /* Words that picking adds for each output. */
@@ -220,14 +222,13 @@ static mica__recorded *find_recorded(mica_context *context, const mica__pass_sha
     return NULL;
 }
 
-/* The place that was not used for the longest time, emptied. */
-static mica__recorded *free_oldest(mica_context *context)
+/* The place that was not used for the longest time. */
+static mica__recorded *find_oldest(mica_context *context)
 {
     mica__recorded *oldest = &context->recorded[0];
     for (uint32_t i = 1; i < MICA__RECORDED; i++)
         if (context->recorded[i].used < oldest->used)
             oldest = &context->recorded[i];
-    drop(oldest);
     return oldest;
 }
 
@@ -249,27 +250,21 @@ static mica_status record(mica_context *context, const mica__pass_shape *shape, 
 
 /* ---- running -------------------------------------------------------------------------------------------- */
 
-/* A device that cannot stop what it was given ends the pass, and no other is begun. */
-mica_status mica__context_stop(mica_fence *fence)
+/* Until the fence ends. A device that cannot stop what it was given ends the pass, and no other is begun. */
+static mica_status wait_for(const mica_context *context, mica_fence *fence)
 {
-    const mica_status status = mica_fence_cancel(fence);
-    return status == MICA_ERR_UNSUPPORTED ? MICA_OK : status;
-}
-
-static mica_status wait_for(mica_context *context, mica_fence *fence)
-{
-    mica_status status = MICA_OK;
-    pthread_mutex_lock(&context->lock);
-    context->running = fence;
-    if (context->cancelled)
-        status = mica__context_stop(fence);
-    pthread_mutex_unlock(&context->lock);
-    const mica_status waited = mica_fence_wait(fence, UINT64_MAX);
-    pthread_mutex_lock(&context->lock);
-    context->running = NULL;
-    pthread_mutex_unlock(&context->lock);
+    mica_status status;
+    bool stopped = !context->stoppable;
+    do {
+        if (!stopped && mica__is_cancelled()) {
+            (void)mica_fence_cancel(fence);
+            stopped = true;
+        }
+        status = mica_fence_wait(fence, stopped ? MICA_WAIT_FOREVER : POLL_NS);
+    } while (status == MICA_ERR_TIMEOUT);
     mica_fence_release(fence);
-    return waited != MICA_OK ? waited : status;
+    const mica_status cancelled = mica__spend(0);
+    return cancelled != MICA_OK ? cancelled : status;
 }
 
 /* A pass that will not come again in this shape: encoded, fused and run stage by stage. */
@@ -290,17 +285,13 @@ static mica_status run_once(mica_context *context, const mica__pass_shape *shape
     return status;
 }
 
-mica_status mica__pass_run(mica_context *context, const mica__pass_shape *shape, mica__pass_result *out)
+static mica_status run_recorded(mica_context *context, const mica__pass_shape *shape, mica__pass_result *out)
 {
     mica_fence *fence = NULL;
-    *out = (mica__pass_result){0};
-    context->passes++;
-    context->tokens += shape->rows;
-    if (is_prompt(shape))
-        return run_once(context, shape, out);
     mica__recorded *recorded = find_recorded(context, shape);
     if (recorded == NULL) {
-        recorded = free_oldest(context);
+        recorded = find_oldest(context);
+        drop(recorded);
         MICA__TRY(record(context, shape, recorded));
     }
     MICA__TRY(send_inputs(context, shape, recorded->inputs));
@@ -309,4 +300,41 @@ mica_status mica__pass_run(mica_context *context, const mica__pass_shape *shape,
     MICA__TRY(wait_for(context, fence));
     *out = recorded->result;
     return MICA_OK;
+}
+
+/* Gives back memory that the next passes can do without: results, then recordings, the one that was not used for the
+ * longest time first. False: there is none. */
+static bool make_room(mica_context *context)
+{
+    if (context->once.rows != NULL || context->once.picks != NULL) {
+        drop_result(&context->once);
+        return true;
+    }
+    mica__recorded *oldest = NULL;
+    for (uint32_t i = 0; i < MICA__RECORDED; i++)
+        if (context->recorded[i].recording != NULL &&
+            (oldest == NULL || context->recorded[i].used < oldest->used))
+            oldest = &context->recorded[i];
+    if (oldest != NULL)
+        drop(oldest);
+    return oldest != NULL;
+}
+
+static bool is_for_memory(mica_status status)
+{
+    return status == MICA_ERR_OUT_OF_MEMORY || status == MICA_ERR_BUDGET;
+}
+
+mica_status mica__pass_run(mica_context *context, const mica__pass_shape *shape, mica__pass_result *out)
+{
+    mica_status status;
+    *out = (mica__pass_result){0};
+    context->passes++;
+    context->tokens += shape->rows;
+    mica__spend_allow(context->model->info.weight_bytes); /* which the pass reads */
+    do {
+        MICA__TRY(mica__spend(1)); /* a limit of steps: more room would not help */
+        status = is_prompt(shape) ? run_once(context, shape, out) : run_recorded(context, shape, out);
+    } while (is_for_memory(status) && make_room(context));
+    return status;
 }

@@ -13,6 +13,7 @@
 #include "model/context.h"
 
 #define VERSION "2"
+#define PAGE_STEPS 200u /* of moving a page of a layer */
 
 /* Keys that turned as in short contexts are of no use in long ones. */
 static const char *turning(const mica_context *context)
@@ -67,6 +68,7 @@ static mica_status move_page(mica_context *context, uint32_t sequence, uint32_t 
     mica_buffer *cache = is_value ? context->v[layer] : context->k[layer], *page = NULL;
     const uint32_t number = pages->table[(size_t)sequence * pages->row + at / pages->tokens];
     const uint32_t left = context->sequence[sequence].length - at;
+    MICA__TRY(mica__spend(PAGE_STEPS));
     *out_tokens = left < pages->tokens ? left : pages->tokens;
     MICA__TRY(mica_buffer_slice(cache, 0, number, 1, &page));
     const mica_status status = move(page, bytes, *out_tokens * token_bytes(context, is_value));
@@ -131,15 +133,15 @@ static void *page_room(const mica_context *context)
     return room;
 }
 
-mica_status mica_sequence_save(mica_context *context, uint32_t sequence, const char *path)
+static mica_status save(mica_context *context, uint32_t sequence, const char *path)
 {
     const mica_writer_options options = {.format = MICA_FORMAT_SAFETENSORS, .overwrite = 1};
     mica_writer *writer = NULL;
-    MICA__TRY(mica__sequence_check("sequence_save", context, sequence));
+    MICA__TRY(mica__sequence_check(context, sequence));
     if (path == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sequence_save: path is NULL");
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "path is NULL");
     if (context->sequence[sequence].length == 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sequence_save: sequence %u is empty", sequence);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sequence %u is empty", sequence);
     void *room = page_room(context);
     mica_status status = room == NULL ? MICA_ERR_OUT_OF_MEMORY : mica_writer_create(path, &options, &writer);
     if (status == MICA_OK)
@@ -149,6 +151,13 @@ mica_status mica_sequence_save(mica_context *context, uint32_t sequence, const c
         return mica_writer_finish(writer);
     mica_writer_discard(writer);
     return status;
+}
+
+mica_status mica_sequence_save(mica_context *context, uint32_t sequence, const char *path)
+{
+    mica__call call;
+    MICA__TRY(mica__context_enter_work(context, "sequence_save", &call));
+    return mica__context_leave(context, &call, save(context, sequence, path));
 }
 
 /* ---- loading -------------------------------------------------------------------------------------------- */
@@ -178,111 +187,164 @@ static mica_status check_file(const mica_context *context, const mica_weights *w
     return expect(weights, path, "mica.rope", turning(context));
 }
 
-/* The tensor of a layer: at most `length` tokens, beginning at a page. */
-static mica_status find_layer(const mica_context *context, const mica_weights *weights, uint32_t layer,
-                              bool is_value, uint32_t length, uint64_t *out_index, uint32_t *out_first)
+/* What a state file holds, all of it checked before the context is touched. */
+typedef struct held {
+    const mica_weights *weights;
+    uint64_t tokens;             /* tensors by number: the list of tokens, */
+    uint64_t *layer;             /* [2 * layers] keys and values */
+    uint32_t length;             /* tokens */
+    uint32_t first[MICA__KINDS]; /* that is held, by kind of layers: the beginning of a page */
+    uint32_t from[MICA__KINDS];  /* that is of use: as much of the file is taken */
+} held;
+
+/* The tensor of a layer: the tokens from a page on that all layers of its kind have, up to the last. */
+static mica_status find_layer(const mica_context *context, held *file, uint32_t layer, bool is_value)
 {
+    const uint32_t kind = context->model->layer[layer].slides;
     char name[32];
     mica_tensor_info info;
+    uint64_t *index = &file->layer[2 * layer + is_value];
     tensor_name(name, sizeof name, is_value, layer);
-    if (mica_weights_find(weights, name, out_index) != MICA_OK)
+    MICA__TRY(mica__spend(PAGE_STEPS));
+    if (mica_weights_find(file->weights, name, index) != MICA_OK)
         return mica__fail(MICA_ERR_MALFORMED_FILE, "the state has no tensor \"%s\"", name);
-    MICA__TRY(mica_weights_tensor(weights, *out_index, &info));
-    if (info.dtype != MICA_DTYPE_U8 || info.ndim != 2 || info.shape[0] == 0 || info.shape[0] > length ||
-        (length - info.shape[0]) % MICA__PAGE_TOKENS != 0 || info.shape[1] != token_bytes(context, is_value))
+    MICA__TRY(mica_weights_tensor(file->weights, *index, &info));
+    if (info.dtype != MICA_DTYPE_U8 || info.ndim != 2 || info.shape[1] != token_bytes(context, is_value) ||
+        info.shape[0] == 0 || info.shape[0] > file->length)
         return mica__fail(MICA_ERR_MALFORMED_FILE, "the state's tensor \"%s\" has not the shape of its cache",
                           name);
-    *out_first = length - (uint32_t)info.shape[0];
-    if (*out_first != 0 && !context->model->layer[layer].slides)
-        return mica__fail(MICA_ERR_MALFORMED_FILE, "the state's tensor \"%s\" lacks its first tokens", name);
+    const uint32_t first = file->length - (uint32_t)info.shape[0];
+    if (file->first[kind] == MICA__NO_PAGE) {
+        const uint32_t seen = mica__pages_first(&context->pages[kind], file->length);
+        if (first % MICA__PAGE_TOKENS != 0 || first > seen)
+            return mica__fail(MICA_ERR_MALFORMED_FILE,
+                              "the state's tensor \"%s\" begins at token %u, later than the next token sees",
+                              name, first);
+        file->first[kind] = first;
+        file->from[kind] = seen - seen % MICA__PAGE_TOKENS;
+    }
+    if (first != file->first[kind])
+        return mica__fail(MICA_ERR_MALFORMED_FILE,
+                          "the state's tensor \"%s\" begins at token %u, others of its kind at %u", name,
+                          first, file->first[kind]);
+    return MICA_OK;
+}
+
+static mica_status find_tokens(const mica_context *context, held *file)
+{
+    mica_tensor_info info;
+    if (mica_weights_find(file->weights, "tokens", &file->tokens) != MICA_OK)
+        return mica__fail(MICA_ERR_MALFORMED_FILE, "the state has no tokens");
+    MICA__TRY(mica_weights_tensor(file->weights, file->tokens, &info));
+    if (info.dtype != MICA_DTYPE_U32 || info.ndim != 1 || info.shape[0] == 0)
+        return mica__fail(MICA_ERR_MALFORMED_FILE, "the state's tokens are no list of numbers");
+    if (info.shape[0] > context->longest)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "the state has %llu tokens, the context holds %u",
+                          (unsigned long long)info.shape[0], context->longest);
+    file->length = (uint32_t)info.shape[0];
+    return MICA_OK;
+}
+
+/* Whether the file is whole: every tensor there, none besides, each of its shape. */
+static mica_status check_tensors(const mica_context *context, held *file)
+{
+    const uint64_t layers = context->model->h.layers;
+    mica_weights_info info;
+    MICA__TRY(mica_weights_get_info(file->weights, &info));
+    if (info.tensor_count != 2 * layers + 1)
+        return mica__fail(MICA_ERR_MALFORMED_FILE, "the state has %llu tensors, %llu are expected",
+                          (unsigned long long)info.tensor_count, (unsigned long long)(2 * layers + 1));
+    MICA__TRY(find_tokens(context, file));
+    for (uint32_t kind = 0; kind < MICA__KINDS; kind++)
+        file->first[kind] = MICA__NO_PAGE;
+    for (uint32_t i = 0; i < 2 * layers; i++)
+        MICA__TRY(find_layer(context, file, i / 2, i % 2));
     return MICA_OK;
 }
 
 /* Tokens, and pages for what the file holds of each kind of layers. */
-static mica_status take_tokens(mica_context *context, const mica_weights *weights, uint32_t sequence)
+static mica_status take_tokens(mica_context *context, const held *file, uint32_t sequence)
 {
     mica__sequence *s = &context->sequence[sequence];
-    mica_tensor_info info;
-    uint64_t index;
-    if (mica_weights_find(weights, "tokens", &index) != MICA_OK)
-        return mica__fail(MICA_ERR_MALFORMED_FILE, "the state has no tokens");
-    MICA__TRY(mica_weights_tensor(weights, index, &info));
-    if (info.dtype != MICA_DTYPE_U32 || info.ndim != 1 || info.shape[0] == 0)
-        return mica__fail(MICA_ERR_MALFORMED_FILE, "the state's tokens are no list of numbers");
-    if (info.shape[0] > context->longest)
-        return mica__fail(MICA_ERR_BUDGET, "the state has %llu tokens, the context holds %u",
-                          (unsigned long long)info.shape[0], context->longest);
-    MICA__TRY(mica_weights_read(weights, index, 0, s->tokens, info.shape[0] * sizeof *s->tokens));
-    const uint32_t length = (uint32_t)info.shape[0];
-    for (uint32_t i = 0; i < length; i++)
+    MICA__TRY(mica_weights_read(file->weights, file->tokens, 0, s->tokens, file->length * sizeof *s->tokens));
+    for (uint32_t i = 0; i < file->length; i++)
         if (s->tokens[i] >= context->model->h.vocabulary)
             return mica__fail(MICA_ERR_MALFORMED_FILE, "the state's token %u is %u, the vocabulary has %u", i,
                               s->tokens[i], context->model->h.vocabulary);
-    for (uint32_t i = 0; i < context->model->h.layers; i++) {
-        mica__pages *pages = &context->pages[context->model->layer[i].slides];
+    for (uint32_t kind = 0; kind < MICA__KINDS; kind++) {
+        mica__pages *pages = &context->pages[kind];
         mica__page_copy none;
-        uint32_t first;
-        MICA__TRY(find_layer(context, weights, i, false, length, &index, &first));
-        if (mica__pages_wanted(pages, sequence, first, length) > pages->free_count)
-            return mica__fail(MICA_ERR_BUDGET, "the context is full: %u tokens of a state find no pages",
-                              length);
-        mica__pages_extend(pages, sequence, first, length, &none);
+        if (file->first[kind] == MICA__NO_PAGE)
+            continue;
+        if (mica__pages_wanted(pages, sequence, file->from[kind], file->length) > pages->free_count)
+            return mica__fail(MICA_ERR_FULL, "the context is full: %u tokens of a state find no pages",
+                              file->length);
+        mica__pages_extend(pages, sequence, file->from[kind], file->length, &none);
+        pages->changed = true;
     }
-    s->length = length;
+    s->length = file->length;
     return MICA_OK;
 }
 
-static mica_status read_layer(mica_context *context, const mica_weights *weights, uint32_t sequence,
-                              uint32_t layer, bool is_value, void *room)
+static mica_status read_layer(mica_context *context, const held *file, uint32_t sequence, uint32_t layer,
+                              bool is_value, void *room)
 {
-    const uint32_t length = context->sequence[sequence].length;
     const uint64_t bytes = token_bytes(context, is_value);
-    uint64_t index;
-    uint32_t first, moved;
-    MICA__TRY(find_layer(context, weights, layer, is_value, length, &index, &first));
-    const mica__pages *pages = &context->pages[context->model->layer[layer].slides];
-    for (uint32_t at = first; at < length; at += moved) {
-        const uint32_t take = length - at < MICA__PAGE_TOKENS ? length - at : MICA__PAGE_TOKENS;
-        if (pages->table[(size_t)sequence * pages->row + at / pages->tokens] == MICA__NO_PAGE)
-            return mica__fail(MICA_ERR_MALFORMED_FILE,
-                              "the state's layers disagree about which tokens they hold");
-        MICA__TRY(mica_weights_read(weights, index, (at - first) * bytes, room, take * bytes));
+    const uint32_t kind = context->model->layer[layer].slides;
+    uint32_t moved;
+    for (uint32_t at = file->from[kind]; at < file->length; at += moved) {
+        const uint32_t left = file->length - at, take = left < MICA__PAGE_TOKENS ? left : MICA__PAGE_TOKENS;
+        MICA__TRY(mica_weights_read(file->weights, file->layer[2 * layer + is_value],
+                                    (at - file->first[kind]) * bytes, room, take * bytes));
         MICA__TRY(move_page(context, sequence, layer, is_value, at, write_page, room, &moved));
     }
     return MICA_OK;
 }
 
-static mica_status read_all(mica_context *context, const mica_weights *weights, uint32_t sequence, void *room)
+static mica_status read_all(mica_context *context, const held *file, uint32_t sequence, void *room)
 {
-    MICA__TRY(take_tokens(context, weights, sequence));
+    MICA__TRY(take_tokens(context, file, sequence));
     for (uint32_t i = 0; i < 2 * context->model->h.layers; i++)
-        MICA__TRY(read_layer(context, weights, sequence, i / 2, i % 2, room));
-    for (uint32_t kind = 0; kind < MICA__KINDS; kind++)
-        if (context->pages[kind].count != 0)
-            context->pages[kind].changed = true;
+        MICA__TRY(read_layer(context, file, sequence, i / 2, i % 2, room));
     return MICA_OK;
+}
+
+/* A sequence of a file that was checked; none is left where it cannot be read. */
+static mica_status make_sequence(mica_context *context, const held *file, uint32_t *out_sequence)
+{
+    MICA__TRY(mica__sequence_create(context, out_sequence));
+    void *room = page_room(context);
+    const mica_status status =
+        room == NULL ? MICA_ERR_OUT_OF_MEMORY : read_all(context, file, *out_sequence, room);
+    mica__free(room);
+    if (status != MICA_OK)
+        mica__sequence_remove(context, *out_sequence);
+    return status;
+}
+
+static mica_status load(mica_context *context, const char *path, uint32_t *out_sequence)
+{
+    mica_weights *weights = NULL;
+    if (path == NULL || out_sequence == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL", path == NULL ? "path" : "out_sequence");
+    MICA__TRY(mica_weights_open(path, NULL, &weights));
+    held file = {.weights = weights};
+    mica_status status = check_file(context, weights, path);
+    if (status == MICA_OK) {
+        file.layer = mica__alloc(2 * (size_t)context->model->h.layers * sizeof *file.layer);
+        status = file.layer == NULL ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a list of tensors")
+                                    : check_tensors(context, &file);
+    }
+    if (status == MICA_OK)
+        status = make_sequence(context, &file, out_sequence);
+    mica__free(file.layer);
+    mica_weights_release(weights);
+    return status;
 }
 
 mica_status mica_sequence_load(mica_context *context, const char *path, uint32_t *out_sequence)
 {
-    mica_weights *weights = NULL;
-    if (context == NULL || path == NULL || out_sequence == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sequence_load: %s is NULL",
-                          context == NULL ? "context"
-                          : path == NULL  ? "path"
-                                          : "out_sequence");
-    MICA__TRY(mica_weights_open(path, NULL, &weights));
-    void *room = NULL;
-    mica_status status = check_file(context, weights, path);
-    if (status == MICA_OK)
-        status = mica_sequence_create(context, out_sequence);
-    if (status == MICA_OK) {
-        room = page_room(context);
-        status = room == NULL ? MICA_ERR_OUT_OF_MEMORY : read_all(context, weights, *out_sequence, room);
-        if (status != MICA_OK)
-            (void)mica_sequence_remove(context, *out_sequence);
-    }
-    mica__free(room);
-    mica_weights_release(weights);
-    return status;
+    mica__call call;
+    MICA__TRY(mica__context_enter_work(context, "sequence_load", &call));
+    return mica__context_leave(context, &call, load(context, path, out_sequence));
 }

@@ -5,7 +5,10 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/work.h"
 #include "model/parts.h"
+
+#define TENSOR_STEPS 256u /* of finding the place of a tensor, checking it and loading it */
 
 /* The words for sizes in tensors.def. */
 typedef enum size_word {
@@ -55,7 +58,10 @@ typedef struct loading {
     mica_weights *weights;
     found *list; /* [count] */
     uint64_t count;
+    uint32_t *at; /* which of the list has a place, counted from 1; places as place_number counts them */
 } loading;
+
+#define LAYER_PLACES (MICA__T_COUNT - MICA__T_WHOLE_COUNT)
 
 /* ---- names ---------------------------------------------------------------------------------------------- */
 
@@ -76,8 +82,8 @@ static bool find_place(const char *name, mica__tensor_id *out_id, uint32_t *out_
     *out_layer = 0;
     if (strncmp(name, "blk.", 4) != 0)
         return find_row(name, 0, MICA__T_WHOLE_COUNT, out_id);
-    if (name[4] < '0' || name[4] > '9')
-        return false;
+    if (name[4] < '0' || name[4] > '9' || (name[4] == '0' && name[5] != '.'))
+        return false; /* a number has one spelling: "blk.00." is not "blk.0." */
     const unsigned long layer = strtoul(name + 4, &end, 10);
     *out_layer = layer < UINT32_MAX ? (uint32_t)layer : UINT32_MAX;
     return *end == '.' && find_row(end + 1, MICA__T_WHOLE_COUNT, MICA__T_COUNT, out_id);
@@ -156,10 +162,16 @@ static mica_status find_vocabulary(mica_model *model, const mica_weights *weight
         return mica__fail(MICA_ERR_MALFORMED_FILE, "tensor \"%s\" is missing",
                           table[MICA__T_TOKEN_EMBEDDING].name);
     MICA__TRY(mica_weights_tensor(weights, index, &info));
-    if (info.ndim != 2 || info.shape[0] == 0 || info.shape[0] > (1u << 24))
+    if (info.ndim != 2 || info.shape[0] == 0 || info.shape[0] > UINT32_MAX)
         return mica__fail(MICA_ERR_MALFORMED_FILE, "tensor \"%s\" is no table of tokens", info.name);
+    MICA__TRY(mica__limit_check("tokens of a vocabulary", mica__limits()->vocabulary, info.shape[0]));
     model->h.vocabulary = (uint32_t)info.shape[0];
     return MICA_OK;
+}
+
+static uint64_t place_number(mica__tensor_id id, uint32_t layer)
+{
+    return id < MICA__T_WHOLE_COUNT ? id : (uint64_t)layer * LAYER_PLACES + id;
 }
 
 static mica_status note_tensor(loading *l, uint64_t index)
@@ -169,11 +181,16 @@ static mica_status note_tensor(loading *l, uint64_t index)
     mica__tensor_id id = MICA__T_COUNT;
     uint32_t layer;
     uint64_t elements = 1, sample = 0;
+    MICA__TRY(mica__spend(TENSOR_STEPS));
     MICA__TRY(mica_weights_tensor(l->weights, index, &info));
     if (!find_place(info.name, &id, &layer) || layer >= model->h.layers)
         return mica__fail(MICA_ERR_UNSUPPORTED, "tensor \"%.160s\" has no place in a %s model of %u layers",
                           info.name, model->family->name, model->h.layers);
     MICA__TRY(check_shape(&model->h, &table[id], &info));
+    uint32_t *at = &l->at[place_number(id, layer)];
+    if (*at != 0)
+        return mica__fail(MICA_ERR_MALFORMED_FILE, "tensor \"%.160s\" is there twice", info.name);
+    *at = (uint32_t)l->count + 1;
     for (uint32_t i = 0; i < info.ndim; i++)
         elements *= info.shape[i];
     model->info.parameters += elements;
@@ -192,17 +209,11 @@ static mica_status note_tensor(loading *l, uint64_t index)
     return MICA_OK;
 }
 
-static const found *find_listed(const loading *l, mica_buffer *const *place)
+/* The tensor of a place, NULL if the file has none; `layer` counts only for tensors of layers. */
+static const found *find_listed(const loading *l, mica__tensor_id id, uint32_t layer)
 {
-    for (uint64_t i = 0; i < l->count; i++)
-        if (l->list[i].place == place)
-            return &l->list[i];
-    return NULL;
-}
-
-static const found *find_in_layer(const loading *l, uint32_t layer, mica__tensor_id id)
-{
-    return find_listed(l, &l->model->layer[layer].tensor[id - MICA__T_WHOLE_COUNT]);
+    const uint32_t at = l->at[place_number(id, layer)];
+    return at != 0 ? &l->list[at - 1] : NULL;
 }
 
 /* What the family needs in every layer, and what the kind of this one's feed-forward part needs: experts where there is a
@@ -210,8 +221,8 @@ static const found *find_in_layer(const loading *l, uint32_t layer, mica__tensor
 static uint64_t layer_needs(const loading *l, uint32_t layer)
 {
     const mica_model *model = l->model;
-    const found *up = find_in_layer(l, layer, MICA__T_UP);
-    if (find_in_layer(l, layer, MICA__T_ROUTER) != NULL)
+    const found *up = find_listed(l, MICA__T_UP, layer);
+    if (find_listed(l, MICA__T_ROUTER, layer) != NULL)
         return model->family->needs | MICA__BIT(EXPERT_GATE) | MICA__BIT(EXPERT_UP) | MICA__BIT(EXPERT_DOWN);
     const bool gated = up != NULL && up->rows == model->h.ffn && !model->family->ungated;
     return model->family->needs | MICA__BIT(UP) | MICA__BIT(DOWN) | (gated ? MICA__BIT(GATE) : 0);
@@ -222,12 +233,13 @@ static mica_status check_needs(const loading *l)
 {
     const mica_model *model = l->model;
     for (uint32_t id = 0; id < MICA__T_WHOLE_COUNT; id++)
-        if ((model->family->needs >> id & 1) != 0 && find_listed(l, &model->tensor[id]) == NULL)
+        if ((model->family->needs >> id & 1) != 0 && find_listed(l, (mica__tensor_id)id, 0) == NULL)
             return mica__fail(MICA_ERR_MALFORMED_FILE, "tensor \"%s\" is missing", table[id].name);
     for (uint32_t layer = 0; layer < model->h.layers; layer++) {
         const uint64_t needs = layer_needs(l, layer);
+        MICA__TRY(mica__spend(LAYER_PLACES));
         for (uint32_t id = MICA__T_WHOLE_COUNT; id < MICA__T_COUNT; id++)
-            if ((needs >> id & 1) != 0 && find_in_layer(l, layer, (mica__tensor_id)id) == NULL)
+            if ((needs >> id & 1) != 0 && find_listed(l, (mica__tensor_id)id, layer) == NULL)
                 return mica__fail(MICA_ERR_MALFORMED_FILE, "tensor \"blk.%u.%s\" is missing", layer,
                                   table[id].name);
     }
@@ -241,7 +253,7 @@ static bool wants_pack(const loading *l, const found *item)
 {
     return item->rows != 0 &&
            !(item->place == &l->model->tensor[MICA__T_TOKEN_EMBEDDING] &&
-             find_listed(l, &l->model->tensor[MICA__T_OUTPUT]) != NULL) &&
+             find_listed(l, MICA__T_OUTPUT, 0) != NULL) &&
            item->place != &l->model->tensor[MICA__T_POSITION_EMBEDDING] &&
            item->place != &l->model->tensor[MICA__T_TYPE_EMBEDDING];
 }
@@ -256,7 +268,11 @@ static int tell(void *context, const char *what, uint64_t done, uint64_t total)
 {
     const both *b = context;
     (void)total;
-    return b->options->progress(b->options->context, what, b->before + done, b->total);
+    if (mica__is_cancelled())
+        return 1;
+    return b->options->progress == NULL
+               ? 0
+               : b->options->progress(b->options->context, what, b->before + done, b->total);
 }
 
 static mica_status load_some(loading *l, both *b, bool packed, uint64_t *index, mica_buffer **buffer)
@@ -266,14 +282,41 @@ static mica_status load_some(loading *l, both *b, bool packed, uint64_t *index, 
     for (uint64_t i = 0; i < l->count; i++)
         if (wants_pack(l, &l->list[i]) == packed)
             index[count++] = l->list[i].index;
-    MICA__TRY(mica_weights_load_all(l->weights, index, count, l->model->device, flags,
-                                    b->options->progress != NULL ? tell : NULL, b, buffer));
+    MICA__TRY(mica_weights_load_all(l->weights, index, count, l->model->device, flags, tell, b, buffer));
     count = 0;
     for (uint64_t i = 0; i < l->count; i++)
         if (wants_pack(l, &l->list[i]) == packed) {
             *l->list[i].place = buffer[count++];
             b->before += l->list[i].bytes;
         }
+    return MICA_OK;
+}
+
+/* A vector that is part of a mapped file becomes the model's own: norms and biases are a few KB, and a file that is cut
+ * short later does not reach them. */
+static mica_status own_vector(mica_device *device, mica_buffer **place)
+{
+    mica_buffer_info info;
+    mica_buffer *own = NULL;
+    MICA__TRY(mica_buffer_get_info(*place, &info));
+    if (!info.imported)
+        return MICA_OK;
+    void *bytes = mica__alloc((size_t)info.byte_length);
+    mica_status status = bytes == NULL
+                             ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a vector of %llu values",
+                                          (unsigned long long)info.element_count)
+                             : mica_buffer_alloc(device, info.dtype, info.ndim, info.shape, &own);
+    if (status == MICA_OK)
+        status = mica_buffer_read(*place, 0, bytes, info.byte_length);
+    if (status == MICA_OK)
+        status = mica_buffer_write(own, 0, bytes, info.byte_length);
+    mica__free(bytes);
+    if (status != MICA_OK) {
+        mica_buffer_release(own);
+        return status;
+    }
+    mica_buffer_release(*place);
+    *place = own;
     return MICA_OK;
 }
 
@@ -288,11 +331,30 @@ static mica_status load_all(loading *l, const mica_model_options *options)
                             (unsigned long long)l->count);
     if (status == MICA_OK)
         status = load_some(l, &b, false, index, buffer);
+    for (uint64_t i = 0; i < l->count && status == MICA_OK; i++)
+        if (l->list[i].rows == 0)
+            status = own_vector(l->model->device, l->list[i].place);
     if (status == MICA_OK)
         status = load_some(l, &b, true, index, buffer);
     mica__free(index);
     mica__free(buffer);
     return status;
+}
+
+mica_status mica__tensors_check_layers(const mica_model *model, const mica_weights *weights)
+{
+    mica_weights_info info;
+    uint64_t needs = 0;
+    MICA__TRY(mica__limit_check("layers", mica__limits()->layers, model->h.layers));
+    MICA__TRY(mica_weights_get_info(weights, &info));
+    for (uint32_t id = MICA__T_WHOLE_COUNT; id < MICA__T_COUNT; id++)
+        needs += model->family->needs >> id & 1;
+    if (model->h.layers > info.tensor_count / needs)
+        return mica__fail(MICA_ERR_MALFORMED_FILE,
+                          "the model's \"%s.block_count\" is %u, the file's %llu tensors are not those of so "
+                          "many layers",
+                          model->family->name, model->h.layers, (unsigned long long)info.tensor_count);
+    return MICA_OK;
 }
 
 mica_status mica__tensors_load(mica_model *model, mica_weights *weights, const mica_model_options *options)
@@ -302,10 +364,11 @@ mica_status mica__tensors_load(mica_model *model, mica_weights *weights, const m
     MICA__TRY(mica_weights_get_info(weights, &info));
     MICA__TRY(find_vocabulary(model, weights));
     l.list = mica__alloc((size_t)(info.tensor_count + 1) * sizeof *l.list);
-    if (l.list == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a list of %llu tensors",
-                          (unsigned long long)info.tensor_count);
+    l.at = mica__calloc((size_t)model->h.layers * LAYER_PLACES + MICA__T_COUNT, sizeof *l.at);
     mica_status status = MICA_OK;
+    if (l.list == NULL || l.at == NULL)
+        status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a list of %llu tensors",
+                            (unsigned long long)info.tensor_count);
     for (uint64_t i = 0; i < info.tensor_count && status == MICA_OK; i++)
         status = note_tensor(&l, i);
     if (status == MICA_OK)
@@ -313,5 +376,6 @@ mica_status mica__tensors_load(mica_model *model, mica_weights *weights, const m
     if (status == MICA_OK)
         status = load_all(&l, options);
     mica__free(l.list);
+    mica__free(l.at);
     return status;
 }

@@ -5,6 +5,9 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/work.h"
+
+#define NODE_STEPS 50u /* of what a record touches */
 
 static uint64_t storage_bit(const void *storage)
 {
@@ -20,6 +23,13 @@ bool mica__operands_overlap(const mica__operand *a, const mica__operand *b)
     mica__range_of(a, &ra);
     mica__range_of(b, &rb);
     return mica__ranges_overlap(&ra, &rb);
+}
+
+/* Steps of a search over so many records: most are passed over at a glance. Whoever asked for it is told when there are
+ * none left, the next time that it takes one. */
+static void count_search(uint64_t records)
+{
+    (void)mica__spend(1 + records / 8);
 }
 
 /* ---- building ---- */
@@ -57,7 +67,9 @@ mica_status mica__flow_build(mica__record_list *list, mica__flow *out)
     if (flow.node == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the data flow of %u records", list->count);
     for (uint32_t i = 0; i < list->count; i++) {
-        mica_status status = node_fill(&flow.node[i], list->record[i]);
+        mica_status status = mica__spend(NODE_STEPS);
+        if (status == MICA_OK)
+            status = node_fill(&flow.node[i], list->record[i]);
         if (status != MICA_OK) {
             mica__flow_free(&flow);
             return status;
@@ -106,6 +118,7 @@ static bool is_member(const uint32_t *member, uint32_t count, uint32_t at)
 bool mica__flow_can_gather(const mica__flow *flow, const uint32_t *member, uint32_t count, uint32_t target)
 {
     uint32_t place = member[target];
+    count_search(member[count - 1] - member[0]);
     for (uint32_t k = member[0]; k <= member[count - 1]; k++) {
         const mica__record *record = flow->list->record[k];
         if (record == NULL)
@@ -168,8 +181,8 @@ uint32_t mica__flow_uses(const mica__flow *flow, uint32_t at, uint32_t slot, mic
 {
     const mica__operand *value = &flow->list->record[at]->operand[slot];
     uint64_t bit = storage_bit(value->storage);
-    uint32_t found = 0;
-    for (uint32_t k = at + 1; k < flow->list->count; k++) {
+    uint32_t found = 0, k = at + 1;
+    for (; k < flow->list->count; k++) {
         const mica__flow_node *node = &flow->node[k];
         const mica__record *record = flow->list->record[k];
         if (record == NULL || ((node->reads | node->writes) & bit) == 0)
@@ -185,6 +198,7 @@ uint32_t mica__flow_uses(const mica__flow *flow, uint32_t at, uint32_t slot, mic
         if (overwrites(record, value))
             break;
     }
+    count_search(k - at);
     return found;
 }
 
@@ -201,8 +215,10 @@ bool mica__flow_writer(const mica__flow *flow, uint32_t at, uint32_t slot, mica_
             if (!(operand->access & MICA_ACCESS_WRITE) || !mica__operands_overlap(operand, value))
                 continue;
             *out = (mica__use){k, i};
+            count_search(at - k);
             return writes_whole(record, i) && mica__operand_same(operand, value);
         }
     }
+    count_search(at);
     return false;
 }

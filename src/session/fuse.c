@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/work.h"
 #include "device/registry.h"
 #include "session/fusion.h"
 #include "session/passes.h"
@@ -254,9 +255,8 @@ static mica_status run_row(mica__fusion_pass *pass, size_t row, uint64_t *fusion
         bool applied = true;
         while (applied && pass->list->record[i] != NULL) {
             applied = false;
-            mica_status status = fusion_apply[row](pass, i, &applied);
-            if (status != MICA_OK)
-                return status;
+            MICA__TRY(mica__spend(4)); /* and whatever the flow took since the last time */
+            MICA__TRY(fusion_apply[row](pass, i, &applied));
             *fusions += applied;
         }
     }

@@ -4,6 +4,7 @@
  * Exact because a matmul keeps each sum in f32 and applies softcap, gate and residual to it with the
  * functions of the separate ops before it rounds once to y's type.
  */
+#include "base/work.h"
 #include "session/fusion.h"
 
 #define Y0 MICA__MATMUL_SLOT(0, MICA__WEIGHT_Y)
@@ -106,13 +107,27 @@ static void draft_pair(mica__draft *draft, const mica__fusion_pass *pass, uint32
     draft->record.operand_count = (uint16_t)at;
 }
 
+/* Whether record `at` changes what `x` holds: no reader of it can pass. */
+static bool overwrites(const mica__fusion_pass *pass, uint32_t at, const mica__operand *x)
+{
+    const mica__record *record = pass->list->record[at];
+    for (uint32_t i = 0; record != NULL && i < record->operand_count; i++)
+        if ((record->operand[i].access & MICA_ACCESS_WRITE) && mica__operands_overlap(&record->operand[i], x))
+            return true;
+    return false;
+}
+
 mica_status mica__fusion_matmul_group(mica__fusion_pass *pass, uint32_t anchor, bool *out_applied)
 {
     const mica__record *first = bare_matmul(pass, anchor);
     if (first == NULL)
         return MICA_OK;
+    const mica__operand x = first->operand[MICA__MATMUL_X];
     for (uint32_t i = anchor + 1; i < pass->list->count && !*out_applied; i++) {
         const mica__record *second = bare_matmul(pass, i);
+        MICA__TRY(mica__spend(1));
+        if (overwrites(pass, i, &x))
+            break;
         if (second == NULL || !can_share(first, second) ||
             params_of(first)->weight_count + params_of(second)->weight_count > MICA__MAX_WEIGHTS)
             continue;

@@ -6,12 +6,36 @@
 #include "base/status.h"
 #include "session/storages.h"
 
-mica_status mica__passes_check_flags(const char *call, uint32_t flags)
+#define RECORD_STEPS 400u /* of lowering a record */
+#define POLL_NS 20000000u /* how long a wait goes without a look whether the call was cancelled */
+
+mica_status mica__passes_check_flags(uint32_t flags)
 {
     if ((flags & ~MICA_FINISH_ALL) != 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: flags is 0x%x, known bits are 0x%x", call, flags,
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "flags is 0x%x, known bits are 0x%x", flags,
                           MICA_FINISH_ALL);
     return MICA_OK;
+}
+
+void mica__passes_begin(mica__call *call, const char *name)
+{
+    mica__call_begin(call, name);
+    if (call->outer == NULL)
+        mica__spend_allow(UINT64_MAX);
+}
+
+mica_status mica__passes_wait(const mica_device *device, mica_fence *fence)
+{
+    bool stopped = device->table->cancel == NULL;
+    mica_status status;
+    do {
+        if (!stopped && mica__is_cancelled()) {
+            (void)mica_fence_cancel(fence);
+            stopped = true;
+        }
+        status = mica_fence_wait(fence, stopped ? MICA_WAIT_FOREVER : POLL_NS);
+    } while (status == MICA_ERR_TIMEOUT);
+    return status;
 }
 
 mica_status mica__passes_run(mica_device *device, mica__record_list *list, uint32_t flags,
@@ -60,8 +84,9 @@ static mica_status lower(mica__lowering *lowering, const mica__record_list *list
     if (list->count > 0)
         mica__lowering_prepare(lowering, (const mica__record *const *)list->record, list->count);
     for (uint32_t i = 0; i < list->count; i++) {
-        const mica_status status =
-            mica__lowering_add(lowering, list->record[i], lowered == NULL ? NULL : &lowered[i]);
+        mica_status status = mica__spend(RECORD_STEPS);
+        if (status == MICA_OK)
+            status = mica__lowering_add(lowering, list->record[i], lowered == NULL ? NULL : &lowered[i]);
         if (status != MICA_OK) {
             mica__lowering_discard(lowering);
             return status;

@@ -7,6 +7,7 @@
 #ifndef MICA_SESSION_PASSES_H
 #define MICA_SESSION_PASSES_H
 
+#include "base/work.h"
 #include "device/encoder.h"
 #include "mica/session.h"
 
@@ -22,8 +23,11 @@ mica_status mica__reorder(mica__record_list *list, uint64_t *out_moved);
  * temp_bytes. */
 mica_status mica__passes_run(mica_device *device, mica__record_list *list, uint32_t flags,
                              mica_session_stats *stats);
-/* Unknown bits in `flags` are INVALID_ARGUMENT; `call` names the caller. */
-mica_status mica__passes_check_flags(const char *call, uint32_t flags);
+/* Unknown bits in `flags` are INVALID_ARGUMENT. */
+mica_status mica__passes_check_flags(uint32_t flags);
+/* Begins a call that runs passes. Where nobody else called it the records are the program's own: only a limit of steps that
+ * the caller chose holds, and a cancel. */
+void mica__passes_begin(mica__call *call, const char *name);
 /* Lowers the records to work that runs once, adding to `stats` what came out. `scratch`: shared with the stages of the
  * session before and after them. */
 mica_status mica__passes_lower_once(mica_device *device, const mica__record_list *list,
@@ -31,6 +35,8 @@ mica_status mica__passes_lower_once(mica_device *device, const mica__record_list
 /* The same to reusable work. `lowered`: NULL, or a place for each record. */
 mica_status mica__passes_lower(mica_device *device, const mica__record_list *list, mica__lowered *lowered,
                                mica_session_stats *stats, mica__work **out);
+/* Waits for the fence of a device; a call that is cancelled meanwhile stops it, where the device can. */
+mica_status mica__passes_wait(const mica_device *device, mica_fence *fence);
 /* Adds an encoder's counts to a session's. */
 void mica__passes_count(mica_session_stats *stats, const mica_encoder_stats *part);
 

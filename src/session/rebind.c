@@ -74,7 +74,7 @@ static mica_status check_alike(const swap *s)
     else if (memcmp(from->stride, to->stride, from->ndim * sizeof from->stride[0]) != 0)
         what = "strides";
     if (what != NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "recording_rebind: to has another %s than from", what);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "to has another %s than from", what);
     return MICA_OK;
 }
 
@@ -85,8 +85,7 @@ static mica_status gather(const mica_recording *recording, const mica_buffer *fr
     const mica_buffer *pair[3][2] = {{from, to}, {from->scales, to->scales}, {from->biases, to->biases}};
     *out_count = 0;
     if (from->storage->device != recording->device || to->storage->device != recording->device)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "recording_rebind: %s is on another device than the recording",
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is on another device than the recording",
                           from->storage->device != recording->device ? "from" : "to");
     for (uint32_t i = 0; i < 3; i++) {
         if (pair[i][0] == NULL || pair[i][1] == NULL)
@@ -110,17 +109,15 @@ static mica_status check_operand(const mica__record *record, uint32_t index, con
     const swap *own = find_swap(swaps, count, operand);
     if (own != NULL) {
         if (own->read_only && (operand->access & MICA_ACCESS_WRITE))
-            return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                              "recording_rebind: to is read-only and record %u (%s) writes from", index,
-                              mica_op_name((mica_op)record->op));
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "to is read-only and record %u (%s) writes from",
+                              index, mica_op_name((mica_op)record->op));
         return MICA_OK;
     }
     for (uint32_t i = 0; i < count; i++)
         if (mica__operands_overlap(operand, &swaps[i].to) && !mica__operands_overlap(operand, &swaps[i].from))
-            return mica__fail(
-                MICA_ERR_INVALID_ARGUMENT,
-                "recording_rebind: to overlaps an operand of record %u (%s) that from did not overlap", index,
-                mica_op_name((mica_op)record->op));
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                              "to overlaps an operand of record %u (%s) that from did not overlap", index,
+                              mica_op_name((mica_op)record->op));
     return MICA_OK;
 }
 
@@ -237,8 +234,7 @@ static mica_status rebind(mica_recording *recording, const mica_buffer *from, co
         return status;
     status = check_all(&recording->list, swaps, count);
     if (status == MICA_OK && recording->work == NULL)
-        status = mica__fail(MICA_ERR_STATE,
-                            "recording_rebind: recording was left without commands by a failed rebind");
+        status = mica__fail(MICA_ERR_STATE, "recording was left without commands by a failed rebind");
     if (status != MICA_OK)
         return status;
     (void)mica__work_wait(recording->work, NULL, NULL);
@@ -265,10 +261,12 @@ mica_status mica_recording_rebind(mica_recording *recording, mica_buffer *from, 
                           recording == NULL ? "recording"
                           : from == NULL    ? "from"
                                             : "to");
+    mica__call call;
+    mica__passes_begin(&call, "recording_rebind");
     mica__recording_lock(recording);
-    mica_status status = rebind(recording, from, to, &uses);
+    const mica_status status = rebind(recording, from, to, &uses);
     mica__recording_unlock(recording);
     if (out_uses != NULL)
         *out_uses = uses;
-    return status;
+    return mica__call_end(&call, status);
 }

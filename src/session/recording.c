@@ -108,21 +108,34 @@ mica_status mica__recording_number(mica_recording *recording)
 static mica_status submit(mica_recording *recording, mica_fence **out_fence)
 {
     if (recording->work == NULL)
-        return mica__fail(MICA_ERR_STATE,
-                          "recording_replay: recording was left without commands by a failed rebind");
+        return mica__fail(MICA_ERR_STATE, "recording was left without commands by a failed rebind");
     (void)mica__work_wait(recording->work, NULL, NULL);
     return mica__work_submit(recording->work, recording->queue, out_fence);
 }
 
 mica_status mica_recording_replay(mica_recording *recording, mica_fence **out_fence)
 {
+    mica__call call;
     if (out_fence != NULL)
         *out_fence = NULL;
     if (recording == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "recording_replay: recording is NULL");
+    mica__call_begin(&call, "recording_replay");
     mica__recording_lock(recording);
-    mica_status status = submit(recording, out_fence);
+    const mica_status status = submit(recording, out_fence);
     mica__recording_unlock(recording);
+    return mica__call_end(&call, status);
+}
+
+/* A thread whose calls can be cancelled waits for a fence. Lock held. */
+static mica_status submit_and_wait(mica_recording *recording, const mica__call *call)
+{
+    mica_fence *fence = NULL;
+    const bool plain = call->work == NULL && call->outer == NULL;
+    MICA__TRY(submit(recording, plain ? NULL : &fence));
+    const mica_status status =
+        plain ? mica__work_wait(recording->work, NULL, NULL) : mica__passes_wait(recording->device, fence);
+    mica_fence_release(fence);
     return status;
 }
 
@@ -130,14 +143,14 @@ mica_status mica_recording_replay(mica_recording *recording, mica_fence **out_fe
  * ours. */
 mica_status mica_recording_replay_and_wait(mica_recording *recording)
 {
+    mica__call call;
     if (recording == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "recording_replay_and_wait: recording is NULL");
+    mica__call_begin(&call, "recording_replay_and_wait");
     mica__recording_lock(recording);
-    mica_status status = submit(recording, NULL);
-    if (status == MICA_OK)
-        status = mica__work_wait(recording->work, NULL, NULL);
+    const mica_status status = submit_and_wait(recording, &call);
     mica__recording_unlock(recording);
-    return status;
+    return mica__call_end(&call, status);
 }
 
 /* ---- clone ---- */
@@ -209,13 +222,8 @@ static mica_status clone_records(mica_device *device, const mica__record_list *f
     return status;
 }
 
-mica_status mica_recording_clone(const mica_recording *recording, mica_recording **out_clone)
+static mica_status clone(const mica_recording *recording, mica_recording **out_clone)
 {
-    if (out_clone == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "recording_clone: out_clone is NULL");
-    *out_clone = NULL;
-    if (recording == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "recording_clone: recording is NULL");
     mica__record_list list = {0};
     mica_recording *original = mica__recording_lock(recording);
     mica_session_stats stats = original->stats, lowered = {0};
@@ -228,6 +236,18 @@ mica_status mica_recording_clone(const mica_recording *recording, mica_recording
     if (status == MICA_OK)
         (*out_clone)->stats = stats;
     return status;
+}
+
+mica_status mica_recording_clone(const mica_recording *recording, mica_recording **out_clone)
+{
+    mica__call call;
+    if (out_clone == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "recording_clone: out_clone is NULL");
+    *out_clone = NULL;
+    if (recording == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "recording_clone: recording is NULL");
+    mica__passes_begin(&call, "recording_clone");
+    return mica__call_end(&call, clone(recording, out_clone));
 }
 
 /* ---- optimise ---- */
@@ -274,11 +294,13 @@ mica_status mica_recording_optimize(mica_recording *recording, uint32_t flags, m
     mica_session_stats stats = {0};
     if (out_stats != NULL)
         memset(out_stats, 0, sizeof *out_stats);
+    mica__call call;
     if (recording == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "recording_optimize: recording is NULL");
-    mica_status status = mica__passes_check_flags("recording_optimize", flags);
+    mica__passes_begin(&call, "recording_optimize");
+    mica_status status = mica__passes_check_flags(flags);
     if (status != MICA_OK)
-        return status;
+        return mica__call_end(&call, status);
     uint64_t begin = mica__clock_ns();
     mica__recording_lock(recording);
     status = optimize(recording, flags, &stats);
@@ -288,5 +310,5 @@ mica_status mica_recording_optimize(mica_recording *recording, uint32_t flags, m
     mica__recording_unlock(recording);
     if (status == MICA_OK && out_stats != NULL)
         *out_stats = stats;
-    return status;
+    return mica__call_end(&call, status);
 }

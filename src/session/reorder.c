@@ -8,22 +8,26 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "base/work.h"
 #include "session/dataflow.h"
 #include "session/passes.h"
 
-/* Waves of records [first, end), counted from 0. Returns how many. */
-static uint32_t find_waves(const mica__flow *flow, uint32_t first, uint32_t end, uint32_t *wave)
+/* Waves of records [first, end), counted from 0. `top` has room for the last wave up to each record: those before one that
+ * is below the wave found so far cannot raise it. */
+static mica_status find_waves(const mica__flow *flow, uint32_t first, uint32_t end, uint32_t *wave,
+                              uint32_t *top, uint32_t *out_waves)
 {
-    uint32_t waves = 0;
     for (uint32_t i = first; i < end; i++) {
+        uint32_t j = i;
         wave[i] = 0;
-        for (uint32_t j = first; j < i; j++)
-            if (wave[j] >= wave[i] && mica__flow_conflict(flow, j, i))
-                wave[i] = wave[j] + 1;
-        if (wave[i] >= waves)
-            waves = wave[i] + 1;
+        for (; j > first && top[j - 1] >= wave[i]; j--)
+            if (wave[j - 1] >= wave[i] && mica__flow_conflict(flow, j - 1, i))
+                wave[i] = wave[j - 1] + 1;
+        top[i] = i > first && top[i - 1] > wave[i] ? top[i - 1] : wave[i];
+        MICA__TRY(mica__spend(1 + i - j));
     }
-    return waves;
+    *out_waves = top[end - 1] + 1;
+    return MICA_OK;
 }
 
 /* Puts the records of [first, end) into `order` wave by wave: a counting sort, stable. `start` has room for
@@ -71,10 +75,13 @@ mica_status mica__reorder(mica__record_list *list, uint64_t *out_moved)
                              : mica__flow_build(list, &flow);
     if (status == MICA_OK) {
         uint32_t *order = wave + n, *start = order + n;
-        for (uint32_t first = 0, end = 0; first < n; first = end) {
+        for (uint32_t first = 0, end = 0; first < n && status == MICA_OK; first = end) {
+            uint32_t waves = 0;
             for (end = first + 1; end < n && !list->record[end]->barrier_before;)
                 end++;
-            uint32_t waves = find_waves(&flow, first, end, wave);
+            status = find_waves(&flow, first, end, wave, order, &waves);
+            if (status != MICA_OK)
+                break;
             sort_waves(wave, first, end, waves, start, order);
             *out_moved += apply(list, order, first, end, moved_to);
         }

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/work.h"
 #include "device/inflight.h"
 #include "session/passes.h"
 #include "session/recording.h"
@@ -67,11 +68,21 @@ static void spend(mica_session *session)
     mica__scratch_release(&session->scratch);
 }
 
+/* Stages that run write into buffers that the caller goes on with: they end before the session does. */
+static void stop_stages(mica_session *session)
+{
+    if (session->encoder == NULL || session->staged == NULL)
+        return;
+    (void)mica_fence_cancel(session->staged); /* where the device can */
+    (void)mica_fence_wait(session->staged, MICA_WAIT_FOREVER);
+}
+
 void mica_session_release(mica_session *session)
 {
     if (session == NULL)
         return;
     mica_device *device = session->device;
+    stop_stages(session);
     spend(session);
     mica_fence_release(session->staged);
     mica__free(session->temp);
@@ -84,12 +95,12 @@ mica_encoder *mica_session_encoder(mica_session *session)
     return session == NULL ? NULL : session->encoder;
 }
 
-static mica_status check_open(const mica_session *session, const char *call)
+static mica_status check_open(const mica_session *session)
 {
     if (session == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: session is NULL", call);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session is NULL");
     if (session->encoder == NULL)
-        return mica__fail(MICA_ERR_STATE, "%s: session was finished already", call);
+        return mica__fail(MICA_ERR_STATE, "session was finished already");
     return MICA_OK;
 }
 
@@ -108,31 +119,34 @@ static mica_status reserve_temp(mica_session *session)
     return MICA_OK;
 }
 
-mica_status mica_session_temp(mica_session *session, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
-                              mica_buffer **out_buffer)
+static mica_status make_temp(mica_session *session, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
+                             mica_buffer **out_buffer)
 {
     mica_buffer *buffer = NULL;
-    if (out_buffer == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_temp: out_buffer is NULL");
-    *out_buffer = NULL;
-    mica_status status = check_open(session, "session_temp");
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(check_open(session));
     if (shape == NULL || ndim > MICA_MAX_DIMS)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_temp: shape is NULL or ndim %u is over %d",
-                          ndim, MICA_MAX_DIMS);
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape is NULL or ndim %u is over %d", ndim,
+                          MICA_MAX_DIMS);
     mica_buffer_desc desc = {.dtype = dtype, .ndim = ndim, .flags = MICA_BUFFER_UNINITIALIZED};
     memcpy(desc.shape, shape, ndim * sizeof *shape);
-    status = reserve_temp(session);
-    if (status == MICA_OK)
-        status = mica_buffer_create(session->device, &desc, &buffer);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(reserve_temp(session));
+    MICA__TRY(mica_buffer_create(session->device, &desc, &buffer));
     buffer->temporary = 1;
     session->temp[session->temp_count++] = mica_buffer_retain(buffer);
     session->temp_bytes += buffer->length;
     *out_buffer = buffer;
     return MICA_OK;
+}
+
+mica_status mica_session_temp(mica_session *session, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
+                              mica_buffer **out_buffer)
+{
+    mica__call call;
+    if (out_buffer == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_temp: out_buffer is NULL");
+    *out_buffer = NULL;
+    mica__call_begin(&call, "session_temp");
+    return mica__call_end(&call, make_temp(session, dtype, ndim, shape, out_buffer));
 }
 
 /* ---- running ---- */
@@ -198,21 +212,28 @@ static mica_status commit_recorded(mica_session *session, uint32_t flags)
     return status;
 }
 
+static mica_status stage(mica_session *session, uint32_t flags)
+{
+    MICA__TRY(check_open(session));
+    MICA__TRY(mica__passes_check_flags(flags));
+    if (!session->recording)
+        return mica__fail(MICA_ERR_STATE, "session is a direct one; begin it with MICA_SESSION_RECORD");
+    return commit_recorded(session, flags);
+}
+
 mica_status mica_session_stage(mica_session *session, uint32_t flags)
 {
-    mica_status status = check_open(session, "session_stage");
-    if (status == MICA_OK)
-        status = mica__passes_check_flags("session_stage", flags);
-    if (status == MICA_OK && !session->recording)
-        status = mica__fail(MICA_ERR_STATE,
-                            "session_stage: session is a direct one; begin it with MICA_SESSION_RECORD");
-    return status != MICA_OK ? status : commit_recorded(session, flags);
+    mica__call call;
+    mica__passes_begin(&call, "session_stage");
+    return mica__call_end(&call, stage(session, flags));
 }
 
 static mica_status commit(mica_session *session, uint32_t flags)
 {
     mica_status status = session->recording ? commit_recorded(session, flags) : commit_direct(session);
     session->stats.encode_ns = mica__clock_ns() - session->begin_ns;
+    if (status != MICA_OK)
+        stop_stages(session);
     spend(session);
     return status;
 }
@@ -222,44 +243,43 @@ static mica_status wait_staged(mica_session *session)
 {
     uint64_t begin = 0, end = 0, start = mica__clock_ns();
     mica_status status =
-        session->staged == NULL ? MICA_OK : mica_fence_wait(session->staged, MICA_WAIT_FOREVER);
+        session->staged == NULL ? MICA_OK : mica__passes_wait(session->device, session->staged);
     session->stats.wait_ns = mica__clock_ns() - start;
     if (session->staged != NULL && mica_fence_times(session->staged, &begin, &end) == MICA_OK)
         session->stats.device_ns = end - begin;
     return status;
 }
 
-/* Whether `call` may end the session with `flags`. */
-static mica_status check_end(const mica_session *session, const char *call, uint32_t flags,
-                             mica_session_stats *out_stats)
+/* Whether the session may end with `flags`. */
+static mica_status check_end(const mica_session *session, uint32_t flags, mica_session_stats *out_stats)
 {
     if (out_stats != NULL)
         memset(out_stats, 0, sizeof *out_stats);
-    const mica_status status = check_open(session, call);
-    return status != MICA_OK ? status : mica__passes_check_flags(call, flags);
+    MICA__TRY(check_open(session));
+    return mica__passes_check_flags(flags);
 }
 
-mica_status mica_session_finish(mica_session *session, uint32_t flags, mica_session_stats *out_stats)
+static mica_status finish(mica_session *session, uint32_t flags, mica_session_stats *out_stats)
 {
-    mica_status status = check_end(session, "session_finish", flags, out_stats);
-    if (status != MICA_OK)
-        return status;
-    status = commit(session, flags);
-    mica_status waited = wait_staged(session);
+    MICA__TRY(check_end(session, flags, out_stats));
+    const mica_status status = commit(session, flags), waited = wait_staged(session);
     if (out_stats != NULL)
         *out_stats = session->stats;
     return status != MICA_OK ? status : waited;
 }
 
-mica_status mica_session_commit(mica_session *session, uint32_t flags, mica_session_stats *out_stats,
-                                mica_fence **out_fence)
+mica_status mica_session_finish(mica_session *session, uint32_t flags, mica_session_stats *out_stats)
 {
-    if (out_fence != NULL)
-        *out_fence = NULL;
-    mica_status status = check_end(session, "session_commit", flags, out_stats);
-    if (status != MICA_OK)
-        return status;
-    status = commit(session, flags);
+    mica__call call;
+    mica__passes_begin(&call, "session_finish");
+    return mica__call_end(&call, finish(session, flags, out_stats));
+}
+
+static mica_status commit_session(mica_session *session, uint32_t flags, mica_session_stats *out_stats,
+                                  mica_fence **out_fence)
+{
+    MICA__TRY(check_end(session, flags, out_stats));
+    const mica_status status = commit(session, flags);
     if (out_stats != NULL)
         *out_stats = session->stats;
     if (status == MICA_OK && out_fence != NULL) {
@@ -269,38 +289,51 @@ mica_status mica_session_commit(mica_session *session, uint32_t flags, mica_sess
     return status;
 }
 
+mica_status mica_session_commit(mica_session *session, uint32_t flags, mica_session_stats *out_stats,
+                                mica_fence **out_fence)
+{
+    mica__call call;
+    if (out_fence != NULL)
+        *out_fence = NULL;
+    mica__passes_begin(&call, "session_commit");
+    return mica__call_end(&call, commit_session(session, flags, out_stats, out_fence));
+}
+
+static mica_status record(mica_session *session, uint32_t flags, mica_session_stats *stats,
+                          mica_recording **out_recording)
+{
+    mica__record_list list;
+    MICA__TRY(check_open(session));
+    MICA__TRY(mica__passes_check_flags(flags));
+    if (!session->recording || session->staged != NULL)
+        return mica__fail(MICA_ERR_STATE, "session %s",
+                          session->recording ? "has stages, which are submitted already"
+                                             : "is a direct one; begin it with MICA_SESSION_RECORD");
+    MICA__TRY(mica__encoder_take(session->encoder, &list));
+    mica_status status = mica__passes_run(session->device, &list, flags, stats);
+    if (status == MICA_OK)
+        status = mica__recording_create(session->device, mica__encoder_queue(session->encoder), &list, stats,
+                                        out_recording);
+    else
+        mica__record_list_free(&list);
+    stats->encode_ns = mica__clock_ns() - session->begin_ns;
+    if (status == MICA_OK)
+        (*out_recording)->stats.encode_ns = stats->encode_ns;
+    spend(session);
+    return status;
+}
+
 mica_status mica_session_record(mica_session *session, uint32_t flags, mica_session_stats *out_stats,
                                 mica_recording **out_recording)
 {
     mica_session_stats stats = {0};
-    mica__record_list list;
+    mica__call call;
     if (out_recording == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_record: out_recording is NULL");
     *out_recording = NULL;
-    if (out_stats != NULL)
-        memset(out_stats, 0, sizeof *out_stats);
-    mica_status status = check_open(session, "session_record");
-    if (status == MICA_OK)
-        status = mica__passes_check_flags("session_record", flags);
-    if (status == MICA_OK && (!session->recording || session->staged != NULL))
-        status = mica__fail(MICA_ERR_STATE, "session_record: session %s",
-                            session->recording ? "has stages, which are submitted already"
-                                               : "is a direct one; begin it with MICA_SESSION_RECORD");
-    if (status == MICA_OK)
-        status = mica__encoder_take(session->encoder, &list);
-    if (status != MICA_OK)
-        return status;
-    status = mica__passes_run(session->device, &list, flags, &stats);
-    if (status == MICA_OK)
-        status = mica__recording_create(session->device, mica__encoder_queue(session->encoder), &list, &stats,
-                                        out_recording);
-    else
-        mica__record_list_free(&list);
-    stats.encode_ns = mica__clock_ns() - session->begin_ns;
-    if (status == MICA_OK)
-        (*out_recording)->stats.encode_ns = stats.encode_ns;
-    spend(session);
+    mica__passes_begin(&call, "session_record");
+    const mica_status status = record(session, flags, &stats, out_recording);
     if (out_stats != NULL)
         *out_stats = stats;
-    return status;
+    return mica__call_end(&call, status);
 }

@@ -309,9 +309,9 @@ static void bad_feeds_are_refused(void **state)
     must(mica_context_feed(context, &good, 1));
     refused(mica_context_logits(context, sequence, &logits, &rows), MICA_ERR_STATE, "no logits");
     feed.count = 64;
-    refused(mica_context_feed(context, &feed, 1), MICA_ERR_BUDGET, "full");
+    refused(mica_context_feed(context, &feed, 1), MICA_ERR_FULL, "full");
     must(mica_sequence_create(context, &other));
-    refused(mica_sequence_create(context, &rows), MICA_ERR_BUDGET, "2 sequences");
+    refused(mica_sequence_create(context, &rows), MICA_ERR_FULL, "2 sequences");
     refused(mica_sequence_fork(context, sequence, 2, &rows), MICA_ERR_INVALID_ARGUMENT, "1 tokens");
     refused(mica_sequence_trim(context, 9, 0), MICA_ERR_INVALID_ARGUMENT, "no sequence 9");
     must(mica_sequence_remove(context, other));

@@ -11,12 +11,14 @@
 enum { WIDTH = 32, FFN = 48, HEADS = 4, LAYERS = 2, VOCABULARY = 40 };
 
 typedef struct wrong {
-    const char *family;      /* NULL: llama */
-    const char *without;     /* key or tensor that is left out */
-    const char *misshapen;   /* tensor that has a row too many */
-    const char *strange;     /* tensor that is there besides */
-    const char *scaling;     /* rope.scaling.type */
-    uint32_t heads, experts; /* 0: as it should be */
+    const char *family;    /* NULL: llama */
+    const char *without;   /* key or tensor that is left out */
+    const char *misshapen; /* tensor that has a row too many */
+    const char *strange;   /* tensor that is there besides */
+    const char *scaling;   /* rope.scaling.type */
+    const char *real;      /* key of a number that is `value` */
+    float value;
+    uint32_t heads, experts, layers; /* 0: as it should be */
 } wrong;
 
 static bool is_out(const wrong *w, const char *name)
@@ -65,7 +67,7 @@ static void write_model(const wrong *w, char *path, size_t size)
     test_file_path(path, size, "model.gguf");
     if (!is_out(w, "general.architecture"))
         test_gguf_string(&gguf, "general.architecture", w->family != NULL ? w->family : "llama");
-    put_number(&gguf, w, "block_count", LAYERS);
+    put_number(&gguf, w, "block_count", w->layers != 0 ? w->layers : LAYERS);
     put_number(&gguf, w, "embedding_length", WIDTH);
     put_number(&gguf, w, "feed_forward_length", FFN);
     put_number(&gguf, w, "context_length", 64);
@@ -74,10 +76,12 @@ static void write_model(const wrong *w, char *path, size_t size)
         put_number(&gguf, w, "expert_count", w->experts);
     if (w->scaling != NULL)
         test_gguf_string(&gguf, "llama.rope.scaling.type", w->scaling);
+    if (w->real != NULL)
+        test_gguf_f32(&gguf, w->real, w->value);
     put_tensor(&gguf, w, "token_embd.weight", VOCABULARY, WIDTH);
     put_tensor(&gguf, w, "output_norm.weight", 0, WIDTH);
     if (w->strange != NULL)
-        put_tensor(&gguf, w, w->strange, 2, WIDTH);
+        put_tensor(&gguf, w, w->strange, strstr(w->strange, "norm") != NULL ? 0 : 2, WIDTH);
     for (uint32_t i = 0; i < LAYERS; i++)
         put_layer(&gguf, w, i);
     test_gguf_write(&gguf, path);
@@ -113,6 +117,26 @@ static void wrong_files_are_named(void **state)
         {{.heads = 100}, MICA_ERR_MALFORMED_FILE, "heads"},
         {{.experts = 4}, MICA_ERR_MALFORMED_FILE, "experts"},
         {{.scaling = "dance"}, MICA_ERR_UNSUPPORTED, "dance"},
+        /* A place has one name, and one tensor. */
+        {{.strange = "blk.00.attn_norm.weight"}, MICA_ERR_UNSUPPORTED, "\"blk.00.attn_norm.weight\""},
+        {{.strange = "blk.01.attn_norm.weight"}, MICA_ERR_UNSUPPORTED, "\"blk.01.attn_norm.weight\""},
+        {{.strange = "blk.4294967296.attn_norm.weight"}, MICA_ERR_UNSUPPORTED, "blk.4294967296."},
+        {{.strange = "blk.0.attn_norm.weight"}, MICA_ERR_MALFORMED_FILE, "\"blk.0.attn_norm.weight\""},
+        /* No memory for layers that are not there, or too many. */
+        {{.layers = 10001}, MICA_ERR_BUDGET, "model_open: 10001 layers, at most 10000"},
+        {{.layers = 1048576}, MICA_ERR_BUDGET, "1048576 layers"},
+        {{.layers = 9999}, MICA_ERR_MALFORMED_FILE, "\"llama.block_count\" is 9999"},
+        {{.layers = 3}, MICA_ERR_MALFORMED_FILE, "\"blk.2."},
+        /* What would be found at the first feed. */
+        {{.scaling = "linear", .real = "llama.rope.scaling.factor", .value = 1e-45f},
+         MICA_ERR_MALFORMED_FILE,
+         "scale of positions comes to inf"},
+        {{.scaling = "yarn", .real = "llama.rope.scaling.factor", .value = 1e-20f},
+         MICA_ERR_MALFORMED_FILE,
+         "rotary"},
+        {{.real = "llama.rope.freq_base", .value = -1}, MICA_ERR_MALFORMED_FILE, "rope.freq_base"},
+        {{.real = "llama.attention.layer_norm_rms_epsilon", .value = -1}, MICA_ERR_MALFORMED_FILE, "epsilon"},
+        {{.real = "llama.attn_logit_softcapping", .value = -1}, MICA_ERR_MALFORMED_FILE, "softcap"},
     };
     mica_device *device;
     mica_model *model;
@@ -296,12 +320,34 @@ static void every_allocation_may_fail(void **state)
     must(mica_set_allocator(NULL));
 }
 
+/* Vectors are the model's own: of a file that is cut short only matrices are gone. */
+static void vectors_are_not_mapped(void **state)
+{
+    const mica_device_options one = {.threads = 1};
+    mica_device *device;
+    mica_model *model;
+    mica_device_memory with;
+    char path[512];
+    (void)state;
+    write_model(&(wrong){0}, path, sizeof path);
+    must(mica_device_open("cpu", &one, &device));
+    must(mica_model_open(path, device, NULL, &model));
+    must(mica_device_get_memory(device, &with));
+    /* f32 matrices are read as the file has them. */
+    const uint64_t layer = 4 * WIDTH * WIDTH + 3 * FFN * WIDTH;
+    assert_int_equal(with.mapped_bytes, 4 * (LAYERS * layer + VOCABULARY * WIDTH));
+    assert_true(with.owned_bytes >= 4 * WIDTH * (2 * LAYERS + 1));
+    mica_model_release(model);
+    mica_device_release(device);
+    remove(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_files_are_named),     cmocka_unit_test(a_model_in_memory_talks),
         cmocka_unit_test(loading_can_be_stopped),    cmocka_unit_test(a_budget_is_kept),
-        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(every_allocation_may_fail), cmocka_unit_test(vectors_are_not_mapped),
     };
     return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }

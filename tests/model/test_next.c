@@ -421,6 +421,76 @@ static void wrong_calls_are_refused(void **state)
     rig_close(&r);
 }
 
+/* Which of the items failed is told by their own statuses; the others get their tokens where anything was fed. */
+static void items_have_statuses(void **state)
+{
+    rig r = rig_open("llama", 1);
+    mica_context *context = rig_context(&r, 64, 4, 64);
+    mica_sampling s = plain(1), nothing = plain(2);
+    mica_logit_bias *forbidden = test_alloc(r.info.vocabulary, sizeof *forbidden);
+    const uint32_t good = 3, bad = r.info.vocabulary;
+    uint32_t long_one[60] = {0}, count;
+    mica_next items[4];
+    (void)state;
+    for (uint32_t i = 0; i < r.info.vocabulary; i++)
+        forbidden[i] = (mica_logit_bias){i, -INFINITY};
+    nothing.bias = forbidden;
+    nothing.bias_count = r.info.vocabulary;
+    for (uint32_t i = 0; i < 4; i++)
+        items[i] = (mica_next){.sequence = rig_sequence(context),
+                               .tokens = &good,
+                               .count = 1,
+                               .sampler = sampler_of(&r, i == 2 ? &nothing : &s)};
+    /* Wrong tokens, unknown flags, a wrong sampler: all are marked, nothing is fed. */
+    mica_sampler *kept = items[3].sampler;
+    items[1].tokens = &bad;
+    items[3].sampler = NULL;
+    refused(mica_context_next(context, items, 4), MICA_ERR_INVALID_ARGUMENT, "item 3: sampler is NULL");
+    assert_int_equal(items[3].status, MICA_ERR_INVALID_ARGUMENT);
+    items[3].sampler = kept;
+    items[3].flags = 64;
+    refused(mica_context_next(context, items, 4), MICA_ERR_INVALID_ARGUMENT, "item 3: flags is 0x40");
+    items[3].flags = 0;
+    items[2].count = 0;
+    refused(mica_context_next(context, items, 4), MICA_ERR_INVALID_ARGUMENT, "token 0 of feed 1");
+    assert_int_equal(items[0].status, MICA_OK);
+    assert_int_equal(items[1].status, MICA_ERR_INVALID_ARGUMENT);
+    assert_int_equal(items[2].status, MICA_ERR_INVALID_ARGUMENT);
+    assert_int_equal(items[3].status, MICA_OK);
+    items[2].count = 1;
+    items[1].tokens = &good;
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(items[i].id, MICA_NO_TOKEN);
+        must(mica_sequence_tokens(context, items[i].sequence, NULL, 0, &count));
+        assert_int_equal(count, 0);
+    }
+    /* One that has nothing to choose: the others have their tokens. */
+    refused(mica_context_next(context, items, 4), MICA_ERR_INVALID_ARGUMENT, "forbidden");
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(items[i].status, i == 2 ? MICA_ERR_INVALID_ARGUMENT : MICA_OK);
+        assert_int_equal(items[i].id == MICA_NO_TOKEN, i == 2);
+    }
+    /* No room for one: it is told so, and the call without it succeeds. */
+    items[1].tokens = long_one;
+    items[1].count = 60;
+    must(mica_context_feed(context, &(mica_feed){items[1].sequence, long_one, 50, MICA_WANT_NONE}, 1));
+    refused(mica_context_next(context, items, 2), MICA_ERR_FULL, "full");
+    assert_int_equal(items[0].status, MICA_OK);
+    assert_int_equal(items[1].status, MICA_ERR_FULL);
+    must(mica_context_next(context, items, 1));
+    /* What is no item's own stands in all. */
+    items[1].count = 1;
+    must(mica_context_cancel(context));
+    refused(mica_context_next(context, items, 2), MICA_ERR_CANCELLED, "context_next: cancelled");
+    assert_int_equal(items[0].status, MICA_ERR_CANCELLED);
+    assert_int_equal(items[1].status, MICA_ERR_CANCELLED);
+    for (uint32_t i = 0; i < 4; i++)
+        mica_sampler_release(items[i].sampler);
+    free(forbidden);
+    mica_context_release(context);
+    rig_close(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -432,6 +502,7 @@ int main(void)
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(wrong_calls_are_refused),
+        cmocka_unit_test(items_have_statuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "model_rig.h"
+#include "mica/format.h"
 #include "support/folder.h"
 #include "support/sanitizer.h"
 
@@ -239,13 +240,222 @@ static void bad_state_files_are_refused(void **state)
     assert_int_equal(test_folder_remove(folder), 0);
 }
 
+/* ---- files that were made on purpose ---------------------------------------------------------------------- */
+
+/* A state of a model with two kinds of layers, in memory. */
+typedef struct forged {
+    rig r;
+    mica_context *context;
+    char folder[256], path[300];
+    unsigned char *bytes;
+    uint64_t size, header; /* the header with its length before it */
+} forged;
+
+static forged forge(void)
+{
+    forged f = {.r = rig_open("gemma3", 1)};
+    uint32_t tokens[130];
+    f.context = rig_context(&f.r, 256, 3, 32);
+    const uint32_t sequence = rig_sequence(f.context);
+    assert_int_equal(test_folder_make(f.folder, sizeof f.folder, "state"), 0);
+    snprintf(f.path, sizeof f.path, "%s/a.state", f.folder);
+    rig_tokens(&f.r, 9, tokens, 130);
+    must(mica_context_feed(f.context, &(mica_feed){sequence, tokens, 130, MICA_WANT_NONE}, 1));
+    must(mica_sequence_save(f.context, sequence, f.path));
+    must(mica_sequence_remove(f.context, sequence));
+    FILE *file = fopen(f.path, "rb");
+    assert_non_null(file);
+    f.bytes = test_alloc(1u << 20, 1);
+    f.size = fread(f.bytes, 1, 1u << 20, file);
+    (void)fclose(file);
+    memcpy(&f.header, f.bytes, sizeof f.header);
+    f.header += sizeof f.header;
+    return f;
+}
+
+static void forge_end(forged *f)
+{
+    free(f->bytes);
+    mica_context_release(f->context);
+    rig_close(&f->r);
+    assert_int_equal(test_folder_remove(f->folder), 0);
+}
+
+static void forge_write(const forged *f, const void *bytes, uint64_t size)
+{
+    FILE *file = fopen(f->path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Loads it. What loads goes on; what does not leaves nothing. */
+static mica_status forge_load(const forged *f)
+{
+    mica_context_info info;
+    uint32_t sequence;
+    const mica_status status = mica_sequence_load(f->context, f->path, &sequence);
+    if (status == MICA_OK) {
+        (void)rig_step(f->context, &f->r, sequence, 1);
+        must(mica_sequence_remove(f->context, sequence));
+    }
+    must(mica_context_get_info(f->context, &info));
+    assert_int_equal(info.sequences_used, 0);
+    assert_int_equal(info.pages_used, 0);
+    assert_int_equal(info.window_pages_used, 0);
+    return status;
+}
+
+/* The file with `from` in its header made `to`. */
+static void forge_replace(const forged *f, const char *from, const char *to)
+{
+    unsigned char *made = test_alloc(f->size + 64, 1);
+    char *header = test_alloc(f->header + 1, 1);
+    memcpy(header, f->bytes + 8, f->header - 8);
+    char *at = strstr(header, from);
+    if (at == NULL)
+        fail_msg("the header has no %s: %s", from, header);
+    const size_t before = (size_t)(at - header), rest = strlen(at) - strlen(from);
+    const uint64_t length = before + strlen(to) + rest;
+    memcpy(made, &length, 8);
+    memcpy(made + 8, header, before);
+    memcpy(made + 8 + before, to, strlen(to));
+    memcpy(made + 8 + before + strlen(to), at + strlen(from), rest);
+    memcpy(made + 8 + length, f->bytes + f->header, f->size - f->header);
+    forge_write(f, made, 8 + length + f->size - f->header);
+    free(made);
+    free(header);
+}
+
+static void forged_states_are_refused(void **state)
+{
+    static const struct {
+        const char *from, *to;
+        mica_status status;
+        const char *word;
+    } cases[] = {
+        {"\"mica.state\":\"2\"", "\"mica.state\":\"1\"", MICA_ERR_INVALID_ARGUMENT, "mica.state"},
+        {"\"mica.state\"", "\"mica.stale\"", MICA_ERR_MALFORMED_FILE, "mica.state"},
+        {"\"mica.cache_k\":\"f16\"", "\"mica.cache_k\":\"f32\"", MICA_ERR_INVALID_ARGUMENT, "mica.cache_k"},
+        {"\"tokens\":", "\"tokons\":", MICA_ERR_MALFORMED_FILE, "no tokens"},
+        {"\"U32\",\"shape\":[130]", "\"I32\",\"shape\":[130]", MICA_ERR_MALFORMED_FILE, "list of numbers"},
+        {"\"U32\",\"shape\":[130]", "\"U32\",\"shape\":[13,10]", MICA_ERR_MALFORMED_FILE, "list of numbers"},
+        {"\"k.0\"", "\"k.99\"", MICA_ERR_MALFORMED_FILE, "no tensor \"k.0\""},
+        {"\"v.1\"", "\"v.01\"", MICA_ERR_MALFORMED_FILE, "no tensor \"v.1\""},
+    };
+    forged f = forge();
+    (void)state;
+    must(forge_load(&f));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        forge_replace(&f, cases[i].from, cases[i].to);
+        refused(forge_load(&f), cases[i].status, cases[i].word);
+    }
+    /* A token that is none. */
+    memset(f.bytes + f.header + 40, 0x7f, 4);
+    forge_write(&f, f.bytes, f.size);
+    refused(forge_load(&f), MICA_ERR_MALFORMED_FILE, "token 10 is");
+    forge_end(&f);
+}
+
+/* A state with the metadata of another and zeros in layers of other lengths. 0: as they are; 1: the last page alone; 2: not from
+ * a page on; 3: values from the first token on. */
+static void forge_lengths(const mica_weights *from, const char *path, int kind)
+{
+    static const unsigned char zeros[64 * 1024];
+    const mica_writer_options options = {.format = MICA_FORMAT_SAFETENSORS, .overwrite = 1};
+    uint64_t sizes[64] = {0};
+    mica_writer *writer = NULL;
+    mica_weights_info info;
+    must(mica_weights_get_info(from, &info));
+    must(mica_writer_create(path, &options, &writer));
+    for (uint64_t i = 0; i < info.metadata_count; i++) {
+        mica_string key;
+        const mica_value *value;
+        must(mica_weights_metadata(from, i, &key, &value));
+        if (value->type == MICA_VALUE_STRING)
+            must(mica_writer_string(writer, key.data, value->as.string.data));
+    }
+    for (uint64_t i = 0; i < info.tensor_count; i++) {
+        mica_tensor_info tensor;
+        must(mica_weights_tensor(from, i, &tensor));
+        if (tensor.ndim == 2 && kind == 1)
+            tensor.shape[0] = 2;
+        if (tensor.ndim == 2 && kind == 2)
+            tensor.shape[0] -= 5;
+        if (tensor.ndim == 2 && kind == 3 && tensor.name[0] == 'v')
+            tensor.shape[0] = 130;
+        sizes[i] = tensor.ndim == 2 ? tensor.shape[0] * tensor.shape[1] : tensor.shape[0] * 4;
+        must(mica_writer_tensor(writer, tensor.name, tensor.dtype, tensor.ndim, tensor.shape));
+    }
+    for (uint64_t i = 0; i < info.tensor_count; i++)
+        must(mica_writer_write(writer, zeros, sizes[i]));
+    must(mica_writer_finish(writer));
+}
+
+/* Layers that hold less than the next token sees, or not all the same. */
+static void states_hold_what_is_seen(void **state)
+{
+    static const char *const words[] = {NULL, "than the next token sees", "than the next token sees",
+                                        "others of its kind"};
+    rig r = rig_open("mistral", 1);
+    mica_context *context = rig_context(&r, 256, 2, 32);
+    char folder[256], path[300], made[300];
+    uint32_t tokens[130] = {0}, more;
+    mica_weights *weights = NULL;
+    (void)state;
+    assert_int_equal(test_folder_make(folder, sizeof folder, "state"), 0);
+    snprintf(path, sizeof path, "%s/a.state", folder);
+    snprintf(made, sizeof made, "%s/b.state", folder);
+    const uint32_t sequence = rig_sequence(context);
+    must(mica_context_feed(context, &(mica_feed){sequence, tokens, 130, MICA_WANT_NONE}, 1));
+    must(mica_sequence_save(context, sequence, path));
+    must(mica_weights_open(path, NULL, &weights));
+    for (int kind = 0; kind < 4; kind++) {
+        forge_lengths(weights, made, kind);
+        if (words[kind] != NULL) {
+            refused(mica_sequence_load(context, made, &more), MICA_ERR_MALFORMED_FILE, words[kind]);
+            continue;
+        }
+        must(mica_sequence_load(context, made, &more));
+        (void)rig_step(context, &r, more, 1);
+        must(mica_sequence_remove(context, more));
+    }
+    mica_weights_release(weights);
+    mica_context_release(context);
+    rig_close(&r);
+    assert_int_equal(test_folder_remove(folder), 0);
+}
+
+/* Cut anywhere, and with any byte of the header changed: a status, or a sequence that goes on. */
+static void damaged_states_are_refused(void **state)
+{
+    forged f = forge();
+    test_random random = test_random_from(4);
+    const uint64_t pieces = TEST_ANY_SANITIZER ? 60 : 300;
+    (void)state;
+    for (uint64_t i = 0; i < pieces; i++) {
+        forge_write(&f, f.bytes, f.size * i / pieces);
+        assert_int_not_equal(forge_load(&f), MICA_OK);
+    }
+    for (uint64_t i = 0; i < pieces; i++) {
+        const uint64_t at = test_random_below(&random, f.header);
+        const unsigned char kept = f.bytes[at];
+        f.bytes[at] = (unsigned char)(i % 2 == 0 ? test_random_below(&random, 256)
+                                                 : (uint64_t) "0123456789[]{},:\""[i / 2 % 17]);
+        forge_write(&f, f.bytes, f.size);
+        (void)forge_load(&f);
+        f.bytes[at] = kept;
+    }
+    forge_end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_sequences_are_as_if_alone),
-        cmocka_unit_test(a_prefix_is_kept_once),
-        cmocka_unit_test(saved_sequences_go_on),
-        cmocka_unit_test(bad_state_files_are_refused),
+        cmocka_unit_test(many_sequences_are_as_if_alone), cmocka_unit_test(a_prefix_is_kept_once),
+        cmocka_unit_test(saved_sequences_go_on),          cmocka_unit_test(bad_state_files_are_refused),
+        cmocka_unit_test(forged_states_are_refused),      cmocka_unit_test(states_hold_what_is_seen),
+        cmocka_unit_test(damaged_states_are_refused),
     };
     return cmocka_run_group_tests_name("sequences", tests, NULL, NULL);
 }

@@ -12,9 +12,11 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/work.h"
 
 #define IDLE_SPIN_NS 100000u  /* a helper looks for the next submission this long before it parks */
 #define YIELD_AFTER_NS 30000u /* then the processor is offered to others between looks */
+#define POLL_NS 20000000u     /* a caller that runs what it submits looks as often whether it was cancelled */
 #define RENEW_TAGS (1u << 28) /* cursors older than half the tag range would look new again */
 
 uint64_t mica__cpu_spin_once(mica__cpu_spin *spin)
@@ -295,8 +297,9 @@ uint64_t mica__cpu_team_submit(mica__cpu_team *team, const mica__cpu_job *job)
     if (first && helpers + 1 < team->slots)
         mica__log(MICA_LOG_WARNING, "cpu: %u of %u threads: %s", helpers + 1, team->slots,
                   mica_status_message());
-    if (helpers == 0)
-        mica__cpu_team_wait(team, &team->finished, finished, MICA__EVENT_FOREVER);
+    while (helpers == 0 && !mica__cpu_team_wait(team, &team->finished, finished, POLL_NS))
+        if (mica__is_cancelled()) /* nobody has the fence yet who could */
+            mica__cpu_team_cancel(team, job->queue, value);
     return value;
 }
 

@@ -215,23 +215,23 @@ static mica_status set_experts(const mica__config *c)
     return status == MICA_OK && !normal ? set_bool(c, "expert_weights_norm", false) : status;
 }
 
-/* The three activations there are, by all their names. */
+/* The three activations there are, by all their names; each has one that is written. */
 static const char *activation_of(const char *name)
 {
     static const struct {
-        const char *hf, *gguf;
+        const char *name, *written;
     } names[] = {{"silu", "silu"},
                  {"swish", "silu"},
-                 {"gelu_pytorch_tanh", "gelu"},
-                 {"gelu_new", "gelu"},
-                 {"gelu_fast", "gelu"},
-                 {"gelu_accurate", "gelu"},
-                 {"gelu_python_tanh", "gelu"},
-                 {"gelu", "gelu_erf"},
-                 {"gelu_python", "gelu_erf"}};
+                 {"gelu_pytorch_tanh", "gelu_pytorch_tanh"},
+                 {"gelu_new", "gelu_pytorch_tanh"},
+                 {"gelu_fast", "gelu_pytorch_tanh"},
+                 {"gelu_accurate", "gelu_pytorch_tanh"},
+                 {"gelu_python_tanh", "gelu_pytorch_tanh"},
+                 {"gelu", "gelu"},
+                 {"gelu_python", "gelu"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i].hf, name) == 0)
-            return names[i].gguf;
+        if (strcmp(names[i].name, name) == 0)
+            return names[i].written;
     return NULL;
 }
 

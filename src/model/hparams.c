@@ -195,22 +195,31 @@ mica_status mica__layers_read(const mica_weights *weights, const mica__family *f
     return MICA_OK;
 }
 
+/* In the words of Hugging Face; without a gate there is no silu. */
 static mica_status read_activation(const mica_weights *weights, const mica__family *family, mica__hparams *h)
 {
-    static const char *const words[] = {
-        [MICA__SILU] = "silu", [MICA__GELU] = "gelu", [MICA__GELU_ERF] = "gelu_erf"};
+    static const struct {
+        const char *word;
+        uint8_t activation;
+    } words[] = {{"silu", MICA__SILU},
+                 {"gelu_pytorch_tanh", MICA__GELU},
+                 {"gelu_new", MICA__GELU},
+                 {"gelu", MICA__GELU_ERF}};
     mica_string text;
     h->activation = family->activation;
     if (!mica__key_text(weights, family->name, "hidden_activation", &text))
         return MICA_OK;
-    for (uint8_t i = family->ungated ? MICA__GELU : MICA__SILU; i <= MICA__GELU_ERF; i++)
-        if (text.length == strlen(words[i]) && memcmp(text.data, words[i], (size_t)text.length) == 0) {
-            h->activation = i;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (text.length == strlen(words[i].word) &&
+            memcmp(text.data, words[i].word, (size_t)text.length) == 0 &&
+            !(family->ungated && words[i].activation == MICA__SILU)) {
+            h->activation = words[i].activation;
             return MICA_OK;
         }
-    return mica__fail(MICA_ERR_UNSUPPORTED,
-                      "the model's \"%s.hidden_activation\" is \"%.40s\", expected %sgelu or gelu_erf",
-                      family->name, text.data, family->ungated ? "" : "silu, ");
+    return mica__fail(
+        MICA_ERR_UNSUPPORTED,
+        "the model's \"%s.hidden_activation\" is \"%.40s\", expected %sgelu or gelu_pytorch_tanh",
+        family->name, text.data, family->ungated ? "" : "silu, ");
 }
 
 /* Keys that change what models compute in ways that mica does not know: they may be there with the value that says nothing,

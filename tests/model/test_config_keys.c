@@ -534,7 +534,7 @@ static void expect_longest(const scene *s, const char *members, const char *word
     refused(mica_context_feed(context, &(mica_feed){sequence, tokens, 129, MICA_WANT_LAST}, 1),
             MICA_ERR_INVALID_ARGUMENT, "128");
     must(mica_context_feed(context, &(mica_feed){sequence, tokens, 128, MICA_WANT_LAST}, 1));
-    refused(mica_context_feed(context, &(mica_feed){sequence, tokens, 1, MICA_WANT_LAST}, 1), MICA_ERR_BUDGET,
+    refused(mica_context_feed(context, &(mica_feed){sequence, tokens, 1, MICA_WANT_LAST}, 1), MICA_ERR_FULL,
             "128");
     mica_context_release(context);
     mica_model_release(model);

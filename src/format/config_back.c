@@ -490,12 +490,10 @@ static mica_status put_caps(mica__config_back *b)
     return MICA_OK;
 }
 
-/* GGUF's words for it, and HF's; where the file is silent it is the family's. */
+/* A GGUF has HF's words for it; where it is silent it is the family's. */
 static mica_status put_activation(mica__config_back *b)
 {
-    static const struct {
-        const char *gguf, *hf;
-    } words[] = {{"silu", "silu"}, {"gelu", "gelu_pytorch_tanh"}, {"gelu_erf", "gelu"}};
+    static const char *const words[] = {"silu", "gelu_pytorch_tanh", "gelu_new", "gelu"};
     const bool gpt2 = mica__back_is(b, "gpt2");
     const char *key = gpt2 ? "activation_function" : is_gemma(b) ? "hidden_activation" : "hidden_act";
     const mica_value *said = mica__back_get(b, "hidden_activation");
@@ -507,9 +505,9 @@ static mica_status put_activation(mica__config_back *b)
                                             : "silu");
         return MICA_OK;
     }
-    for (size_t i = 0; i < 3; i++)
-        if (said->type == MICA_VALUE_STRING && strcmp(said->as.string.data, words[i].gguf) == 0) {
-            put_text(b, key, words[i].hf);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (said->type == MICA_VALUE_STRING && strcmp(said->as.string.data, words[i]) == 0) {
+            put_text(b, key, words[i]);
             return MICA_OK;
         }
     return mica__back_refuse(b, "hidden_activation", "a word that mica does not know");

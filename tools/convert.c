@@ -54,7 +54,8 @@ int tool_convert(const tool_call *call)
     tool_progress_begin(&progress, "converting");
     mica_status status = mica_convert(call->argument[0], call->argument[1], &options);
     double seconds = tool_progress_seconds(&progress);
-    if (status == MICA_ERR_UNSUPPORTED && strncmp(mica_status_message(), "the tokenizer ", 14) == 0) {
+    if (status == MICA_ERR_UNSUPPORTED &&
+        strstr(mica_status_message(), "the tokenizer cannot be written") != NULL) {
         (void)tool_progress_end(&progress);
         return tool_fail("%s; --without-tokenizer leaves it out", mica_status_message());
     }

@@ -490,21 +490,52 @@ static mica_status put_caps(mica__config_back *b)
     return MICA_OK;
 }
 
+/* GGUF's words for it, and HF's; where the file is silent it is the family's. */
+static mica_status put_activation(mica__config_back *b)
+{
+    static const struct {
+        const char *gguf, *hf;
+    } words[] = {{"silu", "silu"}, {"gelu", "gelu_pytorch_tanh"}, {"gelu_erf", "gelu"}};
+    const bool gpt2 = mica__back_is(b, "gpt2");
+    const char *key = gpt2 ? "activation_function" : is_gemma(b) ? "hidden_activation" : "hidden_act";
+    const mica_value *said = mica__back_get(b, "hidden_activation");
+    if (said == NULL) {
+        put_text(b, key,
+                 gpt2                       ? "gelu_new"
+                 : is_gemma(b)              ? "gelu_pytorch_tanh"
+                 : mica__back_is(b, "bert") ? "gelu"
+                                            : "silu");
+        return MICA_OK;
+    }
+    for (size_t i = 0; i < 3; i++)
+        if (said->type == MICA_VALUE_STRING && strcmp(said->as.string.data, words[i].gguf) == 0) {
+            put_text(b, key, words[i].hf);
+            return MICA_OK;
+        }
+    return mica__back_refuse(b, "hidden_activation", "a word that mica does not know");
+}
+
+/* GPT-2 may leave its scores as they are, or divide those of each layer by its number. */
+static mica_status put_gpt2_scales(mica__config_back *b)
+{
+    const bool plain = mica__back_number(b, "attention.scale", 0) == 1 && b->head != 1;
+    put_truth(b, "scale_attn_weights", !plain);
+    put_truth(b, "scale_attn_by_inverse_layer_idx",
+              mica__back_number(b, "attention.scale_by_inverse_layer", 0) != 0);
+    return plain ? MICA_OK : check_scale(b);
+}
+
 static mica_status put_habits(mica__config_back *b)
 {
-    const bool gpt2 = mica__back_is(b, "gpt2"), bert = mica__back_is(b, "bert");
-    put_text(b,
-             gpt2          ? "activation_function"
-             : is_gemma(b) ? "hidden_activation"
-                           : "hidden_act",
-             gpt2          ? "gelu_new"
-             : is_gemma(b) ? "gelu_pytorch_tanh"
-             : bert        ? "gelu"
-                           : "silu");
+    const bool bert = mica__back_is(b, "bert");
     if (!bert)
         put_truth(b, "tie_word_embeddings", find_tensor(b, "output.weight") == NULL);
     if ((mica__back_number(b, "attention.causal", !bert) != 0) == bert)
         return mica__back_refuse(b, "attention.causal", bert ? "true" : "false");
+    if (mica__back_is(b, "gpt2"))
+        return put_gpt2_scales(b);
+    if (mica__back_number(b, "attention.scale_by_inverse_layer", 0) != 0)
+        return mica__back_refuse(b, "attention.scale_by_inverse_layer", "true");
     if (!is_gemma(b))
         return check_scale(b);
     put_scalar(b);
@@ -549,6 +580,8 @@ static const char *const known[] = {
     "attention.sliding_window",
     "attention.sliding_window_pattern",
     "attention.causal",
+    "attention.scale_by_inverse_layer",
+    "hidden_activation",
     "rope.dimension_count",
     "rope.freq_base",
     "rope.freq_base_swa",
@@ -567,6 +600,16 @@ static const char *const known[] = {
     "tensor_data_layout",
 };
 
+/* Others that say nothing where they are 1; any does where it is 0 or false. */
+static const char *const neutral[] = {"attention.output_scale", "expert_gating_func", "expert_group_count",
+                                      "expert_group_used_count"};
+
+static bool says_nothing(const mica_value *value)
+{
+    double number = 1;
+    return value_number(value, &number) && number == 0;
+}
+
 static mica_status check_known(const mica__config_back *b)
 {
     const mica__archive *archive = b->plan->archive;
@@ -576,6 +619,9 @@ static mica_status check_known(const mica__config_back *b)
         bool found = strncmp(key, b->family->arch, length) != 0 || key[length] != '.';
         for (size_t k = 0; k < sizeof known / sizeof known[0] && !found; k++)
             found = strcmp(key + length + 1, known[k]) == 0;
+        for (size_t k = 0; k < sizeof neutral / sizeof neutral[0] && !found; k++)
+            found = strcmp(key + length + 1, neutral[k]) == 0 && mica__back_number(b, neutral[k], 0) == 1;
+        found = found || says_nothing(&archive->meta[i].value);
         if (!found)
             return mica__back_refuse(b, key + length + 1, "a key that mica does not know");
     }
@@ -625,6 +671,8 @@ static mica_status put_all(mica__config_back *b, bool *out_factors)
         status = mica__rope_from_gguf(b, out_factors);
     if (status == MICA_OK)
         status = put_caps(b);
+    if (status == MICA_OK)
+        status = put_activation(b);
     if (status == MICA_OK)
         status = put_habits(b);
     put_tokens(b);

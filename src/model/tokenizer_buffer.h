@@ -80,7 +80,7 @@ static inline bool mica__bytes_reach(mica__bytes *bytes, size_t more)
 /* Room for `more` bytes after the end, NULL if there is none; the caller adds to `size` what it wrote. */
 static inline char *mica__bytes_grow(mica__bytes *bytes, size_t more)
 {
-    if (bytes->edge < more || bytes->size > bytes->edge - more)
+    if (bytes->data == NULL || bytes->edge < more || bytes->size > bytes->edge - more)
         return mica__bytes_reach(bytes, more) ? bytes->data + bytes->size : NULL;
     return bytes->data + bytes->size;
 }

@@ -13,7 +13,8 @@
 #define MOST_SEQUENCES 4096u
 #define MOST_BATCH 8192u
 #define MOST_LOGIT_BYTES ((uint64_t)64 << 20) /* of one pass */
-#define LAYER_STEPS 64u                       /* of the buffers of a layer */
+#define LAYER_STEPS 500u                      /* of the buffers of a layer */
+#define SEQUENCE_STEPS 20u
 
 /* ---- making ------------------------------------------------------------------------------------------------ */
 
@@ -113,10 +114,12 @@ static mica_status make_cache(mica_context *context, uint32_t layer)
     MICA__TRY(mica_buffer_alloc(model->device, context->cache_k, 4, k, &context->k[layer]));
     MICA__TRY(mica_buffer_alloc(model->device, context->cache_v, 4, v, &context->v[layer]));
     MICA__TRY(mica_buffer_get_info(context->k[layer], &info));
-    context->cache_bytes += info.storage_bytes;
+    uint64_t bytes = info.storage_bytes;
     MICA__TRY(mica_buffer_get_info(context->v[layer], &info));
-    context->cache_bytes += info.storage_bytes;
-    return MICA_OK;
+    bytes += info.storage_bytes;
+    context->cache_bytes += bytes;
+    mica__spend_allow(bytes); /* as many as the caller asked for */
+    return mica__spend(LAYER_STEPS + bytes / 64);
 }
 
 static mica_status make_tables(mica_context *context)
@@ -137,7 +140,7 @@ static mica_status make_tables(mica_context *context)
 static mica_status make_sequences(mica_context *context)
 {
     for (uint32_t i = 0; i < context->sequences; i++) {
-        MICA__TRY(mica__spend(1 + context->capacity / 64));
+        MICA__TRY(mica__spend(SEQUENCE_STEPS));
         context->sequence[i].tokens = mica__alloc((size_t)context->capacity * sizeof(uint32_t));
         if (context->sequence[i].tokens == NULL)
             return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a sequence of %u tokens",
@@ -165,10 +168,8 @@ static mica_status fill(mica_context *context, const mica_context_options *optio
         return MICA_OK;
     MICA__TRY(make_sequences(context));
     MICA__TRY(make_tables(context));
-    for (uint32_t i = 0; i < model->h.layers; i++) {
-        MICA__TRY(mica__spend(LAYER_STEPS));
+    for (uint32_t i = 0; i < model->h.layers; i++)
         MICA__TRY(make_cache(context, i));
-    }
     return MICA_OK;
 }
 
@@ -382,12 +383,13 @@ mica_status mica__sequence_create(mica_context *context, uint32_t *out_sequence)
     if (context->model->family->encoder)
         return mica__fail(MICA_ERR_UNSUPPORTED, "a %s model gives embeddings and keeps no sequences",
                           context->model->family->name);
-    for (uint32_t i = 0; i < context->sequences; i++) {
+    for (uint32_t i = context->lowest; i < context->sequences; i++) {
         mica__sequence *sequence = &context->sequence[i];
         if (sequence->used)
             continue;
         sequence->used = true;
         sequence->length = sequence->row_count = 0;
+        context->lowest = i + 1;
         *out_sequence = i;
         return MICA_OK;
     }
@@ -416,6 +418,7 @@ void mica__sequence_remove(mica_context *context, uint32_t sequence)
 {
     trim(context, sequence, 0);
     context->sequence[sequence].used = false;
+    context->lowest = sequence < context->lowest ? sequence : context->lowest;
 }
 
 mica_status mica_sequence_remove(mica_context *context, uint32_t sequence)

@@ -73,6 +73,7 @@ struct mica_context {
     mica_buffer **k, **v; /* [layers]: [pages, page, kv heads, head] */
     uint64_t cache_bytes;
     mica__sequence *sequence; /* [sequences] */
+    uint32_t lowest;          /* those before it are in use */
     uint32_t *input;          /* [input_capacity] host copy of what a pass reads, laid out as in pass.c */
     uint64_t input_capacity;
     mica_feed *feeds; /* [sequences] of mica_context_next */

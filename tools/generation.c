@@ -72,7 +72,7 @@ static int open_parts(const tool_call *call, uint32_t prompt_tokens, int at_star
     if (result != 0)
         return result;
     tool_interrupt_catch(); /* up to here there was nothing to say or to clear away */
-    return tool_interrupt_watch(g->context);
+    return 0;
 }
 
 int tool_generation_open(const tool_call *call, tool_model *model, uint32_t prompt_tokens, int at_start,
@@ -86,7 +86,6 @@ int tool_generation_open(const tool_call *call, tool_model *model, uint32_t prom
 
 void tool_generation_close(tool_generation *g)
 {
-    tool_interrupt_watch(NULL);
     mica_detokenizer_release(g->detokenizer);
     mica_sampler_release(g->sampler);
     tool_sampling_free(&g->sampling);
@@ -107,8 +106,7 @@ int tool_generation_resample(tool_generation *g)
 
 /* ---- one text ---- */
 
-/* Feeds tokens and gives the one that follows. A signal that came when nothing ran stops the next step before it begins;
- * if it was dealt with, that is tried again. */
+/* Feeds tokens and gives the one that follows. */
 static mica_status next(tool_generation *g, const uint32_t *tokens, uint32_t count, uint32_t *out_id)
 {
     mica_next item = {.sequence = g->sequence,
@@ -117,8 +115,6 @@ static mica_status next(tool_generation *g, const uint32_t *tokens, uint32_t cou
                       .flags = g->logprobs > 0 ? MICA_NEXT_LOGITS : 0,
                       .sampler = g->sampler};
     mica_status status = mica_context_next(g->context, &item, 1);
-    if (status == MICA_ERR_CANCELLED && tool_interrupt_number() == 0)
-        status = mica_context_next(g->context, &item, 1);
     *out_id = item.id;
     return status;
 }

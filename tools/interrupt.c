@@ -5,26 +5,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "mica/work.h"
-#include "output.h"
 
 static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
 static volatile sig_atomic_t signal_number;
 static volatile sig_atomic_t wake_write = -1; /* the end of the pipe that the handler writes to */
 static int wake_read = -1;                    /* has a byte while the mark stands */
 static mica_work *work;                       /* of the main thread, as long as the program lives */
-
-static struct {
-    pthread_mutex_t lock;
-    mica_context *context; /* NULL: nothing is watched */
-    int runs;
-} watcher = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void note_signal(int number)
 {
@@ -78,10 +69,16 @@ int tool_interrupt_number(void)
 void tool_interrupt_clear(void)
 {
     char bytes[64];
+    sigset_t set, before;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++)
+        sigaddset(&set, caught[i]);
+    pthread_sigmask(SIG_BLOCK, &set, &before); /* the next signal leaves all of its marks or none */
     while (wake_read >= 0 && read(wake_read, bytes, sizeof bytes) > 0)
         continue;
     signal_number = 0;
     mica_work_clear(work);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 int tool_interrupt_wait(int descriptor, int milliseconds)
@@ -94,47 +91,4 @@ int tool_interrupt_wait(int descriptor, int milliseconds)
     if (signal_number != 0)
         return -1;
     return ready > 0; /* what cannot be waited for says so when it is read */
-}
-
-static void *watch(void *unused)
-{
-    const struct timespec pause = {0, 20000000};
-    struct pollfd wake = {.fd = wake_read, .events = POLLIN};
-    (void)unused;
-    while (poll(&wake, 1, -1) >= 0 || errno == EINTR) {
-        pthread_mutex_lock(&watcher.lock);
-        if (watcher.context != NULL && signal_number != 0)
-            mica_context_cancel(watcher.context);
-        pthread_mutex_unlock(&watcher.lock);
-        nanosleep(&pause, NULL);
-    }
-    return NULL;
-}
-
-/* The thread lives as long as the program, with signals left to the main thread. */
-static int start_watcher(void)
-{
-    pthread_t thread;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int wrong = pthread_create(&thread, NULL, watch, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (wrong != 0)
-        return tool_fail("there are no more threads to be had for Ctrl-C");
-    pthread_detach(thread);
-    watcher.runs = 1;
-    return 0;
-}
-
-int tool_interrupt_watch(mica_context *context)
-{
-    if (context != NULL && !watcher.runs && start_watcher() != 0)
-        return 1;
-    pthread_mutex_lock(&watcher.lock);
-    watcher.context = context;
-    pthread_mutex_unlock(&watcher.lock);
-    if (context != NULL && signal_number != 0)
-        mica_context_cancel(context);
-    return 0;
 }

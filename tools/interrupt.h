@@ -9,8 +9,6 @@
 #ifndef TOOL_INTERRUPT_H
 #define TOOL_INTERRUPT_H
 
-#include "mica/model.h"
-
 /* From here on the signals only leave a mark. Who was started with one ignored, as a shell does for background work,
  * keeps ignoring it. */
 void tool_interrupt_catch(void);
@@ -22,8 +20,5 @@ void tool_interrupt_clear(void);
 /* Waits until the descriptor has something to read or is at its end: 1. 0 if `milliseconds` passed before; -1 waits for ever.
  * -1 after a signal, also one that came before. */
 int tool_interrupt_wait(int descriptor, int milliseconds);
-
-/* Cancels this context when a signal comes, until it is called with NULL. 0, or 1 after printing why not. */
-int tool_interrupt_watch(mica_context *context);
 
 #endif

@@ -72,6 +72,18 @@ class Signals(Files):
         chat, talk = self.write("loop.jinja", LOOP), self.write("talk.json", "[]")
         self.ends("template", "--chat-template", chat, "--messages", talk)
 
+    def test_template_of_a_chat(self):
+        """While signals are caught: nothing is said of what the library did not finish."""
+        chat = ("chat", "-q", "--chat-template", self.write("loop.jinja", LOOP))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self.assertEqual(self.ends(*chat, number=number, lines=b"hi\n", status=128 + number), "")
+
+    def test_long_message(self):
+        """A few megabytes that are one word."""
+        self.write("talk.json", json.dumps([{"role": "user", "content": "ab" * 4000000}, {"role": "assistant", "content": "c"}]))
+        lines = b"/load %s\n/regen\n" % self.path("talk.json").encode()
+        self.assertEqual(self.ends("chat", "-q", lines=lines, status=128 + signal.SIGTERM), "")
+
     def test_schema(self):
         """Doubled so often that it would take for ever, were it not for limits."""
         ways = {"a%d" % i: {"allOf": [{"$ref": "#/$defs/a%d" % (i + 1)}] * 2} for i in range(DOUBLED)}

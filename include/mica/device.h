@@ -263,10 +263,14 @@ typedef struct mica_host_binding {
 typedef void (*mica_host_kernel)(const mica_host_binding *bindings, uint32_t binding_count,
                                  const void *params, uint32_t first, uint32_t last);
 
+/* A kernel of one's own. GPUs compile `source`, a text in mica's kernel dialect, the same for CUDA and OpenCL: C with the
+ * words MK_KERNEL, MK_IN, MK_OUT, MK_PARAM, MK_BIND and functions mk_*, described in docs/kernels.md (installed in
+ * share/doc/mica) and shown in examples/kernel.c. Its entry is MK_KERNEL(name); its bindings come in the order of the
+ * dispatch, the parameters last. */
 typedef struct mica_kernel_desc {
     const char *name;
     mica_host_kernel host; /* for the cpu */
-    const char *source;    /* kernel text for GPUs, copied */
+    const char *source;    /* for GPUs, copied */
 } mica_kernel_desc;
 
 /* A specialisation constant: becomes part of the cache key and a #define of the text. */
@@ -284,10 +288,11 @@ typedef struct mica_registry_stats {
 } mica_registry_stats;
 
 /* Adds or replaces a named kernel; replacing drops all its compiled forms (handles already given out stay
- * valid). Strings are copied. INVALID_ARGUMENT when it has nothing this device can run. */
+ * valid). Strings are copied. INVALID_ARGUMENT when it has nothing this device can run, or on a GPU a text in another language
+ * than the dialect. */
 MICA_API mica_status mica_kernel_register(mica_device *device, const mica_kernel_desc *desc);
-/* The compiled kernel, compiled on first use. The order of `constants` does not matter. KERNEL_NOT_FOUND,
- * KERNEL_COMPILATION (with the compiler's text). */
+/* The compiled kernel, compiled on first use. The order of `constants` does not matter. KERNEL_NOT_FOUND: no such name, or a
+ * text without that entry; KERNEL_COMPILATION (with the compiler's text). */
 MICA_API mica_status mica_kernel_get(mica_device *device, const char *name, const mica_constant *constants,
                                      uint32_t constant_count, mica_kernel **out_kernel);
 /* Gives the handle back. NULL is fine. */

@@ -143,8 +143,9 @@ MICA_API mica_status mica_buffer_get_info(const mica_buffer *buffer, mica_buffer
 MICA_API mica_device *mica_buffer_device(const mica_buffer *buffer);
 
 /* A view of a view composes: `byte_offset` counts from the first byte of `buffer`. `stride` NULL means
- * contiguous. The view must lie inside the parent's bytes, and block rows must stay whole. The view keeps
- * the storage alive. */
+ * contiguous. The view must lie inside the parent's bytes, and block rows must stay whole. Elements lie where kernels can
+ * read them: the place in the storage and the strides are multiples of the type's alignment, which is the largest power of two
+ * that divides its block_bytes, at most 8. The view keeps the storage alive. */
 MICA_API mica_status mica_buffer_view(mica_buffer *buffer, mica_dtype dtype, uint32_t ndim,
                                       const uint64_t *shape, const uint64_t *stride, uint64_t byte_offset,
                                       mica_buffer **out_view);
@@ -167,7 +168,8 @@ MICA_API mica_status mica_buffer_pack(mica_buffer *weight, mica_buffer **out_pac
 /* Called when the last view of imported memory is gone. */
 typedef void (*mica_import_release)(void *context, void *pointer);
 /* Wraps host memory the caller owns (a mapped file, another library's tensor) without a copy where the
- * device can; UNSUPPORTED where it cannot. `release` may be NULL. The ledger's mapped column counts it. */
+ * device can; UNSUPPORTED where it cannot. `pointer` is aligned for the type, as in mica_buffer_view. `release` may be NULL.
+ * The ledger's mapped column counts it. */
 MICA_API mica_status mica_buffer_import(mica_device *device, void *pointer, uint64_t bytes,
                                         const mica_buffer_desc *desc, mica_import_release release,
                                         void *context, mica_buffer **out_buffer);

@@ -26,6 +26,13 @@ static inline uint32_t mica__dtype_bytes(uint32_t dtype)
     return mica__dtypes[dtype].block_bytes;
 }
 
+/* What kernels ask of an address, and so of offsets and strides: that of a block's widest number, which divides the block. */
+static inline uint32_t mica__dtype_alignment(uint32_t dtype)
+{
+    const uint32_t bytes = mica__dtype_bytes(dtype), widest = bytes & (~bytes + 1);
+    return widest < 8 ? widest : 8;
+}
+
 /* MLX's affine words, which have scales and biases beside them. */
 static inline bool mica__dtype_is_affine(uint32_t dtype)
 {

@@ -144,8 +144,8 @@ MICA_API mica_device *mica_buffer_device(const mica_buffer *buffer);
 
 /* A view of a view composes: `byte_offset` counts from the first byte of `buffer`. `stride` NULL means
  * contiguous. The view must lie inside the parent's bytes, and block rows must stay whole. Elements lie where kernels can
- * read them: the place in the storage and the strides are multiples of the type's alignment, which is the largest power of two
- * that divides its block_bytes, at most 8. The view keeps the storage alive. */
+ * read them: the place in the storage and the strides are multiples of the type's alignment, which is its size, or for block
+ * types the largest of 1, 2 and 4 that divides their block_bytes. The view keeps the storage alive. */
 MICA_API mica_status mica_buffer_view(mica_buffer *buffer, mica_dtype dtype, uint32_t ndim,
                                       const uint64_t *shape, const uint64_t *stride, uint64_t byte_offset,
                                       mica_buffer **out_view);
@@ -178,7 +178,7 @@ MICA_API mica_status mica_buffer_import(mica_device *device, void *pointer, uint
 MICA_API mica_status mica_buffer_native(const mica_buffer *buffer, void **out_handle, uint64_t *out_offset);
 
 /* DLPack's tensor, field for field (strides in elements). `data` is the native handle. Borrowed. UNSUPPORTED
- * for block types and strides that are no multiple of the element. */
+ * for block types. */
 typedef struct mica_dlpack_view {
     void *data;
     int32_t device_type; /* DLPack's kDLCPU = 1, kDLCUDA = 2, kDLOpenCL = 4, kDLMetal = 8 */

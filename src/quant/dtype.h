@@ -26,11 +26,12 @@ static inline uint32_t mica__dtype_bytes(uint32_t dtype)
     return mica__dtypes[dtype].block_bytes;
 }
 
-/* What kernels ask of an address, and so of offsets and strides: that of a block's widest number, which divides the block. */
+/* What kernels ask of an address, and so of offsets and strides: a plain element's size, of a block as much as its size and words
+ * of 4 bytes allow. */
 static inline uint32_t mica__dtype_alignment(uint32_t dtype)
 {
     const uint32_t bytes = mica__dtype_bytes(dtype), widest = bytes & (~bytes + 1);
-    return widest < 8 ? widest : 8;
+    return mica__dtype_elements(dtype) == 1 || widest < 4 ? widest : 4;
 }
 
 /* MLX's affine words, which have scales and biases beside them. */

@@ -264,7 +264,7 @@ static void elements_are_aligned(void **state)
         uint64_t count, unit;
     } rows[] = {{MICA_DTYPE_F32, 1, 4},    {MICA_DTYPE_F16, 1, 2},    {MICA_DTYPE_I8, 1, 1},
                 {MICA_DTYPE_U64, 1, 8},    {MICA_DTYPE_C64, 1, 8},    {MICA_DTYPE_Q4_0, 32, 2},
-                {MICA_DTYPE_Q4_1, 32, 4},  {MICA_DTYPE_Q4_K, 256, 8}, {MICA_DTYPE_MXFP4, 32, 1},
+                {MICA_DTYPE_Q4_1, 32, 4},  {MICA_DTYPE_Q4_K, 256, 4}, {MICA_DTYPE_MXFP4, 32, 1},
                 {MICA_DTYPE_AFFINE4, 8, 4}};
     static _Alignas(64) unsigned char memory[1024];
     mica_device *device = open_device("null", 0);

@@ -143,8 +143,9 @@ MICA_API mica_status mica_buffer_get_info(const mica_buffer *buffer, mica_buffer
 MICA_API mica_device *mica_buffer_device(const mica_buffer *buffer);
 
 /* A view of a view composes: `byte_offset` counts from the first byte of `buffer`. `stride` NULL means
- * contiguous. The view must lie inside the parent's bytes, and block rows must stay whole. The view keeps
- * the storage alive. */
+ * contiguous. The view must lie inside the parent's bytes, and block rows must stay whole. Elements lie where kernels can
+ * read them: the place in the storage and the strides are multiples of the type's alignment, which is its size, or for block
+ * types the largest of 1, 2 and 4 that divides their block_bytes. The view keeps the storage alive. */
 MICA_API mica_status mica_buffer_view(mica_buffer *buffer, mica_dtype dtype, uint32_t ndim,
                                       const uint64_t *shape, const uint64_t *stride, uint64_t byte_offset,
                                       mica_buffer **out_view);
@@ -167,7 +168,8 @@ MICA_API mica_status mica_buffer_pack(mica_buffer *weight, mica_buffer **out_pac
 /* Called when the last view of imported memory is gone. */
 typedef void (*mica_import_release)(void *context, void *pointer);
 /* Wraps host memory the caller owns (a mapped file, another library's tensor) without a copy where the
- * device can; UNSUPPORTED where it cannot. `release` may be NULL. The ledger's mapped column counts it. */
+ * device can; UNSUPPORTED where it cannot. `pointer` is aligned for the type, as in mica_buffer_view. `release` may be NULL.
+ * The ledger's mapped column counts it. */
 MICA_API mica_status mica_buffer_import(mica_device *device, void *pointer, uint64_t bytes,
                                         const mica_buffer_desc *desc, mica_import_release release,
                                         void *context, mica_buffer **out_buffer);
@@ -176,7 +178,7 @@ MICA_API mica_status mica_buffer_import(mica_device *device, void *pointer, uint
 MICA_API mica_status mica_buffer_native(const mica_buffer *buffer, void **out_handle, uint64_t *out_offset);
 
 /* DLPack's tensor, field for field (strides in elements). `data` is the native handle. Borrowed. UNSUPPORTED
- * for block types and strides that are no multiple of the element. */
+ * for block types. */
 typedef struct mica_dlpack_view {
     void *data;
     int32_t device_type; /* DLPack's kDLCPU = 1, kDLCUDA = 2, kDLOpenCL = 4, kDLMetal = 8 */
@@ -263,10 +265,14 @@ typedef struct mica_host_binding {
 typedef void (*mica_host_kernel)(const mica_host_binding *bindings, uint32_t binding_count,
                                  const void *params, uint32_t first, uint32_t last);
 
+/* A kernel of one's own. GPUs compile `source`, a text in mica's kernel dialect, the same for CUDA and OpenCL: C with the
+ * words MK_KERNEL, MK_IN, MK_OUT, MK_PARAM, MK_BIND and functions mk_*, described in docs/kernels.md (installed in
+ * share/doc/mica) and shown in examples/kernel.c. Its entry is MK_KERNEL(name); its bindings come in the order of the
+ * dispatch, the parameters last. */
 typedef struct mica_kernel_desc {
     const char *name;
     mica_host_kernel host; /* for the cpu */
-    const char *source;    /* kernel text for GPUs, copied */
+    const char *source;    /* for GPUs, copied */
 } mica_kernel_desc;
 
 /* A specialisation constant: becomes part of the cache key and a #define of the text. */
@@ -284,10 +290,11 @@ typedef struct mica_registry_stats {
 } mica_registry_stats;
 
 /* Adds or replaces a named kernel; replacing drops all its compiled forms (handles already given out stay
- * valid). Strings are copied. INVALID_ARGUMENT when it has nothing this device can run. */
+ * valid). Strings are copied. INVALID_ARGUMENT when it has nothing this device can run, or on a GPU a text in another language
+ * than the dialect. */
 MICA_API mica_status mica_kernel_register(mica_device *device, const mica_kernel_desc *desc);
-/* The compiled kernel, compiled on first use. The order of `constants` does not matter. KERNEL_NOT_FOUND,
- * KERNEL_COMPILATION (with the compiler's text). */
+/* The compiled kernel, compiled on first use. The order of `constants` does not matter. KERNEL_NOT_FOUND: no such name, or a
+ * text without that entry; KERNEL_COMPILATION (with the compiler's text). */
 MICA_API mica_status mica_kernel_get(mica_device *device, const char *name, const mica_constant *constants,
                                      uint32_t constant_count, mica_kernel **out_kernel);
 /* Gives the handle back. NULL is fine. */

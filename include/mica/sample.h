@@ -78,7 +78,7 @@ typedef struct mica_logit_bias {
 
 /* Get the neutral values with mica_sampling_default and change what you want. */
 typedef struct mica_sampling {
-    uint64_t size; /* sizeof(mica_sampling) */
+    uint64_t size; /* sizeof(mica_sampling); 0 = this version's */
     uint64_t seed;
     float temperature; /* 0: the most likely token, everything after the penalties is skipped; default 0.8 */
     uint32_t top_k;    /* 0: all; default 40 */

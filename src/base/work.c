@@ -1,5 +1,6 @@
 /* work.c: what calls may spend, who stops them, and what their sentences begin with. */
 #define _POSIX_C_SOURCE 200809L
+#include "base/argument.h"
 #include "base/work.h"
 
 #include <string.h>
@@ -22,10 +23,8 @@ mica_status mica_work_create(const mica_limits *limits, mica_work **out_work)
     if (out_work == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "work_create: out_work is NULL");
     *out_work = NULL;
-    if (limits != NULL && limits->size != 0 && limits->size != sizeof *limits)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "work_create: limits->size is %llu, %zu or 0 is expected",
-                          (unsigned long long)limits->size, sizeof *limits);
+    mica_limits taken;
+    MICA__TRY(mica__take_options("work_create: limits", limits, sizeof taken, &taken));
     mica_work *work = mica__calloc(1, sizeof *work);
     if (work == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "work_create: no memory");

@@ -2,9 +2,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/checked.h"
 #include "base/status.h"
 #include "device/objects.h"
+#include "quant/dtype.h"
 #include "quant/packed.h"
 #include "quant/planes.h"
 
@@ -65,6 +67,10 @@ mica_status mica__desc_check(const mica_buffer_desc *desc, const mica__packing *
     uint64_t stride[MICA_MAX_DIMS] = {0}, bytes = 0, elements = 1;
     if (mica_dtype_block_bytes(desc->dtype) == 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "dtype: %d is no element type", (int)desc->dtype);
+    mica_status status =
+        mica__check_flags("desc.flags", desc->flags, MICA_BUFFER_UNINITIALIZED | MICA_BUFFER_READ_ONLY);
+    if (status != MICA_OK)
+        return status;
     if (desc->ndim < 1 || desc->ndim > MICA_MAX_DIMS)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "ndim is %u, not 1 to %d", desc->ndim, MICA_MAX_DIMS);
     for (uint32_t d = 0; d < desc->ndim; d++) {
@@ -73,7 +79,7 @@ mica_status mica__desc_check(const mica_buffer_desc *desc, const mica__packing *
         if (!mica__mul_u64(elements, desc->shape[d], &elements))
             return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape: the number of elements overflows");
     }
-    mica_status status = row_bytes(desc, &bytes);
+    status = row_bytes(desc, &bytes);
     if (status != MICA_OK)
         return status;
     if (packing != NULL && packing->layout != MICA_LAYOUT_CANONICAL) {
@@ -177,6 +183,10 @@ mica_status mica_buffer_import(mica_device *device, void *pointer, uint64_t byte
                           : pointer == NULL ? "pointer"
                                             : "desc");
     mica_status status = mica__desc_check(desc, NULL, NULL, &needed);
+    if (status == MICA_OK && (uintptr_t)pointer % mica__dtype_alignment(desc->dtype) != 0)
+        status = mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                            "buffer_import: pointer is %p, expected a multiple of %u for %s", pointer,
+                            mica__dtype_alignment(desc->dtype), mica_dtype_name(desc->dtype));
     if (status == MICA_OK && needed > bytes)
         status = mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_import: bytes is %llu, desc needs %llu",
                             (unsigned long long)bytes, (unsigned long long)needed);
@@ -330,9 +340,10 @@ mica_status mica_buffer_map(mica_buffer *buffer, uint32_t access, void **out_poi
     if (out_pointer == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_map: out_pointer is NULL");
     *out_pointer = NULL;
-    if (buffer == NULL || access == 0 || access > (MICA_ACCESS_READ | MICA_ACCESS_WRITE))
+    if (buffer == NULL || access == 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_map: %s",
-                          buffer == NULL ? "buffer is NULL" : "access is wrong");
+                          buffer == NULL ? "buffer is NULL" : "access is 0");
+    MICA__TRY(mica__check_flags("buffer_map: access", access, MICA_ACCESS_READ | MICA_ACCESS_WRITE));
     if (buffer->read_only && (access & MICA_ACCESS_WRITE) != 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "buffer_map: buffer is read-only and access asks to write");

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -156,19 +157,19 @@ static void close_parts(mica_device *device)
 mica_status mica_device_open(const char *id, const mica_device_options *options, mica_device **out_device)
 {
     const mica__backend *backend = NULL;
-    mica_device_options chosen = {0};
+    mica_device_options chosen;
     uint32_t index = 0;
     if (out_device == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_open: out_device is NULL");
     *out_device = NULL;
     if (id == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_open: id is NULL");
-    if (options != NULL)
-        memcpy(&chosen, options,
-               options->size == 0 || options->size > sizeof chosen ? sizeof chosen : (size_t)options->size);
+    mica_status status = mica__take_options("device_open: options", options, sizeof chosen, &chosen);
+    if (status != MICA_OK)
+        return status;
     if (memchr(chosen.isa, '\0', sizeof chosen.isa) == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "device_open: options.isa has no end");
-    mica_status status = find_backend(id, &backend, &index);
+    status = find_backend(id, &backend, &index);
     if (backend == NULL)
         return status;
     mica_device *device = mica__calloc(1, sizeof *device);

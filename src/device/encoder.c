@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/status.h"
 #include "device/custom.h"
 #include "device/inflight.h"
@@ -158,9 +159,11 @@ static mica_status check_dispatch(const mica_encoder *encoder, const mica_dispat
         if (binding->buffer == NULL || binding->buffer->storage->device != encoder->device)
             return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: desc.bindings[%u].buffer is %s",
                               i, binding->buffer == NULL ? "NULL" : "on another device");
-        if (binding->access == 0 || binding->access > 3)
-            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: desc.bindings[%u].access is %u",
-                              i, binding->access);
+        if (binding->access == 0)
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: desc.bindings[%u].access is 0",
+                              i);
+        MICA__TRY(mica__check_flags("encoder_dispatch: desc.bindings.access", binding->access,
+                                    MICA_ACCESS_READ | MICA_ACCESS_WRITE));
         if (binding->buffer->read_only && (binding->access & MICA_ACCESS_WRITE) != 0)
             return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                               "encoder_dispatch: desc.bindings[%u].buffer is read-only", i);
@@ -204,8 +207,7 @@ mica_status mica_encoder_set_hazards(mica_encoder *encoder, mica_hazards mode)
     mica_status status = check_open(encoder, "encoder_set_hazards");
     if (status != MICA_OK)
         return status;
-    if (mode != MICA_HAZARDS_AUTOMATIC && mode != MICA_HAZARDS_MANUAL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_set_hazards: mode is %d", (int)mode);
+    MICA__TRY(mica__check_enum("encoder_set_hazards: mode", (uint32_t)mode, MICA_HAZARDS_MANUAL + 1));
     if (encoder->capturing && mode == MICA_HAZARDS_MANUAL)
         return mica__fail(MICA_ERR_UNSUPPORTED, "encoder_set_hazards: mode: a recording finds its own order");
     encoder->manual = mode == MICA_HAZARDS_MANUAL;

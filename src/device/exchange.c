@@ -45,9 +45,6 @@ mica_status mica_buffer_dlpack(const mica_buffer *buffer, mica_dlpack_view *out_
                           mica_dtype_name(buffer->dtype));
     uint64_t element = mica_dtype_block_bytes(buffer->dtype);
     for (uint32_t d = 0; d < buffer->ndim; d++) {
-        if (buffer->stride[d] % element != 0)
-            return mica__fail(MICA_ERR_UNSUPPORTED,
-                              "buffer_dlpack: buffer: stride[%u] is no multiple of an element", d);
         out_view->shape[d] = (int64_t)buffer->shape[d];
         out_view->strides[d] = (int64_t)(buffer->stride[d] / element);
     }

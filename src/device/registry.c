@@ -442,6 +442,28 @@ no_memory:
     return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory to register kernel %.60s", desc->name);
 }
 
+/* A text that a device compiles is in mica's dialect, whatever the device's own language is. */
+static mica_status check_text(const mica_kernel_desc *desc)
+{
+    static const struct {
+        const char *mark, *language;
+    } foreign[] = {{"__kernel", "OpenCL C"},
+                   {"kernel void", "OpenCL C or Metal"},
+                   {"__global__", "CUDA"},
+                   {".entry", "PTX"}};
+    const char *found = "something else";
+    if (strstr(desc->source, "MK_KERNEL") != NULL)
+        return MICA_OK;
+    for (size_t i = sizeof foreign / sizeof *foreign; i-- > 0;)
+        if (strstr(desc->source, foreign[i].mark) != NULL)
+            found = foreign[i].language;
+    return mica__fail(
+        MICA_ERR_INVALID_ARGUMENT,
+        "kernel_register: desc.source of \"%s\" has no entry MK_KERNEL(%s): expected mica's kernel "
+        "dialect (docs/kernels.md), found %s",
+        desc->name, desc->name, found);
+}
+
 mica_status mica_kernel_register(mica_device *device, const mica_kernel_desc *desc)
 {
     if (device == NULL || desc == NULL || desc->name == NULL || desc->name[0] == '\0')
@@ -457,8 +479,11 @@ mica_status mica_kernel_register(mica_device *device, const mica_kernel_desc *de
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "kernel_register: desc of %s has nothing that device %s can run", desc->name,
                           device->info.properties.id);
+    mica_status status = device->info.target != NULL && desc->source != NULL ? check_text(desc) : MICA_OK;
+    if (status != MICA_OK)
+        return status;
     pthread_mutex_lock(&device->registry->lock);
-    mica_status status = set_named(device->registry, desc);
+    status = set_named(device->registry, desc);
     pthread_mutex_unlock(&device->registry->lock);
     return status;
 }
@@ -519,6 +544,9 @@ static mica_status compile(mica__registry *registry, const named_kernel *named, 
         mica__program_of_user(device, &desc, constants != NULL ? constants + 1 : "", &kernel->program);
     if (status == MICA_OK)
         status = device->table->kernel_get(device->impl, kernel->program, named->name, &kernel->kernel);
+    if (status == MICA_ERR_KERNEL_NOT_FOUND && kernel->program != NULL && device->info.target != NULL)
+        mica__fail(status, "kernel_get: the text of \"%s\" has no entry MK_KERNEL(%s): %s", named->name,
+                   named->name, mica_status_message());
     if (status != MICA_OK) {
         kernel_destroy(kernel);
         return status;

@@ -54,6 +54,27 @@ static mica_status check_view(const char *call, const mica_buffer *buffer, mica_
     return MICA_OK;
 }
 
+/* Every element lies where kernels can read it: its address is a multiple of its type's alignment. */
+static mica_status check_alignment(const mica_buffer *buffer, const mica_buffer_desc *desc,
+                                   const uint64_t *stride, uint64_t byte_offset)
+{
+    const uint64_t unit = mica__dtype_alignment(desc->dtype);
+    const uint64_t base = (uintptr_t)buffer->storage->import_pointer % unit; /* of our own storages 0 */
+    if ((base + buffer->offset + byte_offset) % unit != 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "buffer_view: byte_offset is %llu, which puts %s at byte %llu of its memory, "
+                          "expected a multiple of %llu",
+                          (unsigned long long)byte_offset, mica_dtype_name(desc->dtype),
+                          (unsigned long long)(buffer->offset + byte_offset), (unsigned long long)unit);
+    for (uint32_t d = 0; d < desc->ndim; d++)
+        if (stride[d] % unit != 0)
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                              "buffer_view: stride[%u] is %llu, expected a multiple of %llu for %s", d,
+                              (unsigned long long)stride[d], (unsigned long long)unit,
+                              mica_dtype_name(desc->dtype));
+    return MICA_OK;
+}
+
 /* Block rows must stay whole: the last dimension of a block type is contiguous and so are its strides' units. */
 static mica_status check_strides(const mica_buffer_desc *desc, const uint64_t *stride)
 {
@@ -94,7 +115,9 @@ mica_status mica_buffer_view(mica_buffer *buffer, mica_dtype dtype, uint32_t ndi
             "buffer_view: shape and stride span %llu bytes, at byte_offset %llu past the buffer's %llu",
             (unsigned long long)bytes, (unsigned long long)byte_offset, (unsigned long long)buffer->length);
     mica_buffer *view = NULL;
-    status = clone_handle(buffer, &view);
+    status = check_alignment(buffer, &desc, steps, byte_offset);
+    if (status == MICA_OK)
+        status = clone_handle(buffer, &view);
     if (status != MICA_OK)
         return status;
     view->offset = buffer->offset + byte_offset;

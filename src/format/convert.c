@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/sort.h"
 #include "base/work.h"
 #include "format/mix.h"
@@ -66,10 +67,9 @@ static mica_status find_way(conversion *c)
     const mica_dtype type = c->options.type;
     c->format = c->options.format;
     if (c->format == MICA_FORMAT_NONE)
-        c->format = ends_with(c->output, ".gguf") ? MICA_FORMAT_GGUF
-                    : (uint32_t)type < MICA_DTYPE_COUNT && mica__dtype_is_affine((uint32_t)type)
-                        ? MICA_FORMAT_MLX
-                        : MICA_FORMAT_SAFETENSORS;
+        c->format = ends_with(c->output, ".gguf")           ? MICA_FORMAT_GGUF
+                    : mica__dtype_is_affine((uint32_t)type) ? MICA_FORMAT_MLX
+                                                            : MICA_FORMAT_SAFETENSORS;
     if (c->format != MICA_FORMAT_GGUF && c->format != MICA_FORMAT_SAFETENSORS && c->format != MICA_FORMAT_MLX)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "options.format: %s (%d), expected gguf, safetensors or mlx",
@@ -100,10 +100,9 @@ static mica_status check_type(const conversion *c)
     const mica_dtype type = c->options.type;
     if (type == MICA_DTYPE_NONE)
         return MICA_OK;
-    const bool known = (uint32_t)type < MICA_DTYPE_COUNT;
-    if (known && mica__dtype_is_affine((uint32_t)type) && c->format == MICA_FORMAT_MLX)
+    if (mica__dtype_is_affine((uint32_t)type) && c->format == MICA_FORMAT_MLX)
         return MICA_OK;
-    if (known && mica__quant_can_encode((uint16_t)type) &&
+    if (mica__quant_can_encode((uint16_t)type) &&
         (c->format == MICA_FORMAT_GGUF || mica__safetensors_type_of((uint16_t)type) != NULL))
         return MICA_OK;
     return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options.type: %s, which %s cannot hold or mica cannot make",
@@ -340,11 +339,16 @@ static mica_status convert_path(const char *input, const char *output, const mic
     if (input == NULL || input[0] == '\0' || output == NULL || output[0] == '\0')
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: NULL or empty, expected a path",
                           input == NULL || input[0] == '\0' ? "input" : "output");
-    if (options != NULL)
-        memcpy(&c.options, options,
-               options->size == 0 || options->size > sizeof c.options ? sizeof c.options
-                                                                      : (size_t)options->size);
-    mica_status status = find_way(&c);
+    mica_status status = mica__take_options("convert: options", options, sizeof c.options, &c.options);
+    if (status == MICA_OK)
+        status = mica__check_enum("convert: options.format", (uint32_t)c.options.format, MICA_FORMAT_NPZ + 1);
+    if (status == MICA_OK)
+        status = mica__check_enum("convert: options.type", (uint32_t)c.options.type, MICA_DTYPE_COUNT);
+    if (status == MICA_OK)
+        status = find_way(&c);
+    if (status == MICA_OK && c.options.reserved != 0)
+        status = mica__fail(MICA_ERR_INVALID_ARGUMENT, "convert: options.reserved is %u, expected 0",
+                            c.options.reserved);
     if (status == MICA_OK)
         status = check_type(&c);
     if (status == MICA_OK)

@@ -10,6 +10,7 @@
 #include "format/imatrix.h"
 #include "format/mix.h"
 #include "quant/dtype.h"
+#include "base/argument.h"
 
 #define QUANTIZATION_VERSION 2 /* of the block formats: what GGUF readers look for */
 
@@ -23,14 +24,15 @@ static mica_status check_arguments(const char *input, const char *output,
                           (input == NULL || input[0] == '\0' ? input : output) == NULL ? "NULL" : "empty");
     if (options == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options: NULL, expected at least a type");
-    memcpy(out_options, options,
-           options->size == 0 || options->size > sizeof *out_options ? sizeof *out_options
-                                                                     : (size_t)options->size);
+    MICA__TRY(mica__take_options("quantize: options", options, sizeof *out_options, out_options));
     if (out_options->type == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options.type: NULL, expected a type such as q4_k_m");
     if (out_options->keep == NULL && out_options->keep_count != 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options.keep: NULL, but keep_count is %u",
                           out_options->keep_count);
+    for (uint32_t i = 0; i < out_options->keep_count; i++)
+        MICA__TRY(mica__check_enum("quantize: options.keep.type", (uint32_t)out_options->keep[i].type,
+                                   MICA_DTYPE_COUNT));
     return MICA_OK;
 }
 

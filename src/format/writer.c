@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/checked.h"
 #include "base/utf8.h"
 
@@ -72,7 +73,7 @@ static mica_status probe_place(const char *path, const mica_writer_options *opti
 
 mica_status mica_writer_create(const char *path, const mica_writer_options *options, mica_writer **out_writer)
 {
-    mica_writer_options used = {0};
+    mica_writer_options used;
     const mica__writer_format *format = NULL;
     if (out_writer == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "out_writer: NULL");
@@ -80,10 +81,12 @@ mica_status mica_writer_create(const char *path, const mica_writer_options *opti
     if (path == NULL || path[0] == '\0')
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "path: %s, expected a file to write",
                           path == NULL ? "NULL" : "empty");
-    if (options != NULL)
-        memcpy(&used, options,
-               options->size == 0 || options->size > sizeof used ? sizeof used : (size_t)options->size);
-    mica_status status = find_format(path, used.format, &format);
+    mica_status status = mica__take_options("writer_create: options", options, sizeof used, &used);
+    if (status == MICA_OK)
+        status =
+            mica__check_enum("writer_create: options.format", (uint32_t)used.format, MICA_FORMAT_NPZ + 1);
+    if (status == MICA_OK)
+        status = find_format(path, used.format, &format);
     if (status == MICA_OK)
         status = check_options(&used, format);
     if (status == MICA_OK)
@@ -196,6 +199,10 @@ mica_status mica_writer_metadata(mica_writer *writer, const char *key, const mic
         return status;
     if (value == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "value: NULL");
+    MICA__TRY(mica__check_enum("writer_metadata: value.type", (uint32_t)value->type, MICA_VALUE_TYPE_COUNT));
+    if (value->type == MICA_VALUE_ARRAY)
+        MICA__TRY(mica__check_enum("writer_metadata: value.item_type", (uint32_t)value->item_type,
+                                   MICA_VALUE_TYPE_COUNT));
     status = check_name(writer, "key", key, &length);
     if (status != MICA_OK)
         return status;
@@ -267,6 +274,8 @@ mica_status mica_writer_tensor(mica_writer *writer, const char *name, mica_dtype
     mica__writer_tensor tensor = {.name = name, .dtype = dtype, .ndim = ndim};
     size_t length;
     mica_status status = check_declaring(writer);
+    if (status == MICA_OK)
+        status = mica__check_enum("writer_tensor: dtype", (uint32_t)dtype, MICA_DTYPE_COUNT);
     if (status == MICA_OK)
         status = check_name(writer, "tensor name", name, &length);
     if (status != MICA_OK)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/thread.h"
 
 #define DEFAULT_CAPACITY 4096u
@@ -48,13 +49,11 @@ static bool is_host(const mica_device *device)
 
 static mica_status take_options(mica_context *context, const mica_context_options *options)
 {
-    mica_context_options o = {0};
+    mica_context_options o;
     const mica__hparams *h = &context->model->h;
-    if (options != NULL && options->size != 0 && options->size != sizeof o)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options->size is %llu, %zu or 0 is expected",
-                          (unsigned long long)options->size, sizeof o);
-    if (options != NULL)
-        o = *options;
+    MICA__TRY(mica__take_options("options", options, sizeof o, &o));
+    MICA__TRY(mica__check_enum("options.cache_k", (uint32_t)o.cache_k, MICA_DTYPE_COUNT));
+    MICA__TRY(mica__check_enum("options.cache_v", (uint32_t)o.cache_v, MICA_DTYPE_COUNT));
     const uint32_t trained =
         h->longest != 0 && h->longest < h->context_length ? h->longest : h->context_length;
     const uint32_t usual = trained < DEFAULT_CAPACITY ? trained : DEFAULT_CAPACITY;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/work.h"
 #include "model/parts.h"
 
@@ -179,14 +180,9 @@ static mica_status fill(mica_model *model, mica_weights *weights, const mica_mod
 /* What the caller chose, all of it zero where nothing. */
 static mica_status take_options(const mica_model_options *options, mica_model_options *out)
 {
-    *out = (mica_model_options){0};
-    if (options == NULL)
-        return MICA_OK;
-    if (options->size != 0 && options->size != sizeof *options)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options->size is %llu, %zu or 0 is expected",
-                          (unsigned long long)options->size, sizeof *options);
-    *out = *options;
-    return MICA_OK;
+    MICA__TRY(mica__take_options("options", options, sizeof *out, out));
+    return mica__check_flags("options.flags", out->flags,
+                             MICA_WEIGHTS_NO_MAP | MICA_WEIGHTS_LOCK | MICA_WEIGHTS_AS_GGUF);
 }
 
 static mica_status create(mica_weights *weights, mica_device *device, const mica_model_options *options,

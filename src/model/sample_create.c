@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/status.h"
 #include "base/work.h"
 #include "model/grammar_vocabulary.h"
@@ -171,9 +172,8 @@ static mica_status check(const mica_sampling *sampling, uint32_t vocabulary, con
     mica_status status;
     if (sampling == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sampling is NULL");
-    if (sampling->size != sizeof *sampling)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "sampling.size is %llu, this version has %zu",
-                          (unsigned long long)sampling->size, sizeof *sampling);
+    mica_sampling taken;
+    MICA__TRY(mica__take_options("sampling", sampling, sizeof taken, &taken));
     if (vocabulary == 0 || vocabulary > MOST_VOCABULARY)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "vocabulary is %u, it must be from 1 to %u", vocabulary,
                           MOST_VOCABULARY);

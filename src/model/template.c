@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/utf8.h"
@@ -54,10 +55,8 @@ static mica_status take_source(mica_template *t, const char *text, uint64_t leng
 
 static mica_status check_options(const mica_template_options *options)
 {
-    if (options != NULL && options->size != 0 && options->size < sizeof *options)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options->size is %llu, %zu is expected",
-                          (unsigned long long)options->size, sizeof *options);
-    return MICA_OK;
+    mica_template_options taken;
+    return mica__take_options("options", options, sizeof taken, &taken);
 }
 
 static mica_status create(const char *text, uint64_t length, const mica_template_options *options,

@@ -2,6 +2,7 @@
  * wait, bytes that can become none are U+FFFD, one for each longest beginning of a character. */
 #include <string.h>
 
+#include "base/argument.h"
 #include "base/utf8.h"
 #include "model/tokenizer.h"
 
@@ -88,8 +89,7 @@ static mica_status create(const mica_tokenizer *tokenizer, uint32_t flags, mica_
     *out_detokenizer = NULL;
     if (tokenizer == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "tokenizer is NULL");
-    if ((flags & ~(MICA_DECODE_SPECIAL | MICA_DECODE_START)) != 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "flags is %u, which has bits that mean nothing", flags);
+    MICA__TRY(mica__check_flags("flags", flags, MICA_DECODE_SPECIAL | MICA_DECODE_START));
     const size_t room = MOST_WAITING + (size_t)tokenizer->longest_piece;
     mica_detokenizer *d = mica__alloc(sizeof *d + room * 4 + 1);
     if (d == NULL)

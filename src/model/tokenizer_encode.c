@@ -2,6 +2,7 @@
  * goes through normaliser, splitter and model. */
 #include <string.h>
 
+#include "base/argument.h"
 #include "base/utf8.h"
 #include "model/tokenizer.h"
 #include "model/tokenizer_unicode.h"
@@ -266,8 +267,7 @@ static mica_status check_encode(const mica_tokenizer *t, const char *text, uint6
                           t == NULL                     ? "tokenizer"
                           : text == NULL && length != 0 ? "text"
                                                         : "ids");
-    if ((flags & ~(MICA_ENCODE_ADD | MICA_ENCODE_SPECIAL)) != 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "flags is %u, which has bits that mean nothing", flags);
+    MICA__TRY(mica__check_flags("flags", flags, MICA_ENCODE_ADD | MICA_ENCODE_SPECIAL));
     if (length > MOST_TEXT)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "length is %llu, at most %llu bytes are taken at once",
                           (unsigned long long)length, (unsigned long long)MOST_TEXT);

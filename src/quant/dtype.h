@@ -26,6 +26,14 @@ static inline uint32_t mica__dtype_bytes(uint32_t dtype)
     return mica__dtypes[dtype].block_bytes;
 }
 
+/* What kernels ask of an address, and so of offsets and strides: a plain element's size, of a block as much as its size and words
+ * of 4 bytes allow. */
+static inline uint32_t mica__dtype_alignment(uint32_t dtype)
+{
+    const uint32_t bytes = mica__dtype_bytes(dtype), widest = bytes & (~bytes + 1);
+    return mica__dtype_elements(dtype) == 1 || widest < 4 ? widest : 4;
+}
+
 /* MLX's affine words, which have scales and biases beside them. */
 static inline bool mica__dtype_is_affine(uint32_t dtype)
 {

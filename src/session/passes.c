@@ -3,6 +3,7 @@
  */
 #include "session/passes.h"
 
+#include "base/argument.h"
 #include "base/status.h"
 #include "session/storages.h"
 
@@ -11,10 +12,7 @@
 
 mica_status mica__passes_check_flags(uint32_t flags)
 {
-    if ((flags & ~MICA_FINISH_ALL) != 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "flags is 0x%x, known bits are 0x%x", flags,
-                          MICA_FINISH_ALL);
-    return MICA_OK;
+    return mica__check_flags("flags", flags, MICA_FINISH_ALL);
 }
 
 void mica__passes_begin(mica__call *call, const char *name)

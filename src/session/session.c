@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/work.h"
@@ -38,9 +39,7 @@ mica_status mica_session_begin(mica_device *device, mica_queue *queue, uint32_t 
     *out_session = NULL;
     if (device == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_begin: device is NULL");
-    if ((flags & ~MICA_SESSION_RECORD) != 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "session_begin: flags is 0x%x, known bits are 0x%x",
-                          flags, MICA_SESSION_RECORD);
+    MICA__TRY(mica__check_flags("session_begin: flags", flags, MICA_SESSION_RECORD));
     mica_session *session = mica__calloc(1, sizeof *session);
     if (session == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a session");

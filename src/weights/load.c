@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/sort.h"
 #include "base/status.h"
 #include "base/work.h"
@@ -141,6 +142,7 @@ static mica_status check_expected(const mica__tensor *tensor, mica_dtype dtype, 
                                   const uint64_t *shape)
 {
     char found[160], wanted[160];
+    MICA__TRY(mica__check_enum("weights_load_named: dtype", (uint32_t)dtype, MICA_DTYPE_COUNT));
     if (dtype != MICA_DTYPE_NONE && dtype != (mica_dtype)tensor->dtype)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "dtype: tensor \"%.200s\" is %s, expected %s",
                           tensor->name, tensor->type_name, mica_dtype_name(dtype));

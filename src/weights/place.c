@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "base/work.h"
+#include "quant/dtype.h"
 
 /* A part as a buffer would have it. A scalar becomes a vector of one. */
 static mica_status describe_part(const mica_weights *weights, const mica__tensor *tensor, mica__place *place)
@@ -49,12 +50,10 @@ static mica_status describe(const mica_weights *weights, const mica__tensor *ten
     return status;
 }
 
-/* What kernels ask of an address: that of a block's widest number, which divides the block; maps begin on pages. */
+/* Maps begin on pages. */
 static bool is_aligned(const mica__tensor *tensor)
 {
-    const uint64_t block = mica_dtype_block_bytes((mica_dtype)tensor->dtype);
-    const uint64_t widest = block & (~block + 1);
-    return tensor->offset % (widest < 8 ? widest : 8) == 0;
+    return tensor->offset % mica__dtype_alignment(tensor->dtype) == 0;
 }
 
 static bool can_import(const mica_weights *weights, const mica_device *device, const mica__place *place)

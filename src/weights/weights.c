@@ -5,20 +5,17 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/argument.h"
 #include "base/status.h"
 #include "base/work.h"
 
 static mica_status check_options(const mica_weights_options *options, uint32_t *out_flags,
                                  mica__accepted *out_accepted)
 {
-    mica_weights_options chosen = {0};
-    if (options != NULL)
-        memcpy(&chosen, options,
-               options->size == 0 || options->size > sizeof chosen ? sizeof chosen : (size_t)options->size);
+    mica_weights_options chosen;
     const uint32_t known = MICA_WEIGHTS_NO_MAP | MICA_WEIGHTS_LOCK | MICA_WEIGHTS_AS_GGUF;
-    if ((chosen.flags & ~known) != 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "options.flags is 0x%x, of which 0x%x is known",
-                          chosen.flags, known);
+    MICA__TRY(mica__take_options("options", options, sizeof chosen, &chosen));
+    MICA__TRY(mica__check_flags("options.flags", chosen.flags, known));
     if (chosen.accept_key_count != 0 && chosen.accept_keys == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "options.accept_keys is NULL, options.accept_key_count is %u",
@@ -166,10 +163,7 @@ mica_status mica__weights_check(const mica_weights *weights, const mica_device *
 {
     if (weights == NULL || device == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL", weights == NULL ? "weights" : "device");
-    if ((flags & ~MICA_LOAD_PACK) != 0)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "flags is 0x%x, of which 0x%x is known", flags,
-                          MICA_LOAD_PACK);
-    return MICA_OK;
+    return mica__check_flags("flags", flags, MICA_LOAD_PACK);
 }
 
 mica_status mica__weights_tensor(const mica_weights *weights, uint64_t index, const mica__tensor **out)

@@ -1,6 +1,8 @@
 /* Views: random chains of view, slice, reshape and permute against a model that only knows offsets and strides. */
 #include "device_test.h"
 
+#include <stdbool.h>
+
 #include "support/random.h"
 
 enum { BYTES = 6000 };
@@ -254,11 +256,71 @@ static void blocks_stay_whole(void **state)
     mica_device_release(device);
 }
 
+/* Elements lie where every device can read them: at multiples of their size, of a block's widest number. */
+static void elements_are_aligned(void **state)
+{
+    static const struct {
+        mica_dtype dtype;
+        uint64_t count, unit;
+    } rows[] = {{MICA_DTYPE_F32, 1, 4},    {MICA_DTYPE_F16, 1, 2},    {MICA_DTYPE_I8, 1, 1},
+                {MICA_DTYPE_U64, 1, 8},    {MICA_DTYPE_C64, 1, 8},    {MICA_DTYPE_Q4_0, 32, 2},
+                {MICA_DTYPE_Q4_1, 32, 4},  {MICA_DTYPE_Q4_K, 256, 4}, {MICA_DTYPE_MXFP4, 32, 1},
+                {MICA_DTYPE_AFFINE4, 8, 4}};
+    static _Alignas(64) unsigned char memory[1024];
+    mica_device *device = open_device("null", 0);
+    mica_buffer *bytes = NULL, *view = NULL, *odd = NULL;
+    mica_buffer_desc desc = {MICA_DTYPE_U8, 1, {600}, 0};
+    (void)state;
+    must(mica_buffer_create(device, &desc, &bytes));
+    must(mica_buffer_slice(bytes, 0, 1, 500, &odd));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (uint64_t at = 0; at < 16; at++) {
+            const bool fits = at % rows[i].unit == 0, fits_odd = (at + 1) % rows[i].unit == 0;
+            assert_int_equal(
+                mica_buffer_view(bytes, rows[i].dtype, 1, &rows[i].count, NULL, at, &view) == MICA_OK, fits);
+            if (!fits)
+                assert_non_null(strstr(mica_status_message(), "byte_offset"));
+            mica_buffer_release(view);
+            /* It is the place in the storage that counts, not in the parent. */
+            assert_int_equal(mica_buffer_view(odd, rows[i].dtype, 1, &rows[i].count, NULL, at, &view) ==
+                                 MICA_OK,
+                             fits_odd);
+            mica_buffer_release(view);
+        }
+    }
+    refused(mica_buffer_view(bytes, MICA_DTYPE_F32, 2, (uint64_t[]){2, 2}, (uint64_t[]){10, 4}, 0, &view),
+            MICA_ERR_INVALID_ARGUMENT, "stride[0] is 10, expected a multiple of 4");
+    must(mica_buffer_view(bytes, MICA_DTYPE_F32, 2, (uint64_t[]){2, 2}, (uint64_t[]){12, 0}, 8, &view));
+    mica_buffer_release(view);
+    mica_buffer_release(odd);
+    mica_buffer_release(bytes);
+    mica_device_release(device);
+    must(mica_device_open("cpu", NULL, &device));
+    desc.dtype = MICA_DTYPE_F32;
+    desc.shape[0] = 4;
+    refused(mica_buffer_import(device, memory + 2, 64, &desc, NULL, NULL, &view), MICA_ERR_INVALID_ARGUMENT,
+            "pointer");
+    must(mica_buffer_import(device, memory + 4, 64, &desc, NULL, NULL, &view));
+    mica_buffer_release(view);
+    desc.dtype = MICA_DTYPE_U8; /* at an odd address: what is seen there through views counts from it */
+    must(mica_buffer_import(device, memory + 3, 64, &desc, NULL, NULL, &bytes));
+    mica_buffer_release(bytes);
+    desc.shape[0] = 64;
+    must(mica_buffer_import(device, memory + 3, 64, &desc, NULL, NULL, &bytes));
+    refused(mica_buffer_view(bytes, MICA_DTYPE_F32, 1, (uint64_t[]){4}, NULL, 4, &view),
+            MICA_ERR_INVALID_ARGUMENT, "byte_offset");
+    must(mica_buffer_view(bytes, MICA_DTYPE_F32, 1, (uint64_t[]){4}, NULL, 1, &view));
+    mica_buffer_release(view);
+    mica_buffer_release(bytes);
+    mica_device_release(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         test(random_chains_compose),
         test(views_stay_inside_their_parent),
+        test(elements_are_aligned),
         test(blocks_stay_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -259,9 +259,9 @@ static void bad_declarations(void **state)
     refused(mica_writer_u32(w, "split.count", 1), MICA_ERR_INVALID_ARGUMENT, "split_bytes");
     refused(mica_writer_string(w, "s", NULL), MICA_ERR_INVALID_ARGUMENT, "text");
     refused(mica_writer_metadata(w, "s", NULL), MICA_ERR_INVALID_ARGUMENT, "value");
-    refused(mica_writer_metadata(w, "s", &odd), MICA_ERR_INVALID_ARGUMENT, "unknown type 99");
+    refused(mica_writer_metadata(w, "s", &odd), MICA_ERR_INVALID_ARGUMENT, "value.type is 99");
     refused(mica_writer_metadata(w, "s", &loose), MICA_ERR_INVALID_ARGUMENT, "NULL");
-    refused(mica_writer_metadata(w, "s", &odd_items), MICA_ERR_INVALID_ARGUMENT, "item type 99");
+    refused(mica_writer_metadata(w, "s", &odd_items), MICA_ERR_INVALID_ARGUMENT, "value.item_type is 99");
     refused(mica_writer_metadata(w, "s", &lost_items), MICA_ERR_INVALID_ARGUMENT, "NULL");
     refused(mica_writer_metadata(w, "s", &many), MICA_ERR_INVALID_ARGUMENT, "too large");
     refused(mica_writer_metadata(w, "s", &mixed), MICA_ERR_INVALID_ARGUMENT, "array of arrays");

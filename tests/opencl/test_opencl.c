@@ -213,9 +213,31 @@ static void kernels_that_do_not_compile(void **state)
     refused(get_kernel(device, "bad", "MK_KERNEL(bad) MK_OUT(y) MK_END { zebra(y); }\n", &kernel),
             MICA_ERR_KERNEL_COMPILATION, "zebra");
     assert_null(kernel);
-    refused(get_kernel(device, "other", good, &kernel), MICA_ERR_KERNEL_NOT_FOUND, "other");
+    refused(get_kernel(device, "other", good, &kernel), MICA_ERR_KERNEL_NOT_FOUND,
+            "no entry MK_KERNEL(other)");
     must(get_kernel(device, "good", good, &kernel));
     mica_kernel_release(kernel);
+    mica_device_release(device);
+}
+
+/* A text of another language is named as what it is, before any compiler sees it. */
+static void kernels_in_other_languages(void **state)
+{
+    static const struct {
+        const char *text, *found;
+    } rows[] = {{"__kernel void own(__global float *y) { y[get_global_id(0)] = 1; }", "OpenCL C"},
+                {"kernel void own(global float *y) { y[0] = 1; }", "OpenCL C"},
+                {"extern \"C\" __global__ void own(float *y) { y[0] = 1; }", "CUDA"},
+                {".visible .entry own() { ret; }", "PTX"},
+                {"y = 1", "something else"}};
+    (void)state;
+    mica_device *device = open_device("opencl", 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const mica_kernel_desc desc = {.name = "own", .source = rows[i].text};
+        refused(mica_kernel_register(device, &desc), MICA_ERR_INVALID_ARGUMENT, "desc.source");
+        assert_non_null(strstr(mica_status_message(), rows[i].found));
+        assert_non_null(strstr(mica_status_message(), "docs/kernels.md"));
+    }
     mica_device_release(device);
 }
 
@@ -438,6 +460,7 @@ int main(void)
         test(properties),
         test(more_memory_than_there_is),
         test(kernels_that_do_not_compile),
+        test(kernels_in_other_languages),
         test(launches_larger_than_limits),
         test(a_fork_loses_the_device),
         test(many_submissions_at_once),

@@ -2,7 +2,6 @@
 """inspect, quantize, convert and diff as a user would run them, on files that are built here byte by byte.
 
     test_models.py BUILD"""
-import glob
 import json
 import math
 import os
@@ -19,7 +18,7 @@ import tempfile
 import time
 import unittest
 
-from test_tool import TOOL, Base, mica
+from test_tool import TOOL, Base, mica, wait_until_caught
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
 FORMS = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "?", U64: "Q", I64: "q", F64: "d"}
@@ -399,9 +398,9 @@ class Long(Files):
         return subprocess.Popen(command, stdout=subprocess.PIPE, **more)
 
     def until_begun(self, run):
-        end = time.monotonic() + 60
-        while not glob.glob(self.path("out*")) and run.poll() is None and time.monotonic() < end:
-            time.sleep(0.005)
+        """It catches signals before its work; the file that it writes has no name yet."""
+        wait_until_caught(run)
+        time.sleep(0.1)
         self.assertIsNone(run.poll(), "it ended before it could be stopped")
 
     def test_signals_leave_nothing(self):
@@ -410,7 +409,6 @@ class Long(Files):
                               (signal.SIGINT, convert)):
             run = self.start(words=words, stderr=subprocess.PIPE)
             self.until_begun(run)
-            time.sleep(0.1)
             run.send_signal(number)
             out, err = run.communicate(timeout=60)
             self.assertEqual((run.returncode, out), (128 + number, b""))

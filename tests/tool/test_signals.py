@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from test_tool import TOOL
+from test_tool import TOOL, wait_until_caught
 from test_models import Files
 
 DEMO = os.path.join("models", "demo.gguf")
@@ -36,6 +36,8 @@ class Signals(Files):
         self.addCleanup(run.kill)
         run.stdin.write(lines)
         run.stdin.flush()
+        if status is not None:
+            wait_until_caught(run)
         time.sleep(0.2)
         self.assertIsNone(run.poll(), (words, run.stderr.read() if run.poll() is not None else b""))
         began = time.monotonic()
@@ -112,6 +114,7 @@ class Signals(Files):
     def test_text_that_nobody_reads(self):
         run = subprocess.Popen([TOOL, "run", "hi", "--ignore-eos", "--context-shift"], stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, pipesize=4096)
+        wait_until_caught(run)
         time.sleep(1)
         self.assertIsNone(run.poll())
         run.terminate()

@@ -6,9 +6,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BUILD = sys.argv.pop(1) if len(sys.argv) > 1 else "build"
@@ -23,6 +25,19 @@ def mica(*words, **more):
         more.setdefault("stdin", subprocess.DEVNULL)
     run = subprocess.run([TOOL, *words], capture_output=True, text=True, timeout=100, **more)
     return run.returncode, run.stdout, run.stderr
+
+
+def wait_until_caught(run, number=signal.SIGTERM):
+    """Until the program catches this signal; for a second where the system does not tell."""
+    path, end = "/proc/%d/status" % run.pid, time.monotonic() + 60
+    if not os.path.exists("/proc/self/status"):
+        time.sleep(1)
+    while os.path.exists(path) and time.monotonic() < end:
+        with open(path, encoding="utf-8") as file:
+            caught = re.search(r"(?m)^SigCgt:\s*(\w+)$", file.read())
+        if caught is None or int(caught.group(1), 16) >> (number - 1) & 1:
+            break
+        time.sleep(0.005)
 
 
 class Base(unittest.TestCase):

@@ -53,7 +53,7 @@ static void named_rules(void **state)
 {
     static const char *const names[] = {
 #define RULE(name, flags, list) name,
-#include "model/tokenizer_rules.def"
+#include "base/split_rules.def"
     };
     mica_tokenizer_info info;
     uint64_t count = 0;

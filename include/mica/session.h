@@ -7,7 +7,8 @@
  * changes bits says so in its row (mica_fusion_list).
  *
  * Ownership and failure as in device.h. Threads: one session, one thread at a time; one recording runs once at
- * a time (a replay while it runs waits its turn); clones run side by side.
+ * a time (a replay while it runs waits its turn); clones run side by side. Calls that fuse, reorder, lower or wait end
+ * with CANCELLED when the work that their thread uses is cancelled (work.h); of its limits they obey `steps`, if it was chosen.
  */
 #ifndef MICA_SESSION_H
 #define MICA_SESSION_H
@@ -51,7 +52,7 @@ typedef struct mica_session_stats {
 /* `queue` NULL: the first. */
 MICA_API mica_status mica_session_begin(mica_device *device, mica_queue *queue, uint32_t flags,
                                         mica_session **out_session);
-/* What was not finished is dropped. */
+/* What was not finished is dropped; stages that run are stopped, or waited for where the device cannot. */
 MICA_API void mica_session_release(mica_session *session);
 /* Where ops go. Borrowed: valid until the session is finished or released. */
 MICA_API mica_encoder *mica_session_encoder(mica_session *session);

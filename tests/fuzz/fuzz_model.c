@@ -110,7 +110,7 @@ static bool choose(trip *t, uint32_t sequence)
         fuzz_require(item.status == MICA_OK && item.id < t->info.vocabulary);
         chosen = true;
         token = item.id;
-        if (mica_sampler_accept(sampler, token) != MICA_OK)
+        if (mica_sampler_accept(sampler, token, 1) != MICA_OK)
             break;
     }
     mica_sampler_release(sampler);

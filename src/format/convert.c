@@ -346,9 +346,6 @@ static mica_status convert_path(const char *input, const char *output, const mic
         status = mica__check_enum("convert: options.type", (uint32_t)c.options.type, MICA_DTYPE_COUNT);
     if (status == MICA_OK)
         status = find_way(&c);
-    if (status == MICA_OK && c.options.reserved != 0)
-        status = mica__fail(MICA_ERR_INVALID_ARGUMENT, "convert: options.reserved is %u, expected 0",
-                            c.options.reserved);
     if (status == MICA_OK)
         status = check_type(&c);
     if (status == MICA_OK)

@@ -14,6 +14,8 @@ TREE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 FLAGS = {"flags", "access"}
 # Read when the work runs on the device, from a buffer: "Fields of another value than told count as the nearest that is".
 FREE = {"mica_sample_settings"}
+# What a call writes there.
+OUT = {("mica_next", "status")}
 
 
 def read(path):
@@ -55,7 +57,8 @@ def described():
             rows.add((function, path, "SIZE"))
         elif kind in structs and kind not in FREE:
             for member, called, points in structs[kind]:
-                look(function, member, called, path + "." + called, points)
+                if (kind, called) not in OUT:
+                    look(function, member, called, path + "." + called, points)
 
     for function, arguments in re.findall(r"MICA_API[^;(]*?\b(mica_\w+)\(([^;]*?)\);", text, re.S):
         for argument in arguments.split(","):

@@ -112,7 +112,8 @@ bool mica__jinja_expect(mica__jinja_parser *p, mica__jinja_token_kind kind)
 
 bool mica__jinja_deeper(mica__jinja_parser *p)
 {
-    if (p->depth < MICA__JINJA_PARSE_DEPTH * 3) { /* an expression in brackets counts three times */
+    if (p->depth <
+        MICA__JINJA_PARSE_DEPTH * 3) { /* an expression in brackets counts three times, a block twice */
         p->depth++;
         return true;
     }
@@ -592,8 +593,9 @@ static mica__jinja_node *parse_statement(mica__jinja_parser *p)
             continue;
         if (!mica__jinja_deeper(p) || !mica__jinja_advance(p))
             return NULL;
+        p->depth++; /* it takes twice the stack of another node */
         mica__jinja_node *node = statements[i].parse(p, at);
-        p->depth--;
+        p->depth -= 2;
         return node;
     }
     if (p->token.length > 3 && memcmp(p->token.text, "end", 3) == 0)

@@ -11,8 +11,7 @@
 #include "model/template_number.h"
 #include "model/template_value.h"
 
-#define MICA__JINJA_RUN_DEPTH \
-    500 /* nodes and macros inside each other while it runs; a stack of 128 KB holds them */
+#define MICA__JINJA_RUN_DEPTH 500   /* nodes and macros inside each other; a stack of 128 KB holds them */
 #define MICA__JINJA_MACRO_DEPTH 3   /* what a macro counts as there, beside its nodes */
 #define MICA__JINJA_VALUE_DEPTH 100 /* lists inside each other, where something walks into them */
 #define MICA__JINJA_MAX_RANGE 100000

@@ -11,6 +11,7 @@
 
 #define KNOWN_BYTES 25
 #define KNOWN_IDS 8
+#define PIECE 4096 /* bytes between two looks at the limits */
 
 /* A word and its ids: one cache line. */
 typedef struct mica__known {
@@ -153,7 +154,9 @@ static size_t symbols_of_bytes(mica__encoder *e, const char *text, size_t length
 {
     const mica_tokenizer *t = e->tokenizer;
     size_t count = 0;
-    for (size_t i = 0; i < length && mica__encoder_spend(e, 1); i++) {
+    for (size_t i = 0; i < length; i++) {
+        if (i % PIECE == 0 && !mica__encoder_spend(e, length - i < PIECE ? length - i : PIECE))
+            break;
         uint32_t id = t->byte_token[(unsigned char)text[i]];
         if (id == MICA_NO_TOKEN)
             id = t->unknown;

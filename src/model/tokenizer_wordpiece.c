@@ -12,8 +12,10 @@ mica_status mica__encode_wordpiece(mica__encoder *e, const char *text, size_t le
         letters += ((unsigned char)text[i] & 0xc0) != 0x80;
     size_t at = 0;
     const bool wanted = letters <= t->most_letters;
-    mica_status status = wanted ? mica__reach_find(&e->reach[3], &t->starts, text, length) : MICA_OK;
-    if (status == MICA_OK && wanted)
+    mica_status status = wanted && t->starts.long_count != 0
+                             ? mica__reach_find(&e->reach[3], &t->starts, text, length)
+                             : MICA_OK;
+    if (status == MICA_OK && wanted && t->continues.long_count != 0)
         status = mica__reach_find(&e->reach[2], &t->continues, text, length);
     mica__encoder_spend(e, 2 + length / 8);
     while (at < length && wanted && status == MICA_OK) {

@@ -271,9 +271,9 @@ static mica_status check_sizes(const mica__config_back *b)
     if (b->layers == 0 || b->heads == 0 || b->width == 0)
         return mica__fail(
             MICA_ERR_MALFORMED_FILE,
-            "the file's \"%s.block_count\", \"embedding_length\" or \"attention.head_count\" is "
-            "missing, 0, or another one for each layer",
-            b->family->arch);
+            "%s: \"%s.block_count\", \"embedding_length\" or \"attention.head_count\" is missing, "
+            "0, or another one for each layer",
+            mica__archive_path(b->plan->archive, 0), b->family->arch);
     if (whole(b, "attention.value_length", b->head) != b->head)
         return mica__back_refuse(b, "attention.value_length", "another one than that of keys");
     if (no_rope && b->head != b->width / b->heads)

@@ -119,6 +119,10 @@ static rig_bytes make_model(scene *s)
     test_file_path(s->converted, sizeof s->converted, "shrunk.safetensors");
     test_gguf_string(&gguf, "general.architecture", "llama");
     test_gguf_u32(&gguf, "llama.block_count", 1);
+    test_gguf_u32(&gguf, "llama.context_length", 64);
+    test_gguf_u32(&gguf, "llama.embedding_length", 256);
+    test_gguf_u32(&gguf, "llama.feed_forward_length", 32);
+    test_gguf_u32(&gguf, "llama.attention.head_count", 4);
     test_gguf_tensor(&gguf, "token_embd.weight", MICA_DTYPE_F32, 2, (uint64_t[]){64, 256});
     test_gguf_tensor(&gguf, "blk.0.attn_norm.weight", MICA_DTYPE_F32, 1, (uint64_t[]){256});
     test_gguf_tensor(&gguf, "blk.0.ffn_up.weight", MICA_DTYPE_F32, 2, (uint64_t[]){32, 256});

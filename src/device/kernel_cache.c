@@ -31,7 +31,6 @@
 
 #define MAGIC "mica-k2" /* with its NUL the first eight bytes */
 #define SUFFIX ".kernel"
-#define UNFINISHED ".tmp"
 #define NAME_CHARS 32 /* of the hash in hex */
 #define MOST_BYTES ((uint64_t)256 << 20)
 #define MOST_ENTRY ((uint64_t)64 << 20) /* the key and the code together */
@@ -152,19 +151,9 @@ void *mica__kernel_cache_load(const mica__kernel_key *key, uint64_t *out_bytes)
 
 /* ---- the folder ---- */
 
-/* What a process was killed over while it wrote (file_write.c) counts as well: it takes room, and nobody else takes it away. */
-static bool is_unfinished(const char *path)
-{
-    const size_t length = strlen(path);
-    return length > strlen(UNFINISHED) && strcmp(path + length - strlen(UNFINISHED), UNFINISHED) == 0;
-}
-
 static bool is_entry(const char *name)
 {
-    const size_t begin = NAME_CHARS + strlen(SUFFIX);
-    return strspn(name, "0123456789abcdef") == NAME_CHARS &&
-           strncmp(name + NAME_CHARS, SUFFIX, strlen(SUFFIX)) == 0 &&
-           (name[begin] == '\0' || (name[begin] == '.' && is_unfinished(name)));
+    return strspn(name, "0123456789abcdef") == NAME_CHARS && strcmp(name + NAME_CHARS, SUFFIX) == 0;
 }
 
 /* Calls `visit` for each entry until it says no. IO if the folder is there and cannot be read. */
@@ -253,6 +242,7 @@ void mica__kernel_cache_store(const mica__kernel_key *key, const char *name, con
     memcpy(all + before, bytes, (size_t)size);
     head.sum = mica__hash_key(all, before + (size_t)size, (mica__hash128){0, 0});
     snprintf(head.name, sizeof head.name, "%s", name);
+    mica__file_sweep(path);
     if (mica__file_writer_open(path, &writer) == MICA_OK) {
         mica__file_writer_hide(writer);
         (void)mica__file_writer_write(writer, &head, sizeof head);
@@ -282,9 +272,7 @@ static void name_entry(const char *path, char *name)
     header head;
     mica__file *file = NULL;
     const char *word = "(of another user)";
-    if (is_unfinished(path)) {
-        word = "(unfinished)";
-    } else if (mica__file_open_own(path, &file) == MICA_OK) {
+    if (mica__file_open_own(path, &file) == MICA_OK) {
         const bool whole = mica__file_read_at(file, 0, &head, sizeof head) == MICA_OK &&
                            memcmp(head.magic, MAGIC, sizeof head.magic) == 0;
         word = whole ? head.name : "(damaged)";

@@ -76,7 +76,7 @@ static inline mica_status mica__bytes_fail(const mica__bytes *bytes)
     return bytes->full
                ? mica__fail(MICA_ERR_BUDGET, "the steps of the tokenizer make a text longer than %zu bytes",
                             bytes->limit)
-               : mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to normalise or split a text");
+               : mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a text of a tokenizer");
 }
 
 static inline void mica__spans_add(mica__spans *spans, size_t start, size_t end)

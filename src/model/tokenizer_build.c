@@ -169,7 +169,7 @@ mica_status mica__tokenizer_merge(mica_tokenizer *t, uint32_t rank, mica_string 
         return status;
     char *text = length <= sizeof joined ? joined : mica__bytes_grow(&both, length);
     if (text == NULL)
-        return no_memory();
+        return both.status != MICA_OK ? both.status : no_memory();
     memcpy(text, left.data, (size_t)left.length);
     memcpy(text + left.length, right.data + prefix, (size_t)right.length - prefix);
     const uint32_t id = mica__token_map_find(&t->by_text, text, length);
@@ -304,7 +304,7 @@ static mica_status spell_all(mica_tokenizer *t)
             t->longest_piece = (uint32_t)t->piece[id].length;
     }
     mica__free(out.data);
-    return failed ? no_memory() : status;
+    return out.status != MICA_OK ? out.status : failed ? no_memory() : status;
 }
 
 /* ---- tables ----------------------------------------------------------------------------------------------------- */

@@ -207,7 +207,7 @@ static mica_status read_base64(mica_string text, mica__bytes *out)
             mica__bytes_add(out, &(char){(char)(bits >> have & 0xff)}, 1);
         }
     }
-    return out->failed ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a tokenizer") : MICA_OK;
+    return out->failed ? mica__bytes_fail(out) : MICA_OK;
 }
 
 static mica_status read_precompiled(reader *r)

@@ -116,7 +116,7 @@ static mica_status translate(const char *pattern, size_t length, mica__bytes *ou
         mica__bytes_add(out, pattern + i, take_bytes);
         i += take_bytes;
     }
-    return out->failed ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a pattern") : MICA_OK;
+    return out->failed ? mica__bytes_fail(out) : MICA_OK;
 }
 
 /* ---- compiling ----------------------------------------------------------------------------------------- */

@@ -68,7 +68,7 @@ fuzz: ## run each fuzz target for FUZZ_S seconds
 	@scripts/setup test
 	@JOBS=$(JOBS) scripts/fuzz $(FUZZ_S)
 
-soak: ## repeat all tests, slow ones too, for SOAK_S seconds
+soak: ## growth at large sizes, then all tests, slow ones too, for SOAK_S seconds
 	@scripts/setup check
 	@$(configure) -DMICA_TESTS=ON
 	@$(compile)

@@ -122,7 +122,7 @@ static mica_status link_nodes(mica__reach_tree *t)
         const uint32_t fail = t->fail[node];
         t->next[node] = t->word[fail] != MICA__NO_WORD ? fail : t->next[fail];
         if (i % PIECE == 0)
-            status = mica__spend((uint64_t)PIECE * BYTE_STEPS);
+            status = mica__spend((uint64_t)(t->count - i < PIECE ? t->count - i : PIECE) * BYTE_STEPS);
     }
     mica__free(memory);
     return status;

@@ -262,7 +262,8 @@ static mica_status find_counted(const mica__regex *regex, mica__regex_scratch *s
                : mica__fail(MICA_ERR_BUDGET, "a pattern of the tokenizer takes too much memory on this text");
 }
 
-/* The first match in text[at .. end), not counted. PARTIAL: one that begins at *out_place may go on behind the end. */
+/* The first match in text[at .. end), not counted. PARTIAL: one that begins at *out_place may go on behind the end.
+ * *out_place: how far it came. */
 static int find_quick(const mica__regex *regex, mica__regex_scratch *scratch, const char *text, size_t length,
                       size_t end, size_t at, size_t *out_place)
 {
@@ -273,7 +274,9 @@ static int find_quick(const mica__regex *regex, mica__regex_scratch *scratch, co
             : pcre2_match(regex->code, (PCRE2_SPTR)text, end, at, options | PCRE2_NO_UTF_CHECK, scratch->data,
                           regex->limits);
     const size_t place = pcre2_get_ovector_pointer(scratch->data)[0];
-    *out_place = (found >= 0 || found == PCRE2_ERROR_PARTIAL) && place > at ? place : at;
+    *out_place = found == PCRE2_ERROR_NOMATCH                                 ? end
+                 : (found >= 0 || found == PCRE2_ERROR_PARTIAL) && place > at ? place
+                                                                              : at;
     return found;
 }
 

@@ -212,12 +212,12 @@ static mica_status gguf_array(uint64_t size, mica_value_type type, uint32_t each
 
 static mica_status gguf_numbers(uint64_t size)
 {
-    return gguf_array(size, MICA_VALUE_F64, 8);
+    return gguf_array(size * 16, MICA_VALUE_F64, 8);
 }
 
 static mica_status gguf_truths(uint64_t size)
 {
-    return gguf_array(size, MICA_VALUE_BOOL, 1);
+    return gguf_array(size * 64, MICA_VALUE_BOOL, 1);
 }
 
 static mica_status gguf_strings(uint64_t size)
@@ -236,8 +236,8 @@ static mica_status gguf_long_string(uint64_t size)
     gguf_head(&b, 0, 1);
     gguf_text(&b, "key");
     number(&b, MICA_VALUE_STRING, 4);
-    number(&b, size, 8);
-    fill(&b, 's', size);
+    number(&b, size * 64, 8);
+    fill(&b, 's', size * 64);
     return open_bytes(&b);
 }
 
@@ -325,7 +325,7 @@ static mica_status st_name(uint64_t size)
 {
     bytes header = {0};
     say(&header, "{\"");
-    fill(&header, 'n', size);
+    fill(&header, 'n', size * 15);
     say(&header, "\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}");
     return open_header(&header, 8);
 }
@@ -334,7 +334,7 @@ static mica_status st_value(uint64_t size)
 {
     bytes header = {0};
     say(&header, "{\"__metadata__\":{\"key\":\"");
-    for (uint64_t i = 0; i < size / 2; i++)
+    for (uint64_t i = 0; i < size * 8; i++)
         say(&header, "\\n");
     say(&header, "\"}}");
     return open_header(&header, 0);
@@ -364,7 +364,7 @@ static mica_status st_blanks(uint64_t size)
 {
     bytes header = {0};
     say(&header, "{");
-    fill(&header, ' ', size);
+    fill(&header, ' ', size * 16);
     say(&header, "}");
     return open_header(&header, 0);
 }
@@ -408,7 +408,7 @@ static void npy(bytes *b, uint64_t blanks)
 static mica_status npy_header(uint64_t size)
 {
     bytes b = {0};
-    npy(&b, size);
+    npy(&b, size * 4);
     return open_bytes(&b);
 }
 
@@ -638,22 +638,22 @@ static void files_grow(void **state)
         {{"gguf: tensors", gguf_many_tensors, 1024, 3}, 32},
         {{"gguf: bytes of a name", gguf_long_names, 4096, 3}, 1},
         {{"gguf: keys", gguf_many_keys, 1024, 3}, 32},
-        {{"gguf: numbers of an array", gguf_numbers, 8192, 3}, 64},
-        {{"gguf: truths of an array", gguf_truths, 65536, 3}, 64},
+        {{"gguf: numbers of an array, sixteens", gguf_numbers, 512, 3}, 64},
+        {{"gguf: truths of an array, 64s", gguf_truths, 1024, 3}, 64},
         {{"gguf: strings of an array", gguf_strings, 4096, 3}, 64},
         {{"gguf: arrays of an array", gguf_arrays, 4096, 3}, 64},
-        {{"gguf: bytes of a string", gguf_long_string, 65536, 3}, 64},
+        {{"gguf: bytes of a string, 64s", gguf_long_string, 1024, 3}, 64},
         {{"gguf: dimensions", gguf_dimensions, 8192, 3}, 64},
         {{"gguf: parts", gguf_parts, 8, 3}, 4},
         {{"safetensors: tensors", st_tensors, 1024, 3}, 32},
         {{"safetensors: metadata", st_metadata, 1024, 3}, 32},
-        {{"safetensors: bytes of a name", st_name, 4096, 3}, 1},
-        {{"safetensors: bytes of a value", st_value, 16384, 3}, 32},
+        {{"safetensors: bytes of a name, fifteens", st_name, 512, 3}, 1},
+        {{"safetensors: bytes of a value, sixteens", st_value, 1024, 3}, 32},
         {{"safetensors: dimensions", st_shape, 4096, 3}, 64},
         {{"safetensors: other members", st_members, 1024, 3}, 32},
-        {{"safetensors: blanks", st_blanks, 16384, 3}, 64},
+        {{"safetensors: blanks, sixteens", st_blanks, 1024, 3}, 64},
         {{"safetensors: shards", st_shards, 8, 3}, 8},
-        {{"npy: bytes of the header", npy_header, 16384, 3}, 4},
+        {{"npy: bytes of the header, fours", npy_header, 4096, 3}, 4},
         {{"npz: members", npz_members, 512, 3}, 12},
         {{"mlx: weights and rules", mlx_weights, 128, 3}, 32},
         {{"as gguf: layers", hf_layers, 32, 3}, 16},

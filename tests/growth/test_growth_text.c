@@ -544,8 +544,8 @@ static void files_grow(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         growth_row row = rows[i];
-        if (long_run && row.run != patterns)
-            row.first *= 16;
+        if (long_run && row.run != patterns) /* tokens are longer than the limit in any case */
+            row.first *= strstr(row.name, "bytes of a token") != NULL ? 2 : 16;
         growth_check(&row, long_run);
     }
 }

@@ -84,15 +84,16 @@ double mica__back_number(const mica__config_back *b, const char *key, double oth
     return value != NULL && value_number(value, &number) && isfinite(number) ? number : otherwise;
 }
 
-/* Of a key that stands behind no architecture; not below 0. */
+/* Of a key that stands behind no architecture; from 0 to 2^32 - 1. */
 static double file_number(const mica__config_back *b, const char *key, double otherwise)
 {
     const mica_value *value = mica__archive_meta(b->plan->archive, key);
     double number = 0;
-    return value != NULL && value_number(value, &number) && number >= 0 ? number : otherwise;
+    return value != NULL && value_number(value, &number) && number >= 0 && number <= UINT32_MAX ? number
+                                                                                                : otherwise;
 }
 
-static uint32_t whole(const mica__config_back *b, const char *key, uint32_t otherwise)
+uint32_t mica__back_whole(const mica__config_back *b, const char *key, uint32_t otherwise)
 {
     const double number = mica__back_number(b, key, (double)otherwise);
     return number >= 0 && number <= UINT32_MAX ? (uint32_t)number : otherwise;
@@ -218,9 +219,10 @@ static mica_status put_rows(mica__config_back *b)
         if (value == NULL || !is_for(i, b->family->arch) || is_again(i, b->family->arch) ||
             is_own(rows[i].hf))
             continue;
-        if (!value_number(value, &number) || number < 0)
-            return mica__back_refuse(b, rows[i].gguf, "no number, or another one for each layer");
-        if (value->type == MICA_VALUE_F32 || value->type == MICA_VALUE_F64)
+        const bool real = value->type == MICA_VALUE_F32 || value->type == MICA_VALUE_F64;
+        if (!value_number(value, &number) || number < 0 || (!real && number > UINT32_MAX))
+            return mica__back_refuse(b, rows[i].gguf, "no number that fits, or another one for each layer");
+        if (real)
             mica__back_put_real(b, rows[i].hf, number);
         else
             mica__back_put_whole(b, rows[i].hf, (uint64_t)number);
@@ -242,7 +244,8 @@ static void put_sizes(mica__config_back *b)
     const bool gpt2 = mica__back_is(b, "gpt2"), bert = mica__back_is(b, "bert");
     const uint64_t places = table_rows(b, "position_embd.weight", b->context);
     const uint64_t types = (uint64_t)file_number(b, "tokenizer.ggml.token_type_count", 2);
-    mica__back_put_whole(b, "vocab_size", table_rows(b, "token_embd.weight", whole(b, "vocab_size", 0)));
+    mica__back_put_whole(b, "vocab_size",
+                         table_rows(b, "token_embd.weight", mica__back_whole(b, "vocab_size", 0)));
     if (gpt2)
         mica__back_put_whole(b, "n_ctx", places);
     mica__back_put_whole(b, gpt2 ? "n_positions" : "max_position_embeddings", places);
@@ -257,7 +260,7 @@ static void put_sizes(mica__config_back *b)
         mica__back_put_whole(b, "type_vocab_size", table_rows(b, "token_types.weight", types));
     if (gpt2 || bert)
         return;
-    mica__back_put_whole(b, "num_key_value_heads", whole(b, "attention.head_count_kv", b->heads));
+    mica__back_put_whole(b, "num_key_value_heads", mica__back_whole(b, "attention.head_count_kv", b->heads));
     if ((!mica__back_is(b, "phi3") && !mica__back_is(b, "qwen2")) ||
         mica__back_get(b, "attention.key_length") != NULL)
         mica__back_put_whole(b, "head_dim",
@@ -274,7 +277,7 @@ static mica_status check_sizes(const mica__config_back *b)
             "%s: \"%s.block_count\", \"embedding_length\" or \"attention.head_count\" is missing, "
             "0, or another one for each layer",
             mica__archive_path(b->plan->archive, 0), b->family->arch);
-    if (whole(b, "attention.value_length", b->head) != b->head)
+    if (mica__back_whole(b, "attention.value_length", b->head) != b->head)
         return mica__back_refuse(b, "attention.value_length", "another one than that of keys");
     if (no_rope && b->head != b->width / b->heads)
         return mica__back_refuse(b, "attention.key_length", "another one than the heads' share of the width");
@@ -295,7 +298,7 @@ static bool slides(const mica__config_back *b, uint32_t layer)
         return false;
     if (list != NULL && list->type == MICA_VALUE_ARRAY)
         return layer < list->count && item_number(list, layer, &truth) && truth != 0;
-    const uint32_t pattern = whole(b, "attention.sliding_window_pattern", usual);
+    const uint32_t pattern = mica__back_whole(b, "attention.sliding_window_pattern", usual);
     return pattern == 0 || (layer + 1) % pattern != 0;
 }
 
@@ -350,14 +353,15 @@ static mica_status put_window(mica__config_back *b)
 static mica_status put_experts(mica__config_back *b)
 {
     const bool normal = mica__back_number(b, "expert_weights_norm", 1) != 0;
-    if (whole(b, "expert_count", 0) == 0)
+    if (mica__back_whole(b, "expert_count", 0) == 0)
         return MICA_OK;
     if (mica__back_number(b, "expert_weights_scale", 1) != 1)
         return mica__back_refuse(b, "expert_weights_scale", "a scale");
     if (!mica__back_is(b, "qwen3moe"))
         return normal ? MICA_OK : mica__back_refuse(b, "expert_weights_norm", "false");
-    mica__back_put_whole(b, "moe_intermediate_size",
-                         whole(b, "expert_feed_forward_length", whole(b, "feed_forward_length", 0)));
+    mica__back_put_whole(
+        b, "moe_intermediate_size",
+        mica__back_whole(b, "expert_feed_forward_length", mica__back_whole(b, "feed_forward_length", 0)));
     put_truth(b, "norm_topk_prob", normal);
     mica__back_put_whole(b, "decoder_sparse_step", 1);
     mica__json_key(&b->json, "mlp_only_layers");
@@ -633,7 +637,7 @@ static void find_class(mica__config_back *b)
     b->model_type = b->family->model_type;
     if (!mica__back_is(b, "llama"))
         return;
-    if (whole(b, "expert_count", 0) != 0) {
+    if (mica__back_whole(b, "expert_count", 0) != 0) {
         b->architecture = "MixtralForCausalLM";
         b->model_type = "mixtral";
     } else if (b->window != 0) {
@@ -644,13 +648,13 @@ static void find_class(mica__config_back *b)
 
 static void read_sizes(mica__config_back *b)
 {
-    b->layers = whole(b, "block_count", 0);
-    b->width = whole(b, "embedding_length", 0);
-    b->heads = whole(b, "attention.head_count", 0);
-    b->context = whole(b, "context_length", 0);
-    b->head = whole(b, "attention.key_length", b->heads != 0 ? b->width / b->heads : 0);
-    b->rotary = whole(b, "rope.dimension_count", b->head);
-    b->window = whole(b, "attention.sliding_window", 0);
+    b->layers = mica__back_whole(b, "block_count", 0);
+    b->width = mica__back_whole(b, "embedding_length", 0);
+    b->heads = mica__back_whole(b, "attention.head_count", 0);
+    b->context = mica__back_whole(b, "context_length", 0);
+    b->head = mica__back_whole(b, "attention.key_length", b->heads != 0 ? b->width / b->heads : 0);
+    b->rotary = mica__back_whole(b, "rope.dimension_count", b->head);
+    b->window = mica__back_whole(b, "attention.sliding_window", 0);
     if (b->layers > 1u << 20)
         b->layers = 0;
 }

@@ -20,6 +20,8 @@ typedef struct mica__config_back {
 const mica_value *mica__back_get(const mica__config_back *b, const char *key);
 /* It as a number, of a list the one that all its items are; `otherwise` where it is neither. */
 double mica__back_number(const mica__config_back *b, const char *key, double otherwise);
+/* The same for a whole number; `otherwise` also where it is none from 0 to 2^32 - 1. */
+uint32_t mica__back_whole(const mica__config_back *b, const char *key, uint32_t otherwise);
 bool mica__back_is(const mica__config_back *b, const char *arch);
 /* UNSUPPORTED: what the file says has no word in this class's config.json. */
 mica_status mica__back_refuse(const mica__config_back *b, const char *key, const char *why);

@@ -157,7 +157,7 @@ static mica_status put_yarn(mica__config_back *b)
     begin(b, "yarn");
     mica__back_put_real(b, "factor", factor);
     mica__back_put_whole(b, "original_max_position_embeddings",
-                         (uint64_t)mica__back_number(b, "rope.scaling.original_context_length", b->context));
+                         mica__back_whole(b, "rope.scaling.original_context_length", b->context));
     mica__back_put_real(b, "beta_fast", mica__back_number(b, "rope.scaling.yarn_beta_fast", 32));
     mica__back_put_real(b, "beta_slow", mica__back_number(b, "rope.scaling.yarn_beta_slow", 1));
     if (scale > 0 || factor < 1)
@@ -187,7 +187,7 @@ static void put_phi3(mica__config_back *b)
 {
     double part = (double)b->rotary / b->head;
     mica__back_put_whole(b, "original_max_position_embeddings",
-                         (uint64_t)mica__back_number(b, "rope.scaling.original_context_length", b->context));
+                         mica__back_whole(b, "rope.scaling.original_context_length", b->context));
     while ((uint32_t)(b->head * part) < b->rotary)
         part = nextafter(part, 1);
     mica__json_key(&b->json, "partial_rotary_factor");

@@ -65,11 +65,10 @@ static mica_status original_context(const scaling *s, double *out)
     const mica__config c = {s->plan, s->json, s->family, s->key_class};
     const double usual = strtod(mica__config_default(&c, "original_max_position_embeddings"), NULL);
     const double outside = config_number(s, "original_max_position_embeddings", usual);
+    mica_status status = MICA_OK;
     *out = outside;
-    if (outside > 0)
-        return MICA_OK;
-    const mica_status status =
-        number_of(s, "original_max_position_embeddings", meta_number(s, "context_length"), out);
+    if (!(outside > 0))
+        status = number_of(s, "original_max_position_embeddings", meta_number(s, "context_length"), out);
     if (status == MICA_OK && !(*out >= 1 && *out <= UINT32_MAX))
         return mica__fail(MICA_ERR_MALFORMED_FILE,
                           "config.json: \"original_max_position_embeddings\" is %g, expected 1 to %u", *out,

@@ -171,8 +171,8 @@ typedef struct mica_convert_options {
 
 /* Tensor data, metadata and the tokenizer, between safetensors, MLX folders and GGUF. Names of the known families
  * are mapped (docs/formats.md); of an unknown one they stay, and the GGUF says so in general.architecture. A folder that is made
- * of a GGUF reads to the same numbers and tokens elsewhere; UNSUPPORTED names a key, a tensor or a tokenizer that it has no
- * words for. A folder that was not there appears whole; into one that is there config.json comes last. A single
+ * of a GGUF reads to the same numbers, tokens and vectors elsewhere; UNSUPPORTED names a key, a tensor, a pooling or a
+ * tokenizer that it has no words for. A folder that was not there appears whole; into one that is there config.json comes last. A single
  * safetensors file holds tensors and texts alone. */
 MICA_API mica_status mica_convert(const char *input, const char *output, const mica_convert_options *options);
 

@@ -190,7 +190,7 @@ MICA_API mica_status mica_context_sample(mica_context *context, uint32_t sequenc
 
 /* How the vectors of a text become one. */
 typedef enum mica_pooling {
-    MICA_POOLING_DEFAULT = 0, /* what the model file says; else mean for encoders, last for others */
+    MICA_POOLING_DEFAULT = 0, /* what the file or folder says; else mean for encoders, last for others */
     MICA_POOLING_MEAN,
     MICA_POOLING_CLS, /* the first token's */
     MICA_POOLING_LAST

@@ -132,11 +132,11 @@ typedef struct mica__folder_writer mica__folder_writer;
 
 /* Makes a folder beside `path`. The caller owns *out_writer. */
 mica_status mica__folder_writer_open(const char *path, mica__folder_writer **out_writer);
-/* Where its files are to be written; lives as long as the writer. */
+/* Where its files are to be written, and folders of files; lives as long as the writer. */
 const char *mica__folder_writer_path(const mica__folder_writer *writer);
 /* Gives it its name; refused if anything but an empty folder has that. Frees the writer, also on failure. */
 mica_status mica__folder_writer_commit(mica__folder_writer *writer);
-/* Removes the folder with the files in it and frees the writer; NULL is fine. */
+/* Removes the folder with the files in it and in its folders, and frees the writer; NULL is fine. */
 void mica__folder_writer_discard(mica__folder_writer *writer);
 
 #endif

@@ -49,16 +49,24 @@ static bool is_temporary(const char *name)
     return length > tail && strcmp(name + length - tail, MICA__FILE_TEMPORARY) == 0;
 }
 
-/* A folder of ours holds files alone. */
-static void empty_folder(int folder)
+/* A folder of ours holds files, and folders of files: two levels. */
+static void empty_folder(int folder, int levels)
 {
     DIR *listing = fdopendir(folder);
     if (listing == NULL) {
         close(folder);
         return;
     }
-    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;)
-        (void)unlinkat(dirfd(listing), entry->d_name, 0);
+    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;) {
+        const char *name = entry->d_name;
+        if (unlinkat(dirfd(listing), name, 0) == 0 || levels == 1 || strcmp(name, ".") == 0 ||
+            strcmp(name, "..") == 0)
+            continue;
+        const int inside = openat(dirfd(listing), name, O_RDONLY | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
+        if (inside >= 0)
+            empty_folder(inside, levels - 1);
+        (void)unlinkat(dirfd(listing), name, AT_REMOVEDIR);
+    }
     closedir(listing);
 }
 
@@ -66,7 +74,7 @@ void mica__file_remove_folder(const char *path)
 {
     const int folder = open(path, O_RDONLY | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0)
-        empty_folder(folder);
+        empty_folder(folder, 2);
     (void)rmdir(path);
 }
 
@@ -83,7 +91,7 @@ static void sweep_one(int folder, const char *name)
         } else if (S_ISDIR(info.st_mode)) {
             const int inside = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
             if (inside >= 0)
-                empty_folder(inside);
+                empty_folder(inside, 2);
             (void)unlinkat(folder, name, AT_REMOVEDIR);
         }
     }

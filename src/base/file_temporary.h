@@ -16,7 +16,7 @@
 void mica__file_temporary_name(const char *path, char *out, size_t size);
 /* Takes the lock of a file or folder that was just made; false: a sweep has taken it, make another. */
 bool mica__file_hold(int descriptor);
-/* Removes a folder and the files in it, and nothing that a link in it leads to. Never fails. */
+/* Removes a folder, the files in it and in its folders, and nothing that a link in it leads to. Never fails. */
 void mica__file_remove_folder(const char *path);
 /* The folder of a path, into as many bytes as the path has with its NUL, and at least 2. */
 void mica__file_folder(const char *path, char *out);

@@ -7,11 +7,14 @@
  */
 #include "format/convert.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/argument.h"
+#include "base/file_error.h"
 #include "base/sort.h"
 #include "base/work.h"
 #include "format/mix.h"
@@ -19,18 +22,26 @@
 #include "quant/dtype.h"
 #include "quant/quant.h"
 
-/* What stands beside the tensors of a checkpoint and goes along from folder to folder. */
-static const char *const side_files[] = {
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    "generation_config.json",
-    "chat_template.jinja",
+#define POOLING_FOLDER "1_Pooling" /* as pooling.c names it */
+
+/* What stands beside the tensors of a checkpoint. */
+static const struct {
+    const char *name;
+    enum { OF_TOKENIZER, OF_USE, MADE } kind; /* copied from folder to folder, but for those that are made */
+} side_files[] = {
+    {"tokenizer.json", OF_TOKENIZER},
+    {"tokenizer_config.json", OF_TOKENIZER},
+    {"tokenizer.model", OF_TOKENIZER},
+    {"special_tokens_map.json", OF_TOKENIZER},
+    {"added_tokens.json", OF_TOKENIZER},
+    {"vocab.json", OF_TOKENIZER},
+    {"merges.txt", OF_TOKENIZER},
+    {"vocab.txt", OF_TOKENIZER},
+    {"chat_template.jinja", OF_TOKENIZER},
+    {"generation_config.json", OF_USE},
+    {"sentence_bert_config.json", OF_USE},
+    {"config_sentence_transformers.json", OF_USE},
+    {"modules.json", MADE}, /* without it nobody looks into POOLING_FOLDER */
 };
 
 #define SIDE_FILES (sizeof side_files / sizeof side_files[0])
@@ -161,9 +172,10 @@ static mica_status plan_safetensors(conversion *c)
 
 /* Small files that are written and wait for their names. */
 typedef struct side {
-    mica__file_writer *writer[SIDE_FILES + 1]; /* and config.json, the last */
-    char *path[SIDE_FILES + 1];
+    mica__file_writer *writer[SIDE_FILES + 2]; /* and the pooling's, and config.json, the last */
+    char *path[SIDE_FILES + 2];
     uint32_t count;
+    const char *folder; /* POOLING_FOLDER, where it was made; goes again if the conversion fails */
 } side;
 
 static mica_status put_file(conversion *c, side *files, const char *name, const void *bytes, size_t size)
@@ -178,6 +190,38 @@ static mica_status put_file(conversion *c, side *files, const char *name, const 
         return status;
     files->path[files->count] = path;
     return mica__file_writer_write(files->writer[files->count++], bytes, size);
+}
+
+/* The place of the pooling's configuration; what an older model has there may stay, but for a link. */
+static mica_status make_pooling_folder(conversion *c, side *files)
+{
+    const char *path = mica__plan_text(&c->plan, "%s/" POOLING_FOLDER, c->root);
+    const char *inside = mica__plan_text(&c->plan, "%s/" POOLING_FOLDER "/config.json", c->root);
+    struct stat info;
+    if (path == NULL || inside == NULL)
+        return MICA_ERR_OUT_OF_MEMORY;
+    if (mkdir(path, 0777) == 0)
+        files->folder = path;
+    else if (errno != EEXIST)
+        return mica__file_fail("create the folder", path, errno);
+    else if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode))
+        return mica__fail(MICA_ERR_IO, "cannot write \"%s\": it is no folder, or a link to one", path);
+    mica__file_sweep(inside);
+    return MICA_OK;
+}
+
+/* modules.json and what it names, of a GGUF or of another folder: there the configuration stays as it is. */
+static mica_status make_pooling(conversion *c, side *files)
+{
+    mica__pooling pooling;
+    MICA__TRY(c->plan.archive->format == MICA_FORMAT_GGUF ? mica__pooling_from_gguf(&c->plan, &pooling)
+                                                          : mica__pooling_read(&c->plan, c->input, &pooling));
+    if (pooling.type == 0)
+        return MICA_OK;
+    const char *modules = mica__pooling_modules(&pooling);
+    MICA__TRY(make_pooling_folder(c, files));
+    MICA__TRY(put_file(c, files, POOLING_FOLDER "/config.json", pooling.config, strlen(pooling.config)));
+    return put_file(c, files, "modules.json", modules, strlen(modules));
 }
 
 /* What a GGUF says of its tokenizer and of sampling, as files. */
@@ -212,11 +256,12 @@ static mica_status copy_side_files(conversion *c, side *files)
         return MICA_OK;
     for (size_t i = 0; i < SIDE_FILES && status == MICA_OK; i++) {
         mica__side_file file;
-        if (c->options.without_tokenizer != 0 && strcmp(side_files[i], "generation_config.json") != 0)
+        if (side_files[i].kind == MADE ||
+            (side_files[i].kind == OF_TOKENIZER && c->options.without_tokenizer != 0))
             continue;
-        status = mica__plan_read_side(&c->plan, c->input, side_files[i], &file);
+        status = mica__plan_read_side(&c->plan, c->input, side_files[i].name, &file);
         if (status == MICA_OK && file.data != NULL)
-            status = put_file(c, files, side_files[i], file.data, file.size);
+            status = put_file(c, files, side_files[i].name, file.data, file.size);
         mica__free(file.data);
     }
     return status;
@@ -243,7 +288,8 @@ static void clear_folder(void *context)
     static const char *const first[] = {"config.json", "model.safetensors.index.json"};
     conversion *c = context;
     for (size_t i = 0; c->options.overwrite && i < 2 + SIDE_FILES; i++) {
-        const char *path = mica__plan_text(&c->plan, "%s/%s", c->root, i < 2 ? first[i] : side_files[i - 2]);
+        const char *path =
+            mica__plan_text(&c->plan, "%s/%s", c->root, i < 2 ? first[i] : side_files[i - 2].name);
         if (path != NULL)
             unlink(path);
     }
@@ -254,6 +300,8 @@ static mica_status put_side_files(conversion *c, side *files)
     mica_status status = copy_side_files(c, files);
     if (status == MICA_OK)
         status = make_side_files(c, files);
+    if (status == MICA_OK)
+        status = make_pooling(c, files);
     if (status == MICA_OK && c->config != NULL)
         status = put_file(c, files, "config.json", c->config, strlen(c->config));
     return status;
@@ -280,6 +328,8 @@ static mica_status fill_folder(conversion *c, const mica_writer_options *writing
     }
     for (uint32_t i = 0; i < files.count; i++)
         mica__file_writer_discard(files.writer[i]);
+    if (status != MICA_OK && files.folder != NULL)
+        rmdir(files.folder);
     return status;
 }
 

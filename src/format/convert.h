@@ -33,6 +33,24 @@ mica_status mica__convert_to_hf(mica__plan *plan, bool words, const char **out_c
 /* The text of a generation_config.json out of a GGUF's metadata, in the plan's memory; NULL where it says nothing that belongs
  * there. */
 mica_status mica__convert_generation(mica__plan *plan, const char **out_text);
+/* How a sentence-transformers folder makes one vector of those of a text's tokens: pooling.c. */
+typedef struct mica__pooling {
+    uint32_t type;      /* GGUF's pooling_type: 1 mean, 2 the first token, 3 the last; 0: nothing is said */
+    bool normalise;     /* a module does it */
+    const char *config; /* the text of the pooling module's config.json, the plan's memory */
+    uint64_t width;     /* of the vectors; 0: not said */
+} mica__pooling;
+
+/* What modules.json of a folder and the configuration that it names say; type is 0 where there is no modules.json. UNSUPPORTED
+ * names a module or a mode that mica does not have. */
+mica_status mica__pooling_read(mica__plan *plan, const char *folder, mica__pooling *out);
+/* Sets pooling_type, if the folder says it; the plan has embedding_length. */
+mica_status mica__pooling_to_gguf(mica__plan *plan, const char *folder, const mica__family *family);
+/* The other way. UNSUPPORTED where the GGUF has a type that a folder has no word for. */
+mica_status mica__pooling_from_gguf(mica__plan *plan, mica__pooling *out);
+/* The text of a modules.json for it, with the pooling in 1_Pooling. */
+const char *mica__pooling_modules(const mica__pooling *pooling);
+
 /* Writes config.json anew: with affine words of that many bits in groups, or of plain tensors for 0. */
 mica_status mica__convert_set_bits(mica__plan *plan, uint32_t bits, uint32_t group,
                                    const char **inout_config);

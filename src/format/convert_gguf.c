@@ -288,6 +288,8 @@ static mica_status map_model(mapping *m, const char *input)
     if (status == MICA_OK)
         status = mica__rope_to_gguf(m->plan, m->json, m->family);
     if (status == MICA_OK)
+        status = mica__pooling_to_gguf(m->plan, input, m->family);
+    if (status == MICA_OK)
         status = mica__tokenizer_to_gguf(m->plan, input, m->json, m->family);
     for (uint32_t i = 0; i < archive->visible_count && status == MICA_OK; i++)
         status = map_tensor(m, &archive->tensor[i]);

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""`mica convert` from GGUF to a folder: what config.json says, what mica reads from it; links that lead out of a folder; and
-what is left of a conversion that is killed.
+"""`mica convert` from GGUF to a folder: what config.json says, what mica reads from it; how the folder makes one vector of a
+text; links that lead out of a folder; and what is left of a conversion that is killed.
 
     test_convert_back.py BUILD"""
 import filecmp
 import json
 import os
 import random
+import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -217,6 +219,202 @@ class Tokens(Base):
                     lines = file.read().split("\n")
                 for text, line in list(zip(texts, lines))[-1:]:  # the long one
                     self.assertEqual(self.ids(self.at(name), text), [int(word) for word in line.split()], text)
+
+
+ST = "sentence_transformers."
+# As older and newer versions write them.
+CLASSES = [[ST + "models.Transformer", ST + "models.Pooling", ST + "models.Normalize"],
+           [ST + "base.modules.transformer.Transformer", ST + "sentence_transformer.modules.pooling.Pooling",
+            ST + "base.modules.normalize.Normalize"]]
+PLACES = ["", "1_Pooling", "2_Normalize"]
+MODES = {"mean": ("mean", "pooling_mode_mean_tokens", 1), "cls": ("cls", "pooling_mode_cls_token", 2),
+         "last": ("lasttoken", "pooling_mode_lasttoken", 3)}
+
+
+def modules(classes=CLASSES[0], places=PLACES):
+    return [{"idx": i, "name": str(i), "path": place, "type": name} for i, (name, place) in enumerate(zip(classes, places))]
+
+
+class Pooling(Base):
+    def checkpoint(self, name, pooling, modules=modules(), at="1_Pooling"):
+        """A golden checkpoint with words, and the files of sentence-transformers; texts are as they are."""
+        folder = tempfile.mkdtemp(dir=self.home)
+        shutil.copytree(os.path.join(GOLDEN, name), folder, dirs_exist_ok=True)
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "cat", "dog", "##s"]
+        self.put(os.path.join(folder, "tokenizer.json"), json.dumps({
+            "added_tokens": [{"id": i, "content": words[i], "special": True} for i in range(4)],
+            "normalizer": {"type": "BertNormalizer", "lowercase": True}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "model": {"type": "WordPiece", "unk_token": "[UNK]", "vocab": {word: i for i, word in enumerate(words)}}}))
+        self.put(os.path.join(folder, "tokenizer_config.json"),
+                 json.dumps({"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}))
+        self.put(os.path.join(folder, "modules.json"), modules if isinstance(modules, str) else json.dumps(modules))
+        if at:
+            self.put(os.path.join(folder, at, "config.json"), pooling if isinstance(pooling, str) else json.dumps(pooling))
+        return folder
+
+    def vector(self, model, *more):
+        return self.works("embed", "-m", model, "-p", "a cat dogs", *more)
+
+    def read(self, *names):
+        with open(os.path.join(*names), encoding="utf-8") as file:
+            return file.read()
+
+    def test_vectors_are_as_the_folder_says(self):
+        for name in ("bert", "qwen3"):
+            for how, (word, key, _) in MODES.items():
+                old = {"word_embedding_dimension": 32, **{other: other == key for _, other, _ in MODES.values()},
+                       "pooling_mode_max_tokens": False, "pooling_mode_weightedmean_tokens": False}
+                both = {**old, "pooling_mode_max_tokens": True, "pooling_mode": [word]}  # the new word goes first
+                new = {"embedding_dimension": 32, "pooling_mode": word, "include_prompt": False}
+                forms = [(new, CLASSES[1]), (old, CLASSES[0]), (both, CLASSES[1][:2])]
+                for pooling, classes in forms if name == "bert" else forms[:1]:
+                    with self.subTest("%s %s" % (name, pooling)):
+                        folder = self.checkpoint(name, pooling, modules(classes))
+                        wanted = self.vector(folder, "--pooling", how)
+                        for other in MODES:
+                            self.assertEqual(self.vector(folder, "--pooling", other) == wanted, other == how)
+                        self.assertEqual(self.vector(folder), wanted)
+                        self.works("convert", folder, folder + ".gguf")
+                        self.works("convert", folder + ".gguf", folder + "-back")
+                        self.works("convert", folder, folder + "-copy")
+                        for form in (".gguf", "-back", "-copy"):
+                            self.assertEqual(self.vector(folder + form), wanted, form)
+                        self.assertEqual(len(json.loads(self.read(folder + "-copy", "modules.json"))), len(classes))
+                        self.assertEqual(json.loads(self.read(folder + "-copy", "1_Pooling", "config.json")), pooling)
+
+    def test_of_no_word_it_is_the_mean(self):
+        folder = self.checkpoint("qwen3", {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": False})
+        self.assertEqual(self.vector(folder), self.vector(folder, "--pooling", "mean"))
+        os.remove(os.path.join(folder, "modules.json"))
+        self.assertEqual(self.vector(folder), self.vector(folder, "--pooling", "last"))
+
+    def test_of_every_family(self):
+        for name in (n for n in NAMES if "-" not in n):
+            with self.subTest(name):
+                folder = self.checkpoint(name, {"pooling_mode": "cls"})
+                self.works("convert", folder, self.at("a.gguf"), "--force", "--without-tokenizer")
+                self.assertRegex(self.works("inspect", self.at("a.gguf")), r"pooling_type +2\n")
+                again = os.path.join(folder, "again", os.path.basename(folder))  # of the same name
+                os.makedirs(os.path.dirname(again))
+                self.works("convert", self.at("a.gguf"), again)
+                self.assertEqual(json.loads(self.read(again, "modules.json")), modules())
+                self.works("convert", again, self.at("b.gguf"), "--force", "--without-tokenizer")
+                self.assertIn("metadata: 0 different", self.works("diff", self.at("a.gguf"), self.at("b.gguf")))
+
+    def test_refuses_what_it_cannot_do(self):
+        mean = {"pooling_mode_mean_tokens": True}
+        dense = CLASSES[0] + [ST + "models.Dense"]
+        others = [
+            ("\"max\"", {"pooling_mode_max_tokens": True}, modules()),
+            ("\"max\"", {"pooling_mode": "max"}, modules()),
+            ("\"weightedmean\"", {"pooling_mode_weightedmean_tokens": True}, modules()),
+            ("\"mean_sqrt_len_tokens\"", {"pooling_mode_mean_sqrt_len_tokens": True}, modules()),
+            ("\"eos\"", {"pooling_mode": "eos"}, modules()),
+            ("2 poolings at once", {**mean, "pooling_mode_cls_token": True}, modules()),
+            ("2 poolings at once", {"pooling_mode": ["cls", "mean"]}, modules()),
+            ("pooling_mode", {"pooling_mode": 3}, modules()),
+            ("pooling_mode_cls_token", {"pooling_mode_cls_token": "yes"}, modules()),
+            ("\"power\" is not known", {**mean, "power": 2}, modules()),
+            ("vectors of 33, the model's have 32", {**mean, "word_embedding_dimension": 33}, modules()),
+            ("an array, expected an object", "[]", modules()),
+            ("config.json", "{", modules()),
+            ("models.Dense", mean, modules(dense, PLACES + ["3_Dense"])),
+            ("models.LSTM", mean, modules([CLASSES[0][0], ST + "models.LSTM"])),
+            ("module 0 is \"custom_st.Transformer\"", mean, modules(["custom_st.Transformer", *CLASSES[0][1:]])),
+            ("module 1 is \"others.models.Pooling\"", mean, modules([CLASSES[0][0], "others.models.Pooling"])),
+            ("module 2", mean, modules([CLASSES[0][0], CLASSES[0][1], CLASSES[0][1]])),
+            ("module 1", mean, modules([CLASSES[0][0], CLASSES[0][2], CLASSES[0][1]])),
+            ("no Pooling", mean, modules(CLASSES[0][:1])),
+            ("no Pooling", mean, []),
+            ("an object, expected an array", mean, {}),
+            ("modules.json", mean, "[" * 100),
+            ("path", mean, [{"type": CLASSES[0][0]}]),
+            ("module 0 has the path \"0_Transformer\"", mean, modules(places=["0_Transformer", *PLACES[1:]])),
+            ("module 1 has the path \"\"", mean, modules(places=["", "", ""])),
+        ]
+        for word, pooling, listed in others:
+            with self.subTest(word):
+                folder = self.checkpoint("bert", pooling, listed)
+                for words in (["embed", "-m", folder, "-p", "a"], ["convert", folder, self.at("out.gguf")]):
+                    self.refused(word, *words)
+                if "33" not in word:  # which of the model's keys has the width, a copy does not know
+                    self.refused(word, "convert", folder, self.at("out"))
+        folder = self.checkpoint("bert", mean)
+        self.put(os.path.join(folder, "2_Normalize", "config.json"), '{"module_input_name": "token_embeddings"}')
+        self.refused("module_input_name", "embed", "-m", folder, "-p", "a")
+        self.assertEqual([name for name in os.listdir(self.home) if name.startswith("out")], [])
+
+    def test_stays_in_the_folder(self):
+        mean = {"pooling_mode_mean_tokens": True}
+        self.put(self.at("far", "config.json"), json.dumps(mean))
+        for path in ("../far", "a/../../far", self.at("far"), "..", "x/.."):
+            folder = self.checkpoint("bert", mean, modules(places=["", path, "2_Normalize"]))
+            self.refused("expected one inside the folder", "embed", "-m", folder, "-p", "a")
+        folder = self.checkpoint("bert", mean, at=None)
+        self.refused("is not there", "embed", "-m", folder, "-p", "a")
+        os.symlink("../far", os.path.join(folder, "1_Pooling"))
+        self.refused("it is a link out of its folder", "embed", "-m", folder, "-p", "a")
+        folder = self.checkpoint("bert", {"pooling_mode": "cls"}, modules(places=["", "a/..b", ""])[:2], at="a/..b")
+        self.assertEqual(self.vector(folder), self.vector(folder, "--pooling", "cls"))
+
+    def test_a_type_that_a_folder_has_no_word_for(self):
+        self.works("convert", self.checkpoint("bert", {"pooling_mode": "cls"}), self.at("a.gguf"))
+        with open(self.at("a.gguf"), "rb") as file:
+            was = file.read()
+        key = b"bert.pooling_type" + struct.pack("<I", 4)
+        self.assertEqual(was.count(key + struct.pack("<I", 2)), 1)
+        for number in (4, 99, 0):
+            with open(self.at("b.gguf"), "wb") as file:
+                file.write(was.replace(key + struct.pack("<I", 2), key + struct.pack("<I", number)))
+            if number != 0:
+                self.refused('"bert.pooling_type" is %d' % number, "convert", self.at("b.gguf"), self.at("out"))
+                self.assertFalse(os.path.exists(self.at("out")))
+        self.works("convert", self.at("b.gguf"), self.at("out"))
+        self.assertFalse(os.path.exists(self.at("out", "modules.json")))
+
+    def test_into_a_folder_that_is_there(self):
+        self.works("convert", self.checkpoint("bert", {"pooling_mode": "cls"}), self.at("a.gguf"))
+        self.works("convert", os.path.join(GOLDEN, "bert"), self.at("plain.gguf"))
+        os.makedirs(self.at("far"))
+        self.put(self.at("far", "config.json"), "precious")
+        os.makedirs(self.at("out"))
+        os.symlink("../far", self.at("out", "1_Pooling"))
+        for more in ([], ["--force"]):
+            self.refused("a link to one", "convert", self.at("a.gguf"), self.at("out"), *more)
+        self.works("convert", self.at("plain.gguf"), self.at("out"), "--force")
+        self.assertEqual(self.read(self.home, "far", "config.json"), "precious")
+        os.remove(self.at("out", "1_Pooling"))
+        shutil.rmtree(self.at("out"))
+        self.put(self.at("out", "modules.json"), "[]")
+        self.refused("it exists", "convert", self.at("a.gguf"), self.at("out"))
+        self.assertEqual(os.listdir(self.at("out")), ["modules.json"])
+        self.put(self.at("out", "sentence_bert_config.json"), "{}")
+        os.makedirs(self.at("out", "1_Pooling"))
+        self.put(self.at("out", "1_Pooling", "config.json.1.1.mica-tmp"), "")
+        self.works("convert", self.at("a.gguf"), self.at("out"), "--force")
+        self.assertEqual(os.listdir(self.at("out", "1_Pooling")), ["config.json"])
+        self.assertNotIn("sentence_bert_config.json", os.listdir(self.at("out")))
+        self.assertEqual(self.vector(self.at("out")), self.vector(self.at("out"), "--pooling", "cls"))
+        self.works("convert", self.at("plain.gguf"), self.at("out"), "--force")
+        self.assertNotIn("modules.json", os.listdir(self.at("out")))
+
+    def test_nothing_is_left(self):
+        """Of a folder that was not finished, and of one whose maker was killed."""
+        self.works("convert", self.checkpoint("bert", {"pooling_mode": "cls"}), self.at("a.gguf"))
+        self.put(self.at("new.1.1.mica-tmp", "1_Pooling", "config.json"), "{}")
+        self.works("convert", self.at("a.gguf"), self.at("new"))
+        self.assertNotIn("new.1.1.mica-tmp", os.listdir(self.home))
+        shutil.rmtree(self.at("new"))
+        was = sorted(os.listdir(self.home))
+        for there in (False, True):  # a disk that is full after the small files
+            if there:
+                os.makedirs(self.at("new"))
+            run = mica("convert", self.at("a.gguf"), self.at("new"), restore_signals=False,
+                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)))
+            self.assertEqual(run[0], 1, run)
+            self.assertIn("model.safetensors", run[2])
+            self.assertEqual(sorted(os.listdir(self.home)), sorted(was + ["new"] * there))
+        self.assertEqual(os.listdir(self.at("new")), [])
 
 
 class Links(Base):

@@ -230,6 +230,14 @@ static void folders_appear_whole(void **state)
         assert_int_equal(mica__folder_writer_open(path_of("made//"), &writer), MICA_OK);
         snprintf(inside, sizeof inside, "%s/a", mica__folder_writer_path(writer));
         put_file(inside, "x", 1);
+        if (!commit) { /* folders of files go too, links as links */
+            snprintf(inside, sizeof inside, "%s/b", mica__folder_writer_path(writer));
+            assert_int_equal(mkdir(inside, 0777), 0);
+            snprintf(inside, sizeof inside, "%s/b/a", mica__folder_writer_path(writer));
+            put_file(inside, "x", 1);
+            snprintf(inside, sizeof inside, "%s/c", mica__folder_writer_path(writer));
+            assert_int_equal(symlink(folder, inside), 0);
+        }
         mica__file_sweep(path_of("made"));
         assert_int_not_equal(access(path_of("made/a"), F_OK), 0);
         if (commit)

@@ -457,17 +457,20 @@ static mica_status put_biases(mica__config_back *b)
 /* ---- the rest -------------------------------------------------------------------------------------------- */
 
 /* GGUF has a factor; where it is silent, mica scales by the head, but in the largest models by its share of the width. */
-static void put_scalar(mica__config_back *b)
+static mica_status put_scalar(mica__config_back *b)
 {
     const double scale = mica__back_number(b, "attention.scale", 0);
     const bool largest = b->layers == (mica__back_is(b, "gemma2") ? 46 : 62);
     const double scalar = scale > 0 ? 1 / (scale * scale) : largest ? b->width / b->heads : b->head;
+    if (!(scalar < 0x1p53))
+        return mica__back_refuse(b, "attention.scale", "next to nothing");
     if (fabs(scalar - nearbyint(scalar)) < 1e-6 * scalar) /* it was whole before its root was rounded */
         mica__back_put_whole(b, "query_pre_attn_scalar", (uint64_t)nearbyint(scalar));
     else {
         mica__json_key(&b->json, "query_pre_attn_scalar");
         mica__json_real(&b->json, scalar);
     }
+    return MICA_OK;
 }
 
 static mica_status check_scale(const mica__config_back *b)
@@ -540,8 +543,7 @@ static mica_status put_habits(mica__config_back *b)
         return mica__back_refuse(b, "attention.scale_by_inverse_layer", "true");
     if (!is_gemma(b))
         return check_scale(b);
-    put_scalar(b);
-    return MICA_OK;
+    return put_scalar(b);
 }
 
 static void put_tokens(mica__config_back *b)
@@ -655,8 +657,6 @@ static void read_sizes(mica__config_back *b)
     b->head = mica__back_whole(b, "attention.key_length", b->heads != 0 ? b->width / b->heads : 0);
     b->rotary = mica__back_whole(b, "rope.dimension_count", b->head);
     b->window = mica__back_whole(b, "attention.sliding_window", 0);
-    if (b->layers > 1u << 20)
-        b->layers = 0;
 }
 
 static mica_status put_all(mica__config_back *b, bool *out_factors)
@@ -706,6 +706,8 @@ mica_status mica__config_from_gguf(mica__plan *plan, const mica__family *family,
     read_sizes(&b);
     find_class(&b);
     mica_status status = check_sizes(&b);
+    if (status == MICA_OK)
+        status = mica__plan_check_layers(plan, b.layers);
     if (status == MICA_OK)
         status = check_known(&b);
     if (status != MICA_OK)

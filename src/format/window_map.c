@@ -7,8 +7,6 @@
 
 #include "format/config_map.h"
 
-#define MOST_LAYERS 1048576u
-
 typedef struct window {
     uint32_t tokens; /* 0: there is none */
     uint32_t layers;
@@ -123,15 +121,15 @@ mica_status mica__window_to_gguf(const mica__config *c)
     const uint64_t layers = mica__plan_get_number(c->plan, key, 0);
     if (row == NULL || row->verdict == MICA__KEY_ONLY)
         return MICA_OK;
-    if (layers == 0 || layers > MOST_LAYERS)
-        return mica__fail(MICA_ERR_MALFORMED_FILE, "config.json: %llu layers, expected 1 to %u",
-                          (unsigned long long)layers, MOST_LAYERS);
+    mica_status status = mica__plan_check_layers(c->plan, layers);
+    if (status != MICA_OK)
+        return status;
     w.layers = (uint32_t)layers;
     w.slides = mica__chunks_alloc(&c->plan->chunks, w.layers);
     key = mica__plan_text(c->plan, "%s.attention.sliding_window", c->family->arch);
     if (w.slides == NULL || key == NULL)
         return MICA_ERR_OUT_OF_MEMORY;
-    mica_status status = read_window(c, &w);
+    status = read_window(c, &w);
     if (status != MICA_OK)
         return status;
     if (usual_period(c) == 0 && !slides_somewhere(&w))

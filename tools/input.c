@@ -15,9 +15,11 @@
 
 int tool_input_append(tool_input *input, const char *text, size_t length)
 {
-    char *grown = realloc(input->text, input->length + length + 1);
+    const size_t wanted = input->length + length + 1, room = wanted + wanted / 2;
+    char *grown = wanted > input->room ? realloc(input->text, room) : input->text;
     if (grown == NULL)
         return tool_fail("there is no memory for a text of %zu bytes", input->length + length);
+    input->room = wanted > input->room ? room : input->room;
     if (length > 0)
         memcpy(grown + input->length, text, length);
     input->text = grown;

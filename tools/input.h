@@ -8,6 +8,7 @@
 typedef struct tool_input {
     char *text;
     size_t length;
+    size_t room; /* bytes of text that are known to be there; 0: nobody says */
 } tool_input;
 
 /* All of a file; "-" is standard input. 0, or the exit status: 1 after printing why not, or a signal's. */

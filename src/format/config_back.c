@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/work.h"
 
 /* ---- what the file says ---------------------------------------------------------------------------------- */
 
@@ -707,7 +708,7 @@ mica_status mica__config_from_gguf(mica__plan *plan, const mica__family *family,
     find_class(&b);
     mica_status status = check_sizes(&b);
     if (status == MICA_OK)
-        status = mica__plan_check_layers(plan, b.layers);
+        status = mica__limit_check("layers", mica__limits()->layers, b.layers);
     if (status == MICA_OK)
         status = check_known(&b);
     if (status != MICA_OK)

@@ -38,7 +38,7 @@ static void put_ends(mica__json_writer *json, const mica__archive *archive)
 {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
-    int64_t ids[3];
+    int64_t ids[3] = {0};
     size_t count = 0;
     for (size_t i = 0; i < 3; i++) {
         const int64_t id = token_of(archive, keys[i]);

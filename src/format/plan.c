@@ -22,15 +22,6 @@ void mica__plan_free(mica__plan *plan)
     *plan = (mica__plan){0};
 }
 
-mica_status mica__plan_check_layers(const mica__plan *plan, uint64_t layers)
-{
-    if (layers == 0 || layers > plan->archive->tensor_count)
-        return mica__fail(MICA_ERR_MALFORMED_FILE, "%s: %llu layers of %u tensors",
-                          mica__archive_path(plan->archive, 0), (unsigned long long)layers,
-                          plan->archive->tensor_count);
-    return mica__limit_check("layers", mica__limits()->layers, layers);
-}
-
 static mica_status reserve(void **items, uint32_t count, uint32_t *capacity, size_t size)
 {
     if (count < *capacity)

@@ -92,9 +92,6 @@ mica_status mica__plan_add(mica__plan *plan, const mica__plan_tensor *tensor);
 /* Whether each tensor's values can be had and be written as its type; UNSUPPORTED names the tensor. */
 mica_status mica__plan_check(const mica__plan *plan);
 
-/* Whether the archive can have so many layers. BUDGET past the limit, MALFORMED_FILE for none or more than its tensors make. */
-mica_status mica__plan_check_layers(const mica__plan *plan, uint64_t layers);
-
 /* Sets a value, replacing one of that key. Key and value are not copied: they live as long as the plan. */
 mica_status mica__plan_set(mica__plan *plan, const char *key, const mica_value *value);
 mica_status mica__plan_set_u32(mica__plan *plan, const char *key, uint64_t number);

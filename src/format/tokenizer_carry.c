@@ -167,7 +167,7 @@ static bool same_added(place a, place b)
         while (q != NULL && !same(get((place){y.json, q}, "id"), get(token, "id"), 1))
             q = mica__json_next(y.json, q);
         if (q == NULL ||
-            strcmp(text_of(get(token, "content")), text_of(get((place){y.json, q}, "content"))) ||
+            strcmp(text_of(get(token, "content")), text_of(get((place){y.json, q}, "content"))) != 0 ||
             is_strange(token, normalizes, (place){y.json, q}))
             return false;
     }

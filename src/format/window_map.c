@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/work.h"
 #include "format/config_map.h"
 
 typedef struct window {
@@ -121,9 +122,11 @@ mica_status mica__window_to_gguf(const mica__config *c)
     const uint64_t layers = mica__plan_get_number(c->plan, key, 0);
     if (row == NULL || row->verdict == MICA__KEY_ONLY)
         return MICA_OK;
-    mica_status status = mica__plan_check_layers(c->plan, layers);
+    mica_status status = mica__limit_check("layers", mica__limits()->layers, layers);
     if (status != MICA_OK)
         return status;
+    if (layers == 0)
+        return mica__fail(MICA_ERR_MALFORMED_FILE, "config.json: 0 layers");
     w.layers = (uint32_t)layers;
     w.slides = mica__chunks_alloc(&c->plan->chunks, w.layers);
     key = mica__plan_text(c->plan, "%s.attention.sliding_window", c->family->arch);

@@ -283,13 +283,19 @@ static void read_reals(const mica_weights *weights, const mica__family *family, 
     h->embedding_scale = family->scaled_embedding ? sqrtf((float)h->width) : 1;
 }
 
-static void read_pooling(const mica_weights *weights, const char *arch, mica__hparams *h)
+static mica_status read_pooling(const mica_weights *weights, const char *arch, mica__hparams *h)
 {
     static const mica_pooling by_number[] = {MICA_POOLING_DEFAULT, MICA_POOLING_MEAN, MICA_POOLING_CLS,
                                              MICA_POOLING_LAST};
     uint32_t number = 0;
-    if (mica__key_u32(weights, arch, "pooling_type", &number) && number < 4)
-        h->pooling = by_number[number];
+    if (!mica__key_u32(weights, arch, "pooling_type", &number))
+        return MICA_OK;
+    if (number >= sizeof by_number / sizeof by_number[0])
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "\"%s.pooling_type\" is %u, expected 0 to 3 (none, mean, first, last)", arch,
+                          number);
+    h->pooling = by_number[number];
+    return MICA_OK;
 }
 
 mica_status mica__hparams_read(const mica_weights *weights, const mica__family *family, mica__hparams *h)
@@ -310,7 +316,7 @@ mica_status mica__hparams_read(const mica_weights *weights, const mica__family *
     h->scale_by_layer =
         mica__key_u32(weights, arch, "attention.scale_by_inverse_layer", &by_layer) && by_layer != 0;
     read_reals(weights, family, h);
-    read_pooling(weights, arch, h);
+    MICA__TRY(read_pooling(weights, arch, h));
     h->rope_halves = mica__key_u32(weights, "", "mica.rope_halves", &halves) && halves != 0;
     return MICA_OK;
 }

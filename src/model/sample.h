@@ -94,8 +94,8 @@ typedef struct mica__breakers {
 } mica__breakers;
 
 /* From texts of 1 to LONGEST_BREAKER bytes; freed whether this fails or not. */
-mica_status mica__breakers_make(mica__breakers *breakers, const char *const *texts, uint32_t count);
-void mica__breakers_free(mica__breakers *breakers);
+mica_status mica__breakers_make(mica__breakers *all, const char *const *texts, uint32_t count);
+void mica__breakers_free(mica__breakers *all);
 /* Reads bytes from a node on, which is 0 at the beginning; whether a breaker ends in them. */
 bool mica__breakers_read(const mica__breakers *breakers, mica_string bytes, uint32_t *node);
 

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "mica/mica.h"
+#include "mica/model.h"
 #include "support/folder.h"
 #include "support/status.h"
 
@@ -75,9 +76,27 @@ static void test_far(void **state)
         }
 }
 
+/* A number that is within reach and too large, or has no meaning, is refused by its name. */
+static void test_near(void **state)
+{
+    char from[600], to[600];
+    mica_device *device = NULL;
+    mica_model *model = NULL;
+    (void)state;
+    snprintf(from, sizeof from, "%s/near.gguf", folder);
+    snprintf(to, sizeof to, "%s/none", folder);
+    write_model(from, "llama.block_count", &(mica_value){.type = MICA_VALUE_U32, .as.u = 1 << 20});
+    refused(mica_convert(from, to, NULL), MICA_ERR_BUDGET, "layers");
+    write_model(from, "llama.pooling_type", &(mica_value){.type = MICA_VALUE_U32, .as.u = 4});
+    refused(mica_convert(from, to, NULL), MICA_ERR_UNSUPPORTED, "pooling_type");
+    must(mica_device_open("cpu", NULL, &device));
+    refused(mica_model_open(from, device, NULL, &model), MICA_ERR_UNSUPPORTED, "llama.pooling_type");
+    mica_device_release(device);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_far)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_far), cmocka_unit_test(test_near)};
     if (test_folder_make(folder, sizeof folder, "far") != 0)
         return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

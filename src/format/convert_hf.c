@@ -55,9 +55,12 @@ static mica_status unstack(const mapping *m, const mica__name_row *row, mica__na
 {
     const uint64_t experts = tensor->shape[0];
     mica_status status = MICA_OK;
-    if (tensor->ndim != 3 || experts > UINT16_MAX)
-        return mica__fail(MICA_ERR_MALFORMED_FILE, "tensor \"%s\" has %u dimensions, expected 3",
-                          tensor->name, tensor->ndim);
+    if (tensor->ndim != 3 || experts > UINT16_MAX || tensor->shape[1] == 0 || tensor->shape[2] == 0)
+        return mica__fail(
+            MICA_ERR_MALFORMED_FILE,
+            "tensor \"%s\" has %u dimensions, the first of %llu, expected a matrix for each of at most "
+            "%u experts",
+            tensor->name, tensor->ndim, (unsigned long long)experts, UINT16_MAX);
     tensor->ndim = 2;
     tensor->shape[0] = tensor->shape[1];
     tensor->shape[1] = tensor->shape[2];

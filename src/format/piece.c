@@ -85,9 +85,9 @@ mica_status mica__piece_measure(const mica__plan *plan, mica__piece_sizes *out_s
     for (uint32_t i = 0; i < plan->tensor_count; i++) {
         mica__piece_cursor cursor = {.tensor = i};
         mica__piece piece;
-        /* The first piece of a tensor is its largest. */
-        if (!mica__piece_next(plan, &cursor, &piece) || piece.tensor != &plan->tensor[i])
+        if (plan->tensor[i].rows == 0 || plan->tensor[i].row == 0)
             continue;
+        (void)mica__piece_next(plan, &cursor, &piece); /* the first piece of a tensor is its largest */
         sizes.raw = larger(sizes.raw, piece.bytes_in);
         /* Transposing needs a column beside the piece, parts their words and two tables beside it. */
         sizes.values = larger(sizes.values, piece.columns * piece.rows + piece.rows + 2 * piece.columns);

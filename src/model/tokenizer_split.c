@@ -51,7 +51,7 @@ typedef bool (*char_class)(uint32_t code);
 static void cut_class(mica__encoder *encoder, cutter *c, char_class is_member, const char *text,
                       mica__span piece)
 {
-    size_t gap = piece.start, asked = piece.start;
+    size_t gap = piece.start, asked = 0;
     for (size_t i = piece.start, bytes; i < piece.end; i += bytes) {
         if (i >= asked) {
             const size_t more = piece.end - i < PIECE ? piece.end - i : PIECE;

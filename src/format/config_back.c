@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/value.h"
 #include "base/work.h"
 
 /* ---- what the file says ---------------------------------------------------------------------------------- */
@@ -54,20 +55,8 @@ static bool item_number(const mica_value *list, uint64_t i, double *out)
 /* False: it is no number, or a list of several. */
 static bool value_number(const mica_value *value, double *out)
 {
-    switch (value->type) {
-    case MICA_VALUE_U8:
-    case MICA_VALUE_U16:
-    case MICA_VALUE_U32:
-    case MICA_VALUE_U64:
-    case MICA_VALUE_BOOL: *out = (double)value->as.u; return true;
-    case MICA_VALUE_I8:
-    case MICA_VALUE_I16:
-    case MICA_VALUE_I32:
-    case MICA_VALUE_I64: *out = (double)value->as.i; return true;
-    case MICA_VALUE_F32:
-    case MICA_VALUE_F64: *out = value->as.f; return true;
-    default: break;
-    }
+    if (mica__value_number(value, out))
+        return true;
     if (value->type != MICA_VALUE_ARRAY || value->count == 0 || !item_number(value, 0, out))
         return false;
     for (uint64_t i = 1; i < value->count; i++) {

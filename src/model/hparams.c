@@ -1,4 +1,5 @@
 /* hparams.c - the numbers of a model, out of the metadata of its file. */
+#include "base/value.h"
 #include "model/parts.h"
 
 #include <math.h>
@@ -21,20 +22,8 @@ static const mica_value *find_key(const mica_weights *weights, const char *arch,
 /* A number as double; arrays give their first item if all are equal. */
 static bool value_number(const mica_value *value, double *out)
 {
-    switch (value->type) {
-    case MICA_VALUE_U8:
-    case MICA_VALUE_U16:
-    case MICA_VALUE_U32:
-    case MICA_VALUE_U64:
-    case MICA_VALUE_BOOL: *out = (double)value->as.u; return true;
-    case MICA_VALUE_I8:
-    case MICA_VALUE_I16:
-    case MICA_VALUE_I32:
-    case MICA_VALUE_I64: *out = (double)value->as.i; return true;
-    case MICA_VALUE_F32:
-    case MICA_VALUE_F64: *out = value->as.f; return true;
-    default: break;
-    }
+    if (mica__value_number(value, out))
+        return true;
     if (value->type != MICA_VALUE_ARRAY || value->count == 0)
         return false;
     if (value->item_type != MICA_VALUE_I32 && value->item_type != MICA_VALUE_U32)

@@ -164,7 +164,7 @@ MICA_API mica_status mica_context_logits(mica_context *context, uint32_t sequenc
 /* Tokens for a sequence, and the one that follows them. */
 typedef struct mica_next {
     uint32_t sequence;
-    const uint32_t *tokens; /* fed first */
+    const uint32_t *tokens; /* fed first; not the `id` of an item, which is an output */
     uint32_t count;         /* at least 1 */
     uint32_t flags;         /* MICA_NEXT_* */
     mica_sampler *sampler;  /* each in one item alone, for the model's vocabulary; not NULL */

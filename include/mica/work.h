@@ -34,7 +34,7 @@ extern "C" {
     X(layers, 10000, "layers of a model")                                                   \
     X(vocabulary, 4194304, "tokens of a vocabulary")                                        \
     X(token_bytes, 16384, "bytes of one token's text")                                      \
-    X(states, 200000, "places that a text can have in a grammar at once and over time")
+    X(states, 200000, "places of a schema, and those that a text can have in a grammar at once and over time")
 
 #define MICA_LIMIT_FIELD(name, by_default, bounds) uint64_t name;
 typedef struct mica_limits {

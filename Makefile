@@ -4,6 +4,8 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 FUZZ_S ?= 60
 SOAK_S ?= 600
+CASES  ?= 50
+SEED   ?= 1
 
 # The first 'make run' builds what this machine runs, so that a story is told soon; every other word builds the whole.
 configure = cmake -S . -B $(BUILD) -DMICA_LOCAL=OFF >/dev/null
@@ -12,7 +14,7 @@ compile   = cmake --build $(BUILD) --parallel $(JOBS)
 
 MAKEFLAGS     += --no-print-directory
 .DEFAULT_GOAL := all
-.PHONY: all run check test test-gpu test-python bench install format lint house fuzz soak clean help
+.PHONY: all run check test test-gpu test-python conform bench install format lint house fuzz soak clean help
 
 all: ## configure and build: build/mica, build/libmica.a, build/libmica.so
 	@scripts/setup run
@@ -45,11 +47,17 @@ test-python: ## round trips with the gguf, safetensors and numpy packages, which
 	@scripts/setup run
 	@BUILD=$(BUILD) JOBS=$(JOBS) scripts/test_python
 
-bench: ## the table of speeds (ARGS="--json")
+conform: ## every row of conformance with CASES drawn cases from SEED on, on the cpu's instruction sets and through OpenCL
+	@scripts/setup test
+	@$(configure) -DMICA_TESTS=ON
+	@$(compile) --target tests_conform
+	@for device in cpu opencl; do MICA_TEST_NEEDS=opencl $(BUILD)/tests/conform test_conform_$$device $(SEED) all $(CASES) || exit; done
+
+bench: ## the tables of speeds: mica itself, ops, fusions, a decode pass (ARGS="--json")
 	@scripts/setup check
 	@$(configure)
-	@$(compile) --target mica_bench
-	@$(BUILD)/mica-bench $(ARGS)
+	@$(compile) --target mica_tool
+	@for what in 'bench overhead' 'bench ops' 'bench fusion' pass; do $(BUILD)/mica $$what $(ARGS) || exit; done
 
 install: all ## install under PREFIX, below DESTDIR when given
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix $(PREFIX)

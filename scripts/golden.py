@@ -7,7 +7,7 @@ about it in float32 on the CPU.
 
 A folder holds config.json and model.safetensors as Hugging Face keeps them, and expected.json: "tokens", and for
 decoders "rows" (positions) with the logits after each of them, for encoders the mean-pooled, normalised "embedding".
-Where short contexts turn their heads in another way, "near_logits" come from the tokens up to "near_rows" alone.
+Where short contexts rotate their heads in another way, "near_logits" come from the tokens up to "near_rows" alone.
 Norms, biases and routers are random too, windows and original contexts are shorter than the prompt: a part that is left
 out or misread shows."""
 import json
@@ -29,21 +29,21 @@ SMALL = {"hidden_size": 32, "intermediate_size": 28, "num_hidden_layers": 2, "nu
 HEADS = {**SMALL, "head_dim": 12}  # not hidden_size / num_attention_heads
 
 
-def turned(kind="default", theta=10000.0, **more):
+def rotary(kind="default", theta=10000.0, **more):
     return {"rope_parameters": {"rope_type": kind, "rope_theta": theta, **more}}
 
 
-MILLION = turned(theta=1000000.0)
-LLAMA3 = turned("llama3", 500000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+MILLION = rotary(theta=1000000.0)
+LLAMA3 = rotary("llama3", 500000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
                 original_max_position_embeddings=32)
-YARN = turned("yarn", factor=4.0, original_max_position_embeddings=32, beta_fast=32.0, beta_slow=1.0)
-LONG = turned("longrope", factor=8.0, original_max_position_embeddings=16, short_factor=[1.0, 1.1, 1.25, 1.5],
+YARN = rotary("yarn", factor=4.0, original_max_position_embeddings=32, beta_fast=32.0, beta_slow=1.0)
+LONG = rotary("longrope", factor=8.0, original_max_position_embeddings=16, short_factor=[1.0, 1.1, 1.25, 1.5],
               long_factor=[1.0, 1.7, 2.9, 6.5])
 
 
 def gemma3(whole):
     """Seven layers: five that slide, one that sees everything, and the first of the next six."""
-    ropes = {"full_attention": whole["rope_parameters"], "sliding_attention": turned()["rope_parameters"]}
+    ropes = {"full_attention": whole["rope_parameters"], "sliding_attention": rotary()["rope_parameters"]}
     return Gemma3TextConfig(**{**HEADS, "hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1,
                                "intermediate_size": 20, "num_hidden_layers": 7},
                             sliding_window=16, query_pre_attn_scalar=12, rope_parameters=ropes)
@@ -61,9 +61,9 @@ def models():
     return {
         "llama": (LlamaConfig(**HEADS, rms_norm_eps=1e-5), "float32", True),
         "llama-llama3": (LlamaConfig(**HEADS, **LLAMA3, tie_word_embeddings=True), "float32", True),
-        "llama-linear": (LlamaConfig(**SMALL, **turned("linear", factor=3.0)), "float32", True),
+        "llama-linear": (LlamaConfig(**SMALL, **rotary("linear", factor=3.0)), "float32", True),
         "llama-yarn": (LlamaConfig(**HEADS, **YARN), "float32", False),
-        "smollm": (LlamaConfig(**three, **turned(theta=100000.0), tie_word_embeddings=True), "bfloat16", True),
+        "smollm": (LlamaConfig(**three, **rotary(theta=100000.0), tie_word_embeddings=True), "bfloat16", True),
         "mistral": (MistralConfig(**HEADS, **MILLION, sliding_window=16), "float32", True),
         "mixtral": (MixtralConfig(**{**HEADS, "intermediate_size": 20}, **MILLION, num_local_experts=4,
                                   num_experts_per_tok=2, sliding_window=None), "float32", True),
@@ -72,7 +72,7 @@ def models():
         "qwen3moe": (Qwen3MoeConfig(**HEADS, **MILLION, **routed, use_sliding_window=False), "float32", True),
         "gemma2": (Gemma2Config(**HEADS, **caps, sliding_window=16, query_pre_attn_scalar=12), "float32", False),
         "gemma3": (gemma3(MILLION), "float16", True),
-        "gemma3-linear": (gemma3(turned("linear", 1000000.0, factor=8.0)), "float16", False),
+        "gemma3-linear": (gemma3(rotary("linear", 1000000.0, factor=8.0)), "float16", False),
         "phi3": (Phi3Config(**SMALL, sliding_window=16), "float32", True),
         "phi3-longrope": (Phi3Config(**SMALL, **LONG, sliding_window=None, original_max_position_embeddings=16),
                           "float32", True),
@@ -84,8 +84,8 @@ def models():
         # keys that files in the world seldom have, two or three at a time: scripts/golden_keys.py has all, one by one
         "gemma3-layers": (Gemma3TextConfig(**{**HEADS, **few}, sliding_window=16, query_pre_attn_scalar=20,
                                            hidden_activation="gelu", layer_types=[full, slides, full],
-                                           rope_parameters={full: turned("linear", factor=3.0)["rope_parameters"],
-                                                            slides: turned(theta=500.0)["rope_parameters"]}),
+                                           rope_parameters={full: rotary("linear", factor=3.0)["rope_parameters"],
+                                                            slides: rotary(theta=500.0)["rope_parameters"]}),
                           "float16", False),
         "qwen2-window": (Qwen2Config(**{**SMALL, **few}, use_sliding_window=True, sliding_window=16, max_window_layers=1,
                                      hidden_act="gelu_new"), "float16", True),

@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import golden  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
-from golden import COMMON, HEADS, LENGTH, LLAMA3, LONG, MILLION, SMALL, VOCABULARY, YARN, turned  # noqa: E402
+from golden import COMMON, HEADS, LENGTH, LLAMA3, LONG, MILLION, SMALL, VOCABULARY, YARN, rotary  # noqa: E402
 from transformers import (BertConfig, Gemma2Config, Gemma3Config, Gemma3TextConfig, GPT2Config, LlamaConfig,  # noqa: E402
                           MistralConfig, MixtralConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
 
@@ -87,7 +87,7 @@ class Mica:
 
 # ---- variants --------------------------------------------------------------------------------------------------
 def nested(full, sliding=None):
-    return {"rope_parameters": {FULL: full["rope_parameters"], SLIDES: (sliding or turned())["rope_parameters"]}}
+    return {"rope_parameters": {FULL: full["rope_parameters"], SLIDES: (sliding or rotary())["rope_parameters"]}}
 
 
 ACTIVATIONS = ["relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "silu", "swish", "quick_gelu", "relu2",
@@ -96,22 +96,22 @@ ACTIVATIONS = ["relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "si
 
 def ropes():
     more = {"original_max_position_embeddings": 32}
-    yield "linear", turned("linear", factor=3.0)
-    yield "dynamic", turned("dynamic", factor=3.0)
+    yield "linear", rotary("linear", factor=3.0)
+    yield "dynamic", rotary("dynamic", factor=3.0)
     yield "yarn", YARN
-    yield "yarn betas", turned("yarn", factor=4.0, beta_fast=8.0, beta_slow=2.0, **more)
-    yield "yarn attention_factor", turned("yarn", factor=4.0, attention_factor=1.5, **more)
-    yield "yarn mscale", turned("yarn", factor=4.0, mscale=0.7, mscale_all_dim=0.3, **more)
-    yield "yarn truncate", turned("yarn", factor=4.0, truncate=False, **more)
-    yield "yarn factor below 1", turned("yarn", factor=0.8, **more)
+    yield "yarn betas", rotary("yarn", factor=4.0, beta_fast=8.0, beta_slow=2.0, **more)
+    yield "yarn attention_factor", rotary("yarn", factor=4.0, attention_factor=1.5, **more)
+    yield "yarn mscale", rotary("yarn", factor=4.0, mscale=0.7, mscale_all_dim=0.3, **more)
+    yield "yarn truncate", rotary("yarn", factor=4.0, truncate=False, **more)
+    yield "yarn factor below 1", rotary("yarn", factor=0.8, **more)
     yield "llama3", LLAMA3
-    yield "llama3 other numbers", turned("llama3", 30000.0, factor=2.0, low_freq_factor=0.5, high_freq_factor=8.0,
+    yield "llama3 other numbers", rotary("llama3", 30000.0, factor=2.0, low_freq_factor=0.5, high_freq_factor=8.0,
                                          original_max_position_embeddings=16)
-    yield "longrope", turned("longrope", factor=4.0, original_max_position_embeddings=16,
+    yield "longrope", rotary("longrope", factor=4.0, original_max_position_embeddings=16,
                              short_factor=[1.0, 1.1, 1.2, 1.3, 1.4, 1.5], long_factor=[1.0, 1.7, 2.0, 2.5, 3.0, 6.5])
-    yield "longrope attention_factor", turned("longrope", attention_factor=1.3, original_max_position_embeddings=16,
+    yield "longrope attention_factor", rotary("longrope", attention_factor=1.3, original_max_position_embeddings=16,
                                               short_factor=[1.0] * 6, long_factor=[1.0, 1.7, 2.0, 2.5, 3.0, 6.5])
-    yield "theta", turned(theta=777.0)
+    yield "theta", rotary(theta=777.0)
 
 
 def variants():
@@ -191,7 +191,7 @@ def variants():
 def gemma3_variants():
     base = {**HEADS, "hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 20,
             "num_hidden_layers": 7, "sliding_window": 16}
-    linear = turned("linear", 1000000.0, factor=8.0)
+    linear = rotary("linear", 1000000.0, factor=8.0)
     for old in (False, True):
         word = " in old words" if old else ""
         yield "gemma3" + word, Gemma3TextConfig(**base, **nested(MILLION)), {}, old
@@ -199,12 +199,12 @@ def gemma3_variants():
         yield "gemma3 rope linear pattern 3" + word, Gemma3TextConfig(
             **base, **nested(linear), sliding_window_pattern=3), {} if not old else {
                 "sliding_window_pattern": 3, "layer_types": None}, old
-        yield "gemma3 local base" + word, Gemma3TextConfig(**base, **nested(MILLION, turned(theta=500.0))), {}, old
+        yield "gemma3 local base" + word, Gemma3TextConfig(**base, **nested(MILLION, rotary(theta=500.0))), {}, old
         for kind, rope in ropes():
             yield "gemma3 rope %s%s" % (kind, word), Gemma3TextConfig(**base, **nested(rope)), {}, old
     yield "gemma3 layer_types left out", Gemma3TextConfig(**base), {"layer_types": None}, True
     yield "gemma3 sliding rope linear", Gemma3TextConfig(
-        **base, **nested(MILLION, turned("linear", factor=2.0))), {}, False
+        **base, **nested(MILLION, rotary("linear", factor=2.0))), {}, False
     for types in ([FULL] + [SLIDES] * 6, [SLIDES, FULL] * 3 + [SLIDES], [FULL] * 7, [SLIDES] * 7,
                   [FULL, FULL, SLIDES, SLIDES, SLIDES, FULL, SLIDES]):
         yield "gemma3 layer_types " + "".join(t[0] for t in types), Gemma3TextConfig(**base, layer_types=types), {}, True

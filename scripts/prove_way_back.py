@@ -39,18 +39,18 @@ from transformers import (BertConfig, BertModel, Gemma2Config, GPT2Config, Llama
                           MixtralConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
 
 import golden  # noqa: E402
-from golden import HEADS, LONG, MILLION, SMALL, turned  # noqa: E402
+from golden import HEADS, LONG, MILLION, SMALL, rotary  # noqa: E402
 
 NEAR = 1e-5  # of the largest logit: f32 and the order of sums, nothing else; a lost key costs 1e-2 and more
 REFUSED = "refused"
 
 
 def yarn(**more):
-    return turned("yarn", factor=4.0, original_max_position_embeddings=32, **more)
+    return rotary("yarn", factor=4.0, original_max_position_embeddings=32, **more)
 
 
 def llama3(**more):
-    return turned("llama3", 500000.0, **{"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    return rotary("llama3", 500000.0, **{"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                                          "original_max_position_embeddings": 32, **more})
 
 
@@ -70,9 +70,9 @@ def variants():
         "llama both biases, tied": LlamaConfig(**SMALL, attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
         "llama no head_dim": LlamaConfig(**SMALL),
         "llama eps 1e-3": LlamaConfig(**HEADS, rms_norm_eps=1e-3),
-        "llama theta 31415.9": LlamaConfig(**HEADS, **turned(theta=31415.9)),
+        "llama theta 31415.9": LlamaConfig(**HEADS, **rotary(theta=31415.9)),
         "llama llama3 edges 2 8": LlamaConfig(**HEADS, **llama3(low_freq_factor=2.0, high_freq_factor=8.0)),
-        "llama llama3 between powers": LlamaConfig(**HEADS, **turned("llama3", 10000.0, factor=8.0, low_freq_factor=1.0,
+        "llama llama3 between powers": LlamaConfig(**HEADS, **rotary("llama3", 10000.0, factor=8.0, low_freq_factor=1.0,
                                                                      high_freq_factor=3.0,
                                                                      original_max_position_embeddings=41)),
         "llama llama3 context 48": LlamaConfig(**HEADS, **llama3(original_max_position_embeddings=48)),
@@ -84,7 +84,7 @@ def variants():
         "mistral no head_dim": MistralConfig(**SMALL, sliding_window=7),
         "mixtral window": MixtralConfig(**{**HEADS, "intermediate_size": 20}, **MILLION, num_local_experts=4,
                                         num_experts_per_tok=2, sliding_window=16),
-        "mixtral theta, tied": MixtralConfig(**HEADS, **turned(theta=5000.0), num_local_experts=3, num_experts_per_tok=1,
+        "mixtral theta, tied": MixtralConfig(**HEADS, **rotary(theta=5000.0), num_local_experts=3, num_experts_per_tok=1,
                                              tie_word_embeddings=True),
         "qwen2 window": Qwen2Config(**three, use_sliding_window=True, sliding_window=16, max_window_layers=1),
         "qwen2 yarn": Qwen2Config(**SMALL, **yarn()),
@@ -101,18 +101,18 @@ def variants():
         "gemma2 all full": Gemma2Config(**gemma2, **caps, layer_types=[full, full]),
         "gemma3 pattern 3": gemma3(MILLION, layer_types=[slide if (i + 1) % 3 else full for i in range(7)]),
         "gemma3 layer_types": gemma3(MILLION, layer_types=[full, slide, slide, full, slide, full, slide]),
-        "gemma3 linear, pattern 3": gemma3(turned("linear", 1000000.0, factor=8.0),
+        "gemma3 linear, pattern 3": gemma3(rotary("linear", 1000000.0, factor=8.0),
                                            layer_types=[slide if (i + 1) % 3 else full for i in range(7)]),
         "gemma3 cap": gemma3(MILLION, final_logit_softcapping=4.0),
-        "phi3 partial_rotary_factor": Phi3Config(**SMALL, **turned(partial_rotary_factor=0.5), sliding_window=16),
+        "phi3 partial_rotary_factor": Phi3Config(**SMALL, **rotary(partial_rotary_factor=0.5), sliding_window=16),
         "phi3 head_dim": Phi3Config(**HEADS),
         "phi3 no window": Phi3Config(**SMALL, sliding_window=None),
         "phi3 longrope, attention_factor": Phi3Config(
-            **SMALL, **turned("longrope", original_max_position_embeddings=16, attention_factor=1.25,
+            **SMALL, **rotary("longrope", original_max_position_embeddings=16, attention_factor=1.25,
                               short_factor=[1.0, 1.1, 1.25, 1.5], long_factor=[1.0, 1.7, 2.9, 6.5]),
             original_max_position_embeddings=16),
         "phi3 longrope, partial": Phi3Config(
-            **SMALL, **turned("longrope", original_max_position_embeddings=16, partial_rotary_factor=0.5,
+            **SMALL, **rotary("longrope", original_max_position_embeddings=16, partial_rotary_factor=0.5,
                               short_factor=[1.0, 1.25], long_factor=[1.0, 6.5]), original_max_position_embeddings=16),
         "gpt2 n_positions 77": GPT2Config(**gpt2, n_positions=77, n_inner=40),
         "gpt2 no n_inner": GPT2Config(**gpt2, n_positions=64),

@@ -5,8 +5,8 @@
 
 #include "commands.h"
 #include "mica/mica.h"
-#include "output.h"
-#include "text.h"
+#include "terminal/output.h"
+#include "terminal/text.h"
 
 static void print_json(const mica_cache_entry *entries, uint32_t count)
 {

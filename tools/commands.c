@@ -6,7 +6,7 @@
 
 #include "groups.h"
 #include "mica/mica.h"
-#include "output.h"
+#include "terminal/output.h"
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
@@ -89,6 +89,8 @@ static const tool_group perplexity_group = {"text", perplexity_options, COUNT(pe
 static const tool_option bench_options[] = {
     {"op", NULL, TOOL_WORD, "NAME", NULL, NULL, 0, 0, "of 'bench ops': only this op, e.g. matmul"},
     {"type", NULL, TOOL_WORD, "NAME", NULL, NULL, 0, 0, "of 'bench ops': only rows of this type, e.g. q4_0"},
+    {"quick", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0,
+     "of 'bench fusion': only the smallest size, of 'bench region': up to 10^7 elements; for less long"},
     {"model", "-m", TOOL_PATH, "MODEL", NULL, NULL, 0, 0, "models to measure, separated by commas"},
     {"n-prompt", "-p", TOOL_WORD, "N", NULL, "512", 0, 0,
      "tokens of a prompt; a list with commas; 0 is none"},
@@ -255,7 +257,7 @@ static const tool_command commands[] = {
     },
     {
         .name = "bench",
-        .summary = "measure the speed of models, of single ops, or of the way from one kernel to the next",
+        .summary = "measure the speed of models, of single ops, and of mica itself",
         .description =
             "With --model: tokens a second of each model reading a prompt (pp) and generating (tg), mean and "
             "deviation over the repetitions after a warm-up, random tokens. 'bench ops' measures first what "
@@ -265,8 +267,14 @@ static const tool_command commands[] = {
             "since they multiply numbers of 8 bits. Each row names the kernels that ran. 'bench launch' "
             "replays recordings of small kernels "
             "that each wait for the one before: the time of one is what a device needs to get from one "
-            "kernel to the next, on the cpu its barrier.",
-        .argument = {{"WHAT", TOOL_WORD, "ops|launch", 1}},
+            "kernel to the next, on the cpu its barrier. 'bench overhead' is what a record costs the host: "
+            "encoded, kept for a recording, replayed; and 20,000 of them made a recording. 'bench fusion' "
+            "replays the records of each fusion "
+            "alone, "
+            "as they are and joined, in turn. 'bench region' runs programs of a few steps over 10^3 to 10^8 "
+            "elements, beside a copy. 'bench load' opens the file of --model and brings its tensors "
+            "to the device by every way: mapped or read, as they are or packed.",
+        .argument = {{"WHAT", TOOL_WORD, "ops|launch|overhead|fusion|region|load", 1}},
         .group = {&bench_group},
         .run = tool_bench,
     },

@@ -4,7 +4,7 @@
 
 #include "commands.h"
 #include "mica/mica.h"
-#include "output.h"
+#include "terminal/output.h"
 
 #define MAX_DEVICES 32
 

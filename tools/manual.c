@@ -4,7 +4,7 @@
 
 #include "mica/mica.h"
 #include "options.h"
-#include "output.h"
+#include "terminal/output.h"
 
 static const char about[] = "runs neural networks on whatever processor the machine has";
 

@@ -3,9 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "mica/host.h"
+
 #include "commands.h"
-#include "interrupt.h"
-#include "output.h"
+#include "terminal/interrupt.h"
+#include "terminal/output.h"
 
 /* "--version", "--help" and "-h" are commands too. */
 static const char *command_name(const char *word)
@@ -41,8 +43,17 @@ static int run(int argc, char **argv)
     return result != 0 ? result : command->run(&call);
 }
 
+/* Debug lines come only where MICA_DEBUG has the word log. */
+static void print_debug(void *context, mica_log_level level, const char *text)
+{
+    (void)context;
+    if (level == MICA_LOG_DEBUG)
+        fprintf(stderr, "mica: %s\n", text);
+}
+
 int main(int argc, char **argv)
 {
+    mica_set_log(print_debug, NULL);
     int result = run(argc, argv);
     if (tool_output_flush() != 0 && result == 0)
         return 1;

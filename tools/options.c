@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "output.h"
+#include "terminal/output.h"
 
 const tool_command *tool_command_find(const char *name)
 {

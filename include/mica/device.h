@@ -116,7 +116,7 @@ typedef struct mica_buffer_info {
     uint64_t shape[MICA_MAX_DIMS];
     uint64_t stride[MICA_MAX_DIMS]; /* bytes */
     uint64_t byte_offset;           /* into the storage */
-    uint64_t byte_length;           /* from the first byte of the view to the last, both included */
+    uint64_t byte_length; /* from the first byte of the view to the last, both included; 0: it is empty */
     uint64_t element_count;
     uint64_t storage_bytes;
     uint32_t contiguous;
@@ -125,12 +125,12 @@ typedef struct mica_buffer_info {
     uint32_t group_size; /* affine types: values per scale; else 0 */
 } mica_buffer_info;
 
-/* Allocates contiguous storage, zeroed unless MICA_BUFFER_UNINITIALIZED. INVALID_ARGUMENT for a zero size,
- * an unknown dtype, a last dimension that is no multiple of the block, a product that overflows; BUDGET,
- * OUT_OF_MEMORY. */
+/* Allocates contiguous storage, zeroed unless MICA_BUFFER_UNINITIALIZED; an empty buffer owns none. INVALID_ARGUMENT for more
+ * than MICA_MAX_DIMS dimensions, an unknown dtype, a last dimension that is no multiple of the block, a scalar of a block type,
+ * dimensions whose product, those of 0 left out, overflows in bytes; BUDGET, OUT_OF_MEMORY. */
 MICA_API mica_status mica_buffer_create(mica_device *device, const mica_buffer_desc *desc,
                                         mica_buffer **out_buffer);
-/* The same in one line: shape[0..ndim). */
+/* The same in one line: shape[0..ndim); of a scalar NULL is fine. */
 MICA_API mica_status mica_buffer_alloc(mica_device *device, mica_dtype dtype, uint32_t ndim,
                                        const uint64_t *shape, mica_buffer **out_buffer);
 /* One more reference; gives the buffer back. NULL is fine. Any thread. */
@@ -149,13 +149,21 @@ MICA_API mica_device *mica_buffer_device(const mica_buffer *buffer);
 MICA_API mica_status mica_buffer_view(mica_buffer *buffer, mica_dtype dtype, uint32_t ndim,
                                       const uint64_t *shape, const uint64_t *stride, uint64_t byte_offset,
                                       mica_buffer **out_view);
-/* Elements [start, start+count) of dimension `dim`. */
+/* Elements [start, start+count) of dimension `dim`; none is fine. */
 MICA_API mica_status mica_buffer_slice(mica_buffer *buffer, uint32_t dim, uint64_t start, uint64_t count,
                                        mica_buffer **out_view);
+/* Every `step`-th element of dimension `dim`, the first among them; step 1 or more. Not of blocks, nor of packed or affine weights. Behind
+ * mica_buffer_slice: a slice with steps. Backwards is mica_flip: strides are not below 0. */
+MICA_API mica_status mica_buffer_stride(mica_buffer *buffer, uint32_t dim, uint64_t step,
+                                        mica_buffer **out_view);
+/* The elements repeated to `shape`, as broadcasting does: dimensions aligned at the last, missing ones and those of size 1 repeat, with
+ * stride 0. Only to be read where something repeats. Not of blocks, nor of packed or affine weights. */
+MICA_API mica_status mica_buffer_expand(mica_buffer *buffer, uint32_t ndim, const uint64_t *shape,
+                                        mica_buffer **out_view);
 /* The same elements in another shape; needs a contiguous buffer and an equal element count. */
 MICA_API mica_status mica_buffer_reshape(mica_buffer *buffer, uint32_t ndim, const uint64_t *shape,
                                          mica_buffer **out_view);
-/* Dimension i of the result is dimension order[i] of `buffer`. */
+/* Dimension i of the result is dimension order[i] of `buffer`; of a scalar NULL is fine. */
 MICA_API mica_status mica_buffer_permute(mica_buffer *buffer, const uint32_t *order, mica_buffer **out_view);
 /* An MLX weight: `data` [.., N, K] of an affine dtype, `scales` and `biases` [.., N, ceil(K/group)] bf16, f16 or f32; or
  * fp4 with scales of e8m0 or f8_e4m3, or f8_e4m3 with scales of e8m0, both with `biases` NULL. The result is used like any weight and keeps all three. group_size 1 and up. */
@@ -168,7 +176,8 @@ MICA_API mica_status mica_buffer_pack(mica_buffer *weight, mica_buffer **out_pac
 /* Called when the last view of imported memory is gone. */
 typedef void (*mica_import_release)(void *context, void *pointer);
 /* Wraps host memory the caller owns (a mapped file, another library's tensor) without a copy where the
- * device can; UNSUPPORTED where it cannot. `pointer` is aligned for the type, as in mica_buffer_view. `release` may be NULL.
+ * device can; UNSUPPORTED where it cannot. `pointer` is aligned for the type, as in mica_buffer_view; with 0 bytes it may be
+ * NULL. `release` may be NULL.
  * The ledger's mapped column counts it. */
 MICA_API mica_status mica_buffer_import(mica_device *device, void *pointer, uint64_t bytes,
                                         const mica_buffer_desc *desc, mica_import_release release,
@@ -196,11 +205,12 @@ MICA_API mica_status mica_buffer_dlpack(const mica_buffer *buffer, mica_dlpack_v
 
 /* A host pointer to the view's first byte: free on unified memory, a staged copy elsewhere. Waits for the
  * work in flight on the device. `access` is MICA_ACCESS_*; writing a read-only buffer is refused. Each map
- * needs one unmap, which makes writes visible to later work. */
+ * needs one unmap, which makes writes visible to later work. Of an empty buffer the pointer is NULL. */
 MICA_API mica_status mica_buffer_map(mica_buffer *buffer, uint32_t access, void **out_pointer);
 /* Ends a map. INVALID_ARGUMENT for NULL. */
 MICA_API mica_status mica_buffer_unmap(mica_buffer *buffer);
-/* Blocking copies between the host and a contiguous view, `bytes` at `offset` of it. They wait for work in flight. */
+/* Blocking copies between the host and a contiguous view, `bytes` at `offset` of it. They wait for work in flight. The host's
+ * pointer may be NULL where bytes is 0. */
 MICA_API mica_status mica_buffer_write(mica_buffer *buffer, uint64_t offset, const void *source,
                                        uint64_t bytes);
 /* The way back: INVALID_ARGUMENT if the range leaves the view or it is not contiguous. */
@@ -462,7 +472,7 @@ MICA_API mica_status mica_profile_end(mica_device *device);
 /* Fill up to `capacity`, say how many there are. Kept until the next begin. */
 MICA_API mica_status mica_profile_entries(mica_device *device, mica_profile_entry *entries, uint64_t capacity,
                                           uint64_t *out_count);
-/* The same, summed per kernel. */
+/* The same, summed per op and kernel, however many there are; most time first. OUT_OF_MEMORY. */
 MICA_API mica_status mica_profile_buckets(mica_device *device, mica_profile_bucket *buckets,
                                           uint64_t capacity, uint64_t *out_count);
 /* Writes the profile as a trace file that Perfetto and chrome://tracing open. Replaced atomically. */

@@ -87,9 +87,9 @@ typedef struct mica_writer_options {
     mica_format format; /* NONE: by the ending of the path */
     uint32_t alignment; /* GGUF: of tensors, a power of two of 8 and up; 0 = 32 */
     uint32_t overwrite; /* 1: a file that exists is replaced; else it is refused */
-    uint64_t
-        split_bytes; /* safetensors and GGUF: no file gets more tensor data than this, unless one tensor has;
-                           * 0 = one file */
+    /* safetensors and GGUF: no file gets more tensor data than this, unless one tensor has;
+     * 0 = one file */
+    uint64_t split_bytes;
 } mica_writer_options;
 
 /* Starts a file (GGUF, safetensors, npy, npz). `options` may be NULL. Nothing is written yet. One thread at a time.
@@ -144,9 +144,9 @@ typedef struct mica_quantize_report {
     uint64_t tensors, quantized, /* quantized: got another type, and one of blocks */
         fallbacks;               /* rows that the block does not divide got another type */
     uint64_t bytes_in, bytes_out;
-    uint64_t
-        requantized; /* of the quantized, those that had a type of blocks before: the errors of both add up */
-    uint64_t plain;  /* got another type, and one without blocks, such as f16 */
+    /* of the quantized, those that had a type of blocks before: the errors of both add up */
+    uint64_t requantized;
+    uint64_t plain; /* got another type, and one without blocks, such as f16 */
 } mica_quantize_report;
 
 /* Reads `input` (any kind that weights.h opens), writes `output`. Matrices become `type` by the documented mix

@@ -4,6 +4,7 @@
  *   status.h   results and their sentences      host.h     allocator, log, version
  *   types.h    element types, ops               device.h   devices, buffers, kernels, encoders, fences
  *   ops.h      one function per operation       session.h  a forward pass, recorded and replayed
+ *   op.h       any op by its number: shapes that follow, whether a device serves it
  *   weights.h  model files, read alike          format.h   metadata, writing, quantising, converting
  *   work.h     limits, and stopping a call
  *

@@ -35,9 +35,9 @@ typedef struct mica_model mica_model;
 typedef struct mica_model_options {
     uint64_t size;  /* sizeof(mica_model_options); 0 = this version's */
     uint32_t flags; /* MICA_WEIGHTS_*, for files that are opened by path */
-    uint32_t
-        keep_layout; /* 1: weights stay in the file's layout, mapped where the device can, instead of being packed for
-                             * speed: less memory that is this process's own, slower */
+    /* 1: weights stay in the file's layout, mapped where the device can, instead of being packed for
+     * speed: less memory that is this process's own, slower */
+    uint32_t keep_layout;
     mica_progress progress; /* over the bytes of the weights; may be NULL */
     void *context;
     const char *const *accept_keys; /* [accept_key_count] keys of config.json: as in mica_weights_options */
@@ -83,14 +83,14 @@ typedef struct mica_context mica_context;
 
 typedef struct mica_context_options {
     uint64_t size; /* sizeof(mica_context_options); 0 = this version's */
-    uint32_t
-        capacity; /* tokens that all sequences together can hold; 0 = 4096, or what the model was trained for if less */
+    /* tokens that all sequences together can hold; 0 = 4096, or what the model was trained for if less */
+    uint32_t capacity;
     uint32_t sequences;          /* that can live at once; 0 = 1 */
     uint32_t batch;              /* most tokens in one pass over the weights; 0 = 512, on GPUs 2048 */
     mica_dtype cache_k, cache_v; /* f32 f16 bf16 q8_0; NONE = f16 */
-    uint32_t
-        shift; /* 0: a sequence that has no room ends with FULL. 1: its first `keep` tokens and the newer half of
-                             * the others are kept and fed again, the rest is forgotten */
+    /* 0: a sequence that has no room ends with FULL. 1: its first `keep` tokens and the newer half of
+     * the others are kept and fed again, the rest is forgotten */
+    uint32_t shift;
     uint32_t keep; /* tokens at the beginning that shifting never forgets */
 } mica_context_options;
 

@@ -8,7 +8,8 @@
  * Types: activations are f32, f16 or bf16, each operand its own; arithmetic is in f32 and rounds once on store.
  * Strides: elementwise ops and copy take any strides (inputs may repeat with stride 0); norms, softmax, rope,
  * attention and matmul activations need a contiguous last dimension and take any strides above it. Shapes of any
- * size; a zero dimension is INVALID_ARGUMENT. In place: an output may be the very same view as an input where
+ * size. Where no output has elements nothing is done; an input without elements, where an output has some, is INVALID_ARGUMENT unless the
+ * op says what that gives. In place: an output may be the very same view as an input where
  * the op says so; any other overlap of an output with an operand is INVALID_ARGUMENT.
  * Index operands (positions, ids, pages) are u32 or i32 buffers read when the work runs: a value outside its
  * table gives a defined result (written as zeros, or nothing written) and the fence ends with FAULT.
@@ -19,6 +20,9 @@
 #define MICA_OPS_H
 
 #include "mica/device.h"
+#include "mica/op.h"
+#include "mica/region.h"
+#include "mica/scalars.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -28,26 +32,45 @@ extern "C" {
  * types of any non-block kind, or between equal contiguous block types. x broadcasts to y's shape as in mica_add
  * (block types: equal shapes). */
 MICA_API mica_status mica_copy(mica_encoder *encoder, mica_buffer *x, mica_buffer *y);
-/* Every element of y becomes `value` (converted to y's type: f32 f16 bf16 i32 u32). */
+/* Every element of y becomes `value`, rounded once to y's type (any plain one); integers drop the fraction, and a value out
+ * of their range is INVALID_ARGUMENT; bool takes 0 and 1. */
 MICA_API mica_status mica_fill(mica_encoder *encoder, double value, mica_buffer *y);
-/* Adds `delta` to every element of an i32 or u32 buffer: how a decode step moves its own position on. */
+/* Adds `delta` to every element of an integer buffer, wrapping: how a decode step moves its own position on. */
 MICA_API mica_status mica_advance(mica_encoder *encoder, int32_t delta, mica_buffer *counters);
 
-/* y = a + b. a and b broadcast to y's shape (dimensions aligned at the last one, size 1 repeats). In
- * place on a or b of y's own shape. */
-MICA_API mica_status mica_add(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *y);
-/* y = a * b, otherwise as mica_add. */
-MICA_API mica_status mica_mul(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *y);
+/* mica_add, mica_mul, mica_gelu and all other functions of single values: scalars.h. Of these ops too f32 stands for every
+ * dtype that loads to it. */
 /* y = gate / (1 + exp(-gate)) * up. Equal shapes. In place. */
 MICA_API mica_status mica_silu_mul(mica_encoder *encoder, mica_buffer *gate, mica_buffer *up, mica_buffer *y);
 /* y = gelu(gate) * up with mica_gelu's formula. Equal shapes. In place. */
 MICA_API mica_status mica_gelu_mul(mica_encoder *encoder, mica_buffer *gate, mica_buffer *up, mica_buffer *y);
-/* y = 0.5 x (1 + tanh(clamp(0.7978845608 (x + 0.044715 x^3), -15, 15))). In place. */
-MICA_API mica_status mica_gelu(mica_encoder *encoder, mica_buffer *x, mica_buffer *y);
-/* y = 0.5 x (1 + erf(x / sqrt(2))): the form without tanh. In place. */
-MICA_API mica_status mica_gelu_erf(mica_encoder *encoder, mica_buffer *x, mica_buffer *y);
+/* y = sigmoid(gate) * up. Equal shapes. In place. */
+MICA_API mica_status mica_sigmoid_mul(mica_encoder *encoder, mica_buffer *gate, mica_buffer *up,
+                                      mica_buffer *y);
+/* y = gate sigmoid(1.702 gate) * up. Equal shapes. In place. */
+MICA_API mica_status mica_quick_gelu_mul(mica_encoder *encoder, mica_buffer *gate, mica_buffer *up,
+                                         mica_buffer *y);
+/* y = max(gate, 0)^2 * up. Equal shapes. In place. */
+MICA_API mica_status mica_relu_squared_mul(mica_encoder *encoder, mica_buffer *gate, mica_buffer *up,
+                                           mica_buffer *y);
+/* y = (u + 1) g sigmoid(alpha g), g = min(gate, limit), u = clamp(up, -limit, limit): the gate of GPT-OSS, whose alpha is 1.702 and
+ * limit 7. NaN stays. Equal shapes. In place. alpha finite, limit > 0. */
+MICA_API mica_status mica_clipped_swiglu(mica_encoder *encoder, mica_buffer *gate, mica_buffer *up,
+                                         float alpha, float limit, mica_buffer *y);
+/* y = x > 0 ? x : slope x, slope finite. f32 or f64. In place. */
+MICA_API mica_status mica_leaky_relu(mica_encoder *encoder, mica_buffer *x, float slope, mica_buffer *y);
+/* y = x > 0 ? x : alpha (e^x - 1), alpha finite. f32 or f64. In place. */
+MICA_API mica_status mica_elu(mica_encoder *encoder, mica_buffer *x, float alpha, mica_buffer *y);
+/* y = min(max(x, low), high), low <= high, which may be infinite; NaN stays. Any numbers, x and y of one register type; of integers
+ * the bounds are the whole numbers inside of them that the type has. In place. */
+MICA_API mica_status mica_clamp(mica_encoder *encoder, mica_buffer *x, double low, double high,
+                                mica_buffer *y);
 /* y = cap tanh(x / cap), cap > 0 and finite. In place. */
 MICA_API mica_status mica_softcap(mica_encoder *encoder, mica_buffer *x, float cap, mica_buffer *y);
+
+typedef struct mica_norm_params {
+    float eps; /* >= 0 */
+} mica_norm_params;
 
 /* y = x / sqrt(mean(x^2) + eps) * weight over the last dimension. weight [dim] or NULL. In place. eps >= 0. */
 MICA_API mica_status mica_rms_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight, float eps,
@@ -56,8 +79,50 @@ MICA_API mica_status mica_rms_norm(mica_encoder *encoder, mica_buffer *x, mica_b
  * weight [dim] or NULL, bias [dim] or NULL. In place. eps >= 0. */
 MICA_API mica_status mica_layer_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
                                      mica_buffer *bias, float eps, mica_buffer *y);
+typedef struct mica_softmax_params {
+    float scale;
+} mica_softmax_params;
+
 /* Softmax over the last dimension of x * scale. A row of only -inf gives zeros, a row with NaN gives NaN. In place. */
 MICA_API mica_status mica_softmax(mica_encoder *encoder, mica_buffer *x, float scale, mica_buffer *y);
+
+typedef struct mica_cumsum_params {
+    uint32_t exclusive; /* 1: an element's own value is not in its sum */
+    uint32_t reverse;   /* 1: sums begin at the end */
+} mica_cumsum_params;
+
+/* y [.., i] = sum of x [.., j] for j <= i (`reverse`: j >= i; `exclusive`: without i) over the last dimension; a permuted view gives any other one.
+ * `params` may be NULL: all zero. Added up in f32 or finer. Any strides. In place. */
+MICA_API mica_status mica_cumsum(mica_encoder *encoder, mica_buffer *x, const mica_cumsum_params *params,
+                                 mica_buffer *y);
+
+typedef enum mica_reduce_kind {
+    MICA_REDUCE_SUM = 0,
+    MICA_REDUCE_MEAN = 1,
+    MICA_REDUCE_MAX = 2,
+    MICA_REDUCE_MIN = 3,
+    MICA_REDUCE_PROD = 4,
+    MICA_REDUCE_ANY = 5,
+    MICA_REDUCE_ALL = 6,
+    MICA_REDUCE_VAR = 7,      /* sum of (x - mean)^2, over how many there are less `correction` */
+    MICA_REDUCE_LOGSUMEXP = 8 /* log of the sum of e^x */
+} mica_reduce_kind;
+
+typedef struct mica_reduce_params {
+    uint32_t kind; /* mica_reduce_kind */
+    uint32_t
+        axes; /* bit a: the a-th dimension of x counted from the last, 0 being the last. 0: all of them */
+    uint32_t keep_dims;  /* 1: reduced dimensions stay in y, with size 1 */
+    uint32_t correction; /* of VAR: 0, or 1 for the variance of a sample */
+} mica_reduce_params;
+
+/* y = x reduced over `axes`; y has the other dimensions. Any strides, any rank. f32, f16 and bf16, of which y may be another than x; f64 where the
+ * device has it, i32, u32 and i64 (which wrap; SUM, MAX, MIN and PROD), y of the type of x; ANY and ALL of bool. MAX and MIN are NaN if
+ * an element is, 0 is above -0. LOGSUMEXP is -inf of nothing but -inf. Of nothing: SUM 0, PROD 1, MAX -inf or the least integer, MIN inf or the
+ * greatest, ANY 0, ALL 1, MEAN and VAR NaN, LOGSUMEXP -inf. f32 sums are within about sqrt(n) roundings of n terms; their order depends
+ * on shapes, strides and types alone. `params` may be NULL: the sum of all. */
+MICA_API mica_status mica_reduce(mica_encoder *encoder, mica_buffer *x, const mica_reduce_params *params,
+                                 mica_buffer *y);
 
 typedef enum mica_rope_mode {
     MICA_ROPE_STANDARD = 0, /* pairs (2i, 2i+1) */
@@ -67,8 +132,8 @@ typedef enum mica_rope_mode {
 typedef struct mica_rope_params {
     mica_rope_mode mode;
     uint32_t rotary_dims; /* even, <= head size; 0 = the whole head; the rest is copied */
-    uint32_t
-        frequency_dims; /* divisor of the exponent 2i/frequency_dims; 0 = rotary_dims (some models use the head size) */
+    /* divisor of the exponent 2i/frequency_dims; 0 = rotary_dims (some models use the head size) */
+    uint32_t frequency_dims;
     float theta;           /* base, > 0 */
     float position_scale;  /* positions are multiplied by it; 0 = 1 */
     float attention_scale; /* cos and sin are multiplied by it; 0 = 1 */
@@ -98,8 +163,8 @@ MICA_API mica_status mica_kv_write(mica_encoder *encoder, mica_buffer *x, mica_b
 typedef struct mica_attention_params {
     float scale;   /* scores are q.k * scale; 0 = 1/sqrt(dim) */
     float softcap; /* > 0: scores become softcap * tanh(score / softcap) before the mask */
-    uint32_t
-        window; /* > 0: keys before position - window + 1 are not seen: a causal query sees the last `window` */
+    /* > 0: keys before position - window + 1 are not seen: a causal query sees the last `window` */
+    uint32_t window;
     uint32_t bidirectional; /* 0: key j is seen by a query at position p only if j <= p */
     uint32_t ring;          /* as in mica_kv_params */
 } mica_attention_params;
@@ -112,9 +177,9 @@ typedef struct mica_attention_operands {
     mica_buffer *lengths;   /* [sequences], number of valid keys */
     mica_buffer *sequences; /* [tokens] or NULL */
     mica_buffer *pages;     /* [sequences, max_pages] or NULL */
-    mica_buffer
-        *mask; /* added to the scores: [tokens, keys] or [heads, tokens, keys], f32 f16 bf16; NULL = none.
-                             * Keys beyond its width are not seen. */
+    /* added to the scores: [tokens, keys] or [heads, tokens, keys], f32 f16 bf16; NULL = none.
+     * Keys beyond its width are not seen. */
+    mica_buffer *mask;
 } mica_attention_operands;
 
 /* y [tokens, heads, v dim] = softmax(q k^T scale + mask) v. A query that sees no key gives zeros. A sequence, page or
@@ -152,8 +217,8 @@ MICA_API mica_status mica_matmul_experts(mica_encoder *encoder, mica_buffer *x, 
                                          mica_buffer *ids, const mica_matmul_params *params, mica_buffer *y);
 
 typedef struct mica_route_params {
-    uint32_t
-        softmax_first;  /* 1: softmax over all experts, then the best; 0: the best, then softmax over them */
+    /* 1: softmax over all experts, then the best; 0: the best, then softmax over them */
+    uint32_t softmax_first;
     uint32_t normalise; /* 1: the weights of a token are divided by their sum (left alone where it is 0) */
     float scale;        /* the weights are multiplied by it; 0 = 1 */
 } mica_route_params;
@@ -169,6 +234,88 @@ MICA_API mica_status mica_expert_sum(mica_encoder *encoder, mica_buffer *x, mica
 /* y [T, dim] = rows ids [T] of table [rows, dim], any type matmul takes, any layout. An id outside: zeros, FAULT. */
 MICA_API mica_status mica_embedding(mica_encoder *encoder, mica_buffer *table, mica_buffer *ids,
                                     mica_buffer *y);
+/* ---- layout. Permuting, slicing with steps and repeating are views (device.h), which every op and mica_copy read ---- */
+
+/* y = x converted to y's type, any plain one: floats to nearest even, too large ones infinite (f8_e4m3: NaN); floats to integers towards 0, NaN to
+ * 0, beyond the range of 32 or 64 bits its nearest end; what is narrower, and integers, by their low bits; to bool: x != 0. Of a c64 the real
+ * part, but to c64. x broadcasts to y's shape. Fusion joins it with its neighbours, where mica_copy moves memory. */
+MICA_API mica_status mica_cast(mica_encoder *encoder, mica_buffer *x, mica_buffer *y);
+
+/* y = the `count` inputs one behind another along dimension `axis`: a mica_copy each into its slice of y, converting as it does. All have
+ * y's other sizes; empty ones are fine. Nothing is added where one is refused. */
+MICA_API mica_status mica_concat(mica_encoder *encoder, mica_buffer *const *inputs, uint32_t count,
+                                 uint32_t axis, mica_buffer *y);
+/* y [.., n * times, ..] = each element of x [.., n, ..] `times` times in a row along `axis`: a mica_copy. x has at most 7 dimensions. */
+MICA_API mica_status mica_repeat(mica_encoder *encoder, mica_buffer *x, uint32_t axis, mica_buffer *y);
+
+typedef enum mica_pad_mode {
+    MICA_PAD_CONSTANT = 0, /* v v | a b c | v v */
+    MICA_PAD_EDGE,         /* a a | a b c | c c */
+    MICA_PAD_REFLECT,      /* c b | a b c | b a */
+    MICA_PAD_SYMMETRIC,    /* b a | a b c | c b */
+    MICA_PAD_WRAP          /* b c | a b c | a b */
+} mica_pad_mode;
+
+typedef struct mica_pad_params {
+    int64_t low[MICA_MAX_DIMS],
+        high[MICA_MAX_DIMS]; /* elements before and behind x in each dimension; below 0 x is cut */
+    double value;  /* of MICA_PAD_CONSTANT, as mica_fill takes it; in types of 8-bit floats 0 alone */
+    uint32_t mode; /* mica_pad_mode; pads may be longer than x */
+    uint32_t reserved;
+} mica_pad_params;
+
+/* y = x with more around it: size low + n + high in each dimension. Any plain type, bit for bit. `params` NULL: y = x. */
+MICA_API mica_status mica_pad(mica_encoder *encoder, mica_buffer *x, const mica_pad_params *params,
+                              mica_buffer *y);
+/* y [.., (i + shift) mod n, ..] = x [.., i, ..] along `axis`, `shift` of any sign: a mica_pad. */
+MICA_API mica_status mica_roll(mica_encoder *encoder, mica_buffer *x, uint32_t axis, int64_t shift,
+                               mica_buffer *y);
+/* y [.., n - 1 - i, ..] = x [.., i, ..] along every dimension d with bit d of `axes`: a mica_pad, since strides are not below 0. */
+MICA_API mica_status mica_flip(mica_encoder *encoder, mica_buffer *x, uint32_t axes, mica_buffer *y);
+/* y = x again and again in each dimension, whose size in y is a multiple of that in x: a mica_pad. */
+MICA_API mica_status mica_tile(mica_encoder *encoder, mica_buffer *x, mica_buffer *y);
+
+typedef struct mica_gather_params {
+    uint32_t axis; /* dimension of x, from the first */
+} mica_gather_params;
+
+/* y [.., i, ..] = x [.., id, ..] along params.axis, any plain type, bit for bit. ids (u32 or i32) is a vector, y's size along the axis (numpy.take); or
+ * has as many dimensions as x, of y's sizes or 1 (take_along_axis). y has x's other sizes. An id outside, also one below 0: zeros, FAULT.
+ * `params` NULL: axis 0. */
+MICA_API mica_status mica_gather(mica_encoder *encoder, mica_buffer *x, mica_buffer *ids,
+                                 const mica_gather_params *params, mica_buffer *y);
+
+typedef enum mica_scatter_mode {
+    MICA_SCATTER_SET = 0, /* the last one stays */
+    MICA_SCATTER_ADD,
+    MICA_SCATTER_MUL,
+    MICA_SCATTER_MAX, /* NaN if either is */
+    MICA_SCATTER_MIN
+} mica_scatter_mode;
+
+typedef struct mica_scatter_params {
+    uint32_t axis; /* dimension of y, from the first */
+    uint32_t mode; /* mica_scatter_mode */
+} mica_scatter_params;
+
+/* y [.., id, ..] = updates [.., i, ..], or y (+ * max min) it, along params.axis; what no id names stays. ids as in mica_gather, by the sizes of updates.
+ * Where ids are equal their updates come in the order of i, on every device and with any number of threads; a sum of floats is as if it
+ * rounded once.
+ * SET: any plain type, bit for bit; else f32, f16, bf16, 32- and 64-bit integers (wrapping), f64 on the cpu alone. An id outside writes nothing: FAULT.
+ * `params` NULL: axis 0, SET. */
+MICA_API mica_status mica_scatter(mica_encoder *encoder, mica_buffer *updates, mica_buffer *ids,
+                                  const mica_scatter_params *params, mica_buffer *y);
+
+/* y [.., i] = 1 where ids [..] is i, else 0; an id outside gives zeros. ids u32 or i32, y any plain type but c64. */
+MICA_API mica_status mica_one_hot(mica_encoder *encoder, mica_buffer *ids, mica_buffer *y);
+/* y [.., r, c] = x where c <= r + diagonal, else 0. Any plain type but c64; x broadcasts to y's shape and
+ * converts as in mica_cast. In place. */
+MICA_API mica_status mica_tril(mica_encoder *encoder, mica_buffer *x, int32_t diagonal, mica_buffer *y);
+/* The same where c >= r + diagonal. */
+MICA_API mica_status mica_triu(mica_encoder *encoder, mica_buffer *x, int32_t diagonal, mica_buffer *y);
+/* y [.., i] = start + step * i, in f64 where y is, in i64 (wrapping) where it is an integer, else in f32. Integers take whole numbers only. */
+MICA_API mica_status mica_arange(mica_encoder *encoder, double start, double step, mica_buffer *y);
+
 /* ids [rows] (u32 or i32): index of the greatest element of each row of x [rows, n]; the lowest index among
  * equals; NaN never wins; a row with nothing but NaN gives 0. */
 MICA_API mica_status mica_argmax(mica_encoder *encoder, mica_buffer *x, mica_buffer *ids);
@@ -207,11 +354,11 @@ typedef struct mica_sample_settings {
 typedef struct mica_penalize_operands {
     mica_buffer *logits;   /* [rows, vocabulary] */
     mica_buffer *settings; /* u32 [rows, MICA_SAMPLE_WORDS] */
-    mica_buffer
-        *bias_ids; /* u32 or i32 [rows, slots] or NULL; -1 is none, another id outside: passed over, FAULT */
+    /* u32 or i32 [rows, slots] or NULL; -1 is none, another id outside: passed over, FAULT */
+    mica_buffer *bias_ids;
     mica_buffer *bias; /* f32 f16 bf16 [rows, slots]; NULL without bias_ids */
-    mica_buffer
-        *mask; /* u32 [rows, words] or NULL, words * 32 >= vocabulary: bit i % 32 of word i / 32 admits i */
+    /* u32 [rows, words] or NULL, words * 32 >= vocabulary: bit i % 32 of word i / 32 admits i */
+    mica_buffer *mask;
     mica_buffer *history; /* [rows, width] or NULL */
 } mica_penalize_operands;
 

@@ -95,8 +95,8 @@ typedef struct mica_sampling {
     float dry_base;          /* 1.75 */
     uint32_t dry_allowed;    /* 2 */
     uint32_t dry_last;       /* tokens looked back on, up to 2^20; 0 = all kept (penalty window of 4096) */
-    const char *const
-        *dry_breakers; /* texts that end a sequence, up to 1024 of up to 256 bytes; NULL: "\n" ":" "\"" "*" */
+    /* texts that end a sequence, up to 1024 of up to 256 bytes; NULL: "\n" ":" "\"" "*" */
+    const char *const *dry_breakers;
     uint32_t dry_breaker_count;
     uint32_t mirostat;  /* 0 or 2 */
     float mirostat_tau; /* 5 */

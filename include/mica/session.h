@@ -21,6 +21,7 @@ extern "C" {
 
 typedef struct mica_session mica_session;
 typedef struct mica_recording mica_recording;
+typedef struct mica_arena mica_arena;
 
 #define MICA_SESSION_RECORD 1u /* keep records; else direct */
 
@@ -46,7 +47,9 @@ typedef struct mica_session_stats {
     uint64_t device_ns; /* device clock, begin of first to end of last; 0 if not waited */
     uint64_t tracker_checks, tracker_ns;
     uint64_t scratch_bytes; /* kernels' scratch that the pass holds */
-    uint64_t temp_bytes;    /* session temporaries */
+    uint64_t temp_bytes;    /* of temporaries, as they were asked for */
+    uint64_t temp_placed;   /* of the arena that the passes left of them; 0 for a direct session */
+    uint64_t temp_bound;    /* what the schedule holds at once at most: no arena could be smaller */
 } mica_session_stats;
 
 /* `queue` NULL: the first. */
@@ -57,9 +60,27 @@ MICA_API void mica_session_release(mica_session *session);
 /* Where ops go. Borrowed: valid until the session is finished or released. */
 MICA_API mica_encoder *mica_session_encoder(mica_session *session);
 /* A buffer whose contents nobody needs after the pass: the only kind whose writes a fusion may drop. One reference
- * for the caller; the session (then its recording) keeps another. Not zeroed. */
+ * for the caller; records that use it keep it too. Not zeroed.
+ * That of a recording session is a name: ops take it and views of it, but it has no memory of its own. When the passes are done,
+ * those that are still used get places in an arena, where what is not needed at the same time lies in the same bytes; so
+ * making one for every value costs nothing. Reading, writing, mapping or exporting one is STATE, before and after. */
 MICA_API mica_status mica_session_temp(mica_session *session, mica_dtype dtype, uint32_t ndim,
                                        const uint64_t *shape, mica_buffer **out_buffer);
+/* Memory for the temporaries of recordings that need not run at once: they share one arena, as large as the largest needs, and
+ * wait for each other. It grows when a recording is made that needs more; those made before follow when they are
+ * replayed next. Any thread. Without one, each recording and each clone has its own. */
+MICA_API mica_status mica_arena_create(mica_device *device, mica_arena **out_arena);
+/* Sessions and recordings that use it keep it. NULL is fine. */
+MICA_API void mica_arena_release(mica_arena *arena);
+/* How large it is now; 0 for NULL. */
+MICA_API uint64_t mica_arena_bytes(const mica_arena *arena);
+/* Temporaries of the session, and of the recording made from it, are going to lie there. STATE for a direct session and for one
+ * with stages; INVALID_ARGUMENT for an arena of another device. */
+MICA_API mica_status mica_session_use_arena(mica_session *session, mica_arena *arena);
+/* Names `buffer` as an input or output of the recording that is going to be made: mica_recording_bind finds it by the name.
+ * INVALID_ARGUMENT: an empty or too long name (63 bytes are allowed), one that the session has already. STATE for a direct
+ * session. The buffer is kept. */
+MICA_API mica_status mica_session_slot(mica_session *session, const char *name, mica_buffer *buffer);
 /* Submits what a recording session has so far, with the passes that `flags` asks for, and goes on: the device works while the
  * host records what follows, which starts after it. Temporaries lose what they hold: whatever the next stage reads
  * must be in other buffers. How the stage ended is told with the whole session. STATE for a direct session, which has
@@ -78,9 +99,10 @@ MICA_API mica_status mica_session_record(mica_session *session, uint32_t flags, 
 
 /* Waits if it is running, then gives back all it held. NULL is fine. */
 MICA_API void mica_recording_release(mica_recording *recording);
-/* Submits the whole pass again. `out_fence` may be NULL. Allocates nothing. */
+/* Submits the whole pass again. `out_fence` may be NULL. Allocates nothing, unless its arena has moved since the last time: then
+ * its commands are made anew first. */
 MICA_API mica_status mica_recording_replay(mica_recording *recording, mica_fence **out_fence);
-/* Submits it and waits: the result of the work. Allocates nothing. */
+/* Submits it and waits: the result of the work. Allocates as mica_recording_replay. */
 MICA_API mica_status mica_recording_replay_and_wait(mica_recording *recording);
 /* An own copy of the commands, scratch and temporaries over the same other buffers; runs beside the original. */
 MICA_API mica_status mica_recording_clone(const mica_recording *recording, mica_recording **out_clone);
@@ -88,9 +110,13 @@ MICA_API mica_status mica_recording_clone(const mica_recording *recording, mica_
 MICA_API mica_status mica_recording_optimize(mica_recording *recording, uint32_t flags,
                                              mica_session_stats *out_stats);
 /* Every use of storage `from` (matched by the exact view) becomes `to`: same device, dtype, shape, strides. Refused
- * if `to` overlaps another operand that `from` did not overlap. Waits for a running replay. */
+ * if `to` overlaps another operand that `from` did not overlap, and with STATE if `to` is a temporary without memory; `from` may
+ * be one. Waits for a running replay. Costs as much as there are uses of both storages. */
 MICA_API mica_status mica_recording_rebind(mica_recording *recording, mica_buffer *from, mica_buffer *to,
                                            uint32_t *out_uses);
+/* The same for what is bound to a slot (mica_session_slot): it becomes `buffer`. INVALID_ARGUMENT for a name that the recording
+ * does not have. A clone has slots of its own, bound as the original's were. */
+MICA_API mica_status mica_recording_bind(mica_recording *recording, const char *name, mica_buffer *buffer);
 /* What the passes and the lowering did. INVALID_ARGUMENT for NULL. */
 MICA_API mica_status mica_recording_get_stats(const mica_recording *recording, mica_session_stats *out);
 
@@ -101,8 +127,9 @@ typedef struct mica_record_info {
     char fused[64]; /* the pattern that made it, "" if none */
     uint32_t operand_count;
     uint32_t dispatches;
-    uint32_t group;          /* records with the same number run between the same two barriers */
-    uint32_t original_index; /* place before reordering, of the first record it came from */
+    uint32_t group;           /* records with the same number run between the same two barriers */
+    uint32_t original_index;  /* place before reordering, of the first record it came from */
+    double bytes, operations; /* that it moves and takes at the least; 0 for a kernel of the caller's */
 } mica_record_info;
 typedef struct mica_operand_info {
     mica_dtype dtype; /* MICA_DTYPE_NONE: this optional operand is absent */
@@ -112,6 +139,8 @@ typedef struct mica_operand_info {
     uint64_t storage;              /* number of the storage within the recording */
     uint64_t byte_begin, byte_end; /* in that storage */
     uint32_t temporary;
+    uint32_t placed; /* 1: a temporary that lies in the arena, whose first byte is there: */
+    uint64_t place;
 } mica_operand_info;
 /* Number of records; 0 for NULL. */
 MICA_API uint32_t mica_recording_count(const mica_recording *recording);

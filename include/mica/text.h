@@ -108,8 +108,8 @@ typedef struct mica_template mica_template;
 
 typedef struct mica_template_options {
     uint64_t size; /* sizeof(mica_template_options); 0 = this version's */
-    uint64_t
-        most_steps; /* evaluated nodes, and one more for 64 bytes copied or 8 characters looked at; 0 = 10,000,000 */
+    /* evaluated nodes, and one more for 64 bytes copied or 8 characters looked at; 0 = 10,000,000 */
+    uint64_t most_steps;
     uint64_t most_bytes; /* of the parsed template, of the output, and of all values, each; 0 = 64 MB */
     int64_t now;         /* seconds since 1970 for strftime_now; 0 = the clock; in UTC */
 } mica_template_options;

@@ -1,7 +1,8 @@
 /*
  * types.h - the words the other headers share: element types, ops, views.
  *
- * Shapes are written slowest dimension first; the last dimension is the fastest. Strides are in BYTES,
+ * Shapes are written slowest dimension first; the last dimension is the fastest. There are 0 to MICA_MAX_DIMS of them: none is
+ * a scalar, which has one element. A dimension of 0 makes a buffer empty: it has no elements and no bytes. Strides are in BYTES,
  * one per dimension, and may be 0 for a dimension that repeats (reads only). A block type (q4_0 ...) packs
  * `block_elements` values of the last dimension into `block_bytes`; its last dimension must be a multiple
  * of the block and contiguous.
@@ -12,13 +13,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mica/op_list.h"
 #include "mica/status.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define MICA_MAX_DIMS 6
+#define MICA_MAX_DIMS 8
 
 /*
  * Every element type: X(NAME, "text", block_elements, block_bytes).
@@ -106,46 +108,6 @@ typedef enum mica_layout {
     MICA_LAYOUT_PLANES,
     MICA_LAYOUT_COUNT
 } mica_layout;
-
-/*
- * Every op: X(NAME, "text"). The enum identifies ops in recordings, profiles and counters. chain has no function
- * of its own: fusion makes it of elementwise ops.
- */
-#define MICA_OP_LIST(X)                 \
-    X(CUSTOM, "custom")                 \
-    X(COPY, "copy")                     \
-    X(FILL, "fill")                     \
-    X(ADVANCE, "advance")               \
-    X(ADD, "add")                       \
-    X(MUL, "mul")                       \
-    X(SILU_MUL, "silu_mul")             \
-    X(GELU_MUL, "gelu_mul")             \
-    X(GELU, "gelu")                     \
-    X(GELU_ERF, "gelu_erf")             \
-    X(SOFTCAP, "softcap")               \
-    X(CHAIN, "chain")                   \
-    X(RMS_NORM, "rms_norm")             \
-    X(LAYER_NORM, "layer_norm")         \
-    X(SOFTMAX, "softmax")               \
-    X(ROPE, "rope")                     \
-    X(KV_WRITE, "kv_write")             \
-    X(ATTENTION, "attention")           \
-    X(MATMUL, "matmul")                 \
-    X(MATMUL_EXPERTS, "matmul_experts") \
-    X(ROUTE, "route")                   \
-    X(EXPERT_SUM, "expert_sum")         \
-    X(EMBEDDING, "embedding")           \
-    X(ARGMAX, "argmax")                 \
-    X(PENALIZE, "penalize")             \
-    X(SAMPLE, "sample")
-
-typedef enum mica_op {
-    MICA_OP_NONE = 0,
-#define MICA_OP_ENUM(name, text) MICA_OP_##name,
-    MICA_OP_LIST(MICA_OP_ENUM)
-#undef MICA_OP_ENUM
-        MICA_OP_COUNT
-} mica_op;
 
 /* Name of an op ("rms_norm"), "none" for an unknown value. Any thread. */
 MICA_API const char *mica_op_name(mica_op op);

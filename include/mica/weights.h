@@ -53,9 +53,9 @@ typedef struct mica_weights_info {
     uint64_t tensor_count, metadata_count;
     uint64_t tensor_bytes; /* of all tensors together */
     uint64_t file_bytes;
-    char type
-        [32]; /* of its matrices: the mix that general.file_type names where some have its type ("q4_k_m"), else the type
-                    * that most of their bytes have ("q8_0"); "none" without one */
+    /* of its matrices: the mix that general.file_type names where some have its type ("q4_k_m"), else the type
+     * that most of their bytes have ("q8_0"); "none" without one */
+    char type[32];
 } mica_weights_info;
 
 typedef struct mica_tensor_info {
@@ -123,9 +123,9 @@ typedef struct mica_fit {
     uint64_t mapped_bytes, owned_bytes; /* what loading all tensors adds to the two columns */
     uint64_t largest_bytes;             /* of the largest single buffer */
     uint64_t unusable;                  /* tensors with MICA_PLACEMENT_NONE */
-    uint32_t
-        fits; /* 1: owned_bytes, and what packing needs for a moment, are within the budget and the free memory
-                    * as they are now, and both columns together within the device's memory */
+    /* 1: owned_bytes, and what packing needs for a moment, are within the budget and the free memory
+     * as they are now, and both columns together within the device's memory */
+    uint32_t fits;
 } mica_fit;
 
 /* Where one tensor would go, and how many bytes of that column. */
@@ -134,9 +134,9 @@ MICA_API mica_status mica_weights_place(const mica_weights *weights, uint64_t in
 /* What loading every tensor would take, without loading any. `flags` is MICA_LOAD_*. */
 MICA_API mica_status mica_weights_fit(const mica_weights *weights, mica_device *device, uint32_t flags,
                                       mica_fit *out);
-/* One tensor as a buffer. MLX weights come with their scales (mica_buffer_affine), a scalar is a vector of one, an
- * imported buffer is read-only. `flags` is MICA_LOAD_*. UNSUPPORTED for a tensor that cannot be used or has no
- * elements, BUDGET, OUT_OF_MEMORY, IO, MALFORMED_FILE. */
+/* One tensor as a buffer, of its own rank and as empty as it is. MLX weights come with their scales (mica_buffer_affine), an
+ * imported buffer is read-only. `flags` is MICA_LOAD_*. UNSUPPORTED for a tensor that cannot be used, BUDGET, OUT_OF_MEMORY, IO,
+ * MALFORMED_FILE. */
 MICA_API mica_status mica_weights_load(mica_weights *weights, uint64_t index, mica_device *device,
                                        uint32_t flags, mica_buffer **out_buffer);
 /* The same by name, checked: `dtype` (NONE = any) and `shape` (ndim 0 = any) must be the tensor's. */

@@ -42,7 +42,7 @@ typedef struct mica__device_info {
     uint32_t isa;          /* cpu: index of the instruction set variant */
     uint32_t max_group;    /* work-items per group */
     uint32_t local_bytes;  /* of a group */
-    uint32_t params_bytes; /* largest parameter block */
+    uint32_t params_bytes; /* largest parameter block; a larger one lies in a buffer: MICA__PARAMS */
     uint32_t edges;        /* 1: dispatch wants its dependencies, not barriers */
     uint32_t in_order;     /* 1: one-shot commands run in the order of encoding, and want neither */
     uint64_t cache_bytes;  /* per core or per device: what a tile should fit */
@@ -59,41 +59,45 @@ typedef struct mica__device_info {
 #define MICA__FEATURE_SUBGROUPS 1u    /* shuffles among properties.subgroup_width work-items */
 #define MICA__FEATURE_SLOW_BARRIER 2u /* work-items are loops on a CPU: prefer few of them and few barriers */
 #define MICA__FEATURE_PTX 4u          /* the compiler of this OpenCL device takes PTX in its text */
+#define MICA__FEATURE_F64 8u          /* arithmetic in f64 */
 
 /* ---- planning ---- */
 
-#define MICA__PLAN_DISPATCHES 6
-#define MICA__CONSTANTS_BYTES 128
-#define MICA__PLAN_BINDINGS 24
-#define MICA__PLAN_PARAM_BYTES 12288
 #define MICA__SCRATCH 0xffffu /* binding source: the record's scratch */
 #define MICA__FAULT 0xfffeu   /* binding source: the submission's fault word, u32 (MICA__BIND_FAULT) */
+#define MICA__PARAMS 0xfffdu  /* binding source: the dispatch's parameters (MICA__BIND_PARAMS) */
 
 typedef struct mica__plan_binding {
-    uint16_t source; /* operand slot, MICA__SCRATCH or MICA__FAULT */
+    uint16_t source; /* operand slot, MICA__SCRATCH, MICA__FAULT or MICA__PARAMS */
     uint16_t access;
     uint64_t offset, length; /* scratch: range in it; operand: unused (whole view) */
 } mica__plan_binding;
 
 typedef struct mica__plan_dispatch {
-    const char *kernel;                    /* name; static */
-    char constants[MICA__CONSTANTS_BYTES]; /* specialisation "A=1|B=2", in a fixed order; "" = none */
-    mica__kernel *found;                   /* filled in by the registry */
+    const char *kernel;  /* name; static */
+    mica__kernel *found; /* filled in by the registry */
     uint32_t groups[3], local[3];
     uint32_t grain;       /* cpu: groups that one claim takes */
     uint32_t local_bytes; /* cpu: bytes of per-thread memory the kernel wants; GPUs: dynamic local memory */
-    uint32_t binding_count;
-    mica__plan_binding binding[MICA__PLAN_BINDINGS];
-    uint32_t params_offset, params_size; /* in mica__plan.params, 16-byte aligned */
+    uint32_t constants;   /* place in mica__plan.text: specialisation "A=1|B=2", in a fixed order; 0: "" */
+    uint32_t first_binding, binding_count; /* in mica__plan.binding */
+    uint32_t params_offset, params_size;   /* in mica__plan.params, 16-byte aligned */
 } mica__plan_dispatch;
 
+/* As many dispatches, bindings and bytes as its record needs: arrays that planning.h fills, which grow and are used again. All
+ * zero is one without arrays. */
 typedef struct mica__plan {
-    uint32_t dispatch_count;
-    uint32_t params_used;
-    mica_status status;     /* latched: something of the plan found no room */
+    mica__plan_dispatch *dispatch;
+    mica__plan_binding *binding;
+    unsigned char *params;
+    char *text; /* begins with "" */
+    uint32_t dispatch_count, dispatch_capacity;
+    uint32_t binding_count, binding_capacity;
+    uint32_t params_used, params_capacity;
+    uint32_t text_used, text_capacity;
+    bool reusable;      /* for commands that are submitted many times; whoever asks for the plan says so */
+    mica_status status; /* latched: there was no memory, or something a device does not take */
     uint64_t scratch_bytes; /* one range for the whole record, 64-byte aligned */
-    mica__plan_dispatch dispatch[MICA__PLAN_DISPATCHES];
-    _Alignas(16) unsigned char params[MICA__PLAN_PARAM_BYTES];
 } mica__plan;
 
 /* A kernel row: which records it serves and how. The registry tries the rows of an op in order; the first whose
@@ -109,13 +113,15 @@ typedef struct mica__kernel_row {
 /* ---- what a backend sees ---- */
 
 #define MICA__BIND_FAULT 4u /* access of the binding of the fault word: the backend puts its own there */
+#define MICA__BIND_PARAMS \
+    16u /* of a binding of the dispatch's parameters, which are then no argument: as above */
 /* Read, perhaps before the dispatches that this one depends on are over: its kernel waits for them by itself before it touches
  * any other binding, in every work-item. A backend may start a dispatch with such bindings early if nothing before it writes
  * them; to one that does not they are bindings like others. */
 #define MICA__BIND_AHEAD 8u
 
 typedef struct mica__binding {
-    mica__memory *memory; /* NULL: absent, or the fault word */
+    mica__memory *memory; /* NULL: absent, the fault word, or the parameters */
     uint64_t offset, length;
     uint32_t access;
 } mica__binding;
@@ -211,7 +217,7 @@ typedef struct mica__backend {
     mica_status (*describe)(uint32_t index, char *name, size_t name_bytes);
     mica_status (*open)(uint32_t index, const mica_device_options *, mica__device **out,
                         const mica__backend_table **out_table);
-    const mica__kernel_row *(*rows)(uint32_t *out_count);
+    const mica__kernel_row *(*kernel_rows)(uint32_t *out_count);
     /* The layout matmul reads fastest for this weight: CANONICAL if no other. */
     mica_layout (*weight_layout)(const mica__operand *weight, const mica__device_info *);
     /* Looks for the libraries that are opened when they are needed, and says what was found. May be absent: there are none. */

@@ -19,7 +19,9 @@
     X(NOCUBLAS, "nocublas", "do as if cuBLASLt were not on this machine")                  \
     X(NONVRTC, "nonvrtc", "do as if NVRTC were not on this machine")                       \
     X(SUBGROUPS, "subgroups", "use OpenCL's sub-groups on a CPU too")                      \
-    X(NOSUBGROUPS, "nosubgroups", "use none of OpenCL's sub-groups")
+    X(NOSUBGROUPS, "nosubgroups", "use none of OpenCL's sub-groups")                       \
+    X(GENERATE, "generate", "make a kernel for every region on GPUs")                      \
+    X(INTERPRET, "interpret", "make no kernels for regions on GPUs, interpret them")
 
 #define MICA__DEBUG_INDEX(name, word, text) MICA__DEBUG_INDEX_##name,
 enum { MICA__DEBUG_LIST(MICA__DEBUG_INDEX) MICA__DEBUG_COUNT };

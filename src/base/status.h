@@ -6,8 +6,11 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 #define MICA__PRINTF(format_index, first_index) __attribute__((format(printf, format_index, first_index)))
+#define MICA__COLD \
+    __attribute__((cold, noinline)) /* of what only failures call, so that the way to it costs nothing */
 #else
 #define MICA__PRINTF(format_index, first_index)
+#define MICA__COLD
 #endif
 
 /* Sets this thread's sentence and returns `code`, so that a check is `return mica__fail(...)`. The arguments

@@ -10,15 +10,26 @@
 #include "quant/packed.h"
 #include "quant/planes.h"
 
-/* Row pitch in bytes of a contiguous tensor: the last dimension, in whole blocks. */
+/* The size that a dimension counts with where sizes are multiplied: one of 0 makes the whole empty, and strides and the check
+ * for overflow are those of the others. */
+static uint64_t factor_of(uint64_t size)
+{
+    return size == 0 ? 1 : size;
+}
+
+/* Row pitch in bytes of a contiguous tensor: the last dimension, in whole blocks, and one where there is none. */
 static mica_status row_bytes(const mica_buffer_desc *desc, uint64_t *out)
 {
-    uint64_t elements = mica_dtype_block_elements(desc->dtype), k = desc->shape[desc->ndim - 1];
+    uint64_t elements = mica_dtype_block_elements(desc->dtype);
+    uint64_t k = desc->ndim > 0 ? desc->shape[desc->ndim - 1] : 1;
+    if (k % elements != 0 && desc->ndim == 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "ndim is 0, and the %s block has %llu elements",
+                          mica_dtype_name(desc->dtype), (unsigned long long)elements);
     if (k % elements != 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape[%u] is %llu, no multiple of the %s block of %llu",
                           desc->ndim - 1, (unsigned long long)k, mica_dtype_name(desc->dtype),
                           (unsigned long long)elements);
-    if (!mica__mul_u64(k / elements, mica_dtype_block_bytes(desc->dtype), out))
+    if (!mica__mul_u64(factor_of(k / elements), mica_dtype_block_bytes(desc->dtype), out))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape: the size in bytes overflows");
     return MICA_OK;
 }
@@ -37,26 +48,32 @@ static mica_status packed_rows(const mica_buffer_desc *desc, const mica__packing
     if (group == 0)
         return mica__fail(MICA_ERR_UNSUPPORTED, "%s has no such packed layout", mica_dtype_name(desc->dtype));
     *out_stride = group / together;
-    if (!mica__mul_u64((desc->shape[n - 2] + together - 1) / together, group, out_bytes))
+    if (!mica__mul_u64((factor_of(desc->shape[n - 2]) + together - 1) / together, group, out_bytes))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape: the size in bytes overflows");
     return MICA_OK;
 }
 
-static mica_status packed_strides(const mica_buffer_desc *desc, const mica__packing *packing,
-                                  uint64_t *stride, uint64_t *out_bytes)
+/* Strides and bytes of what lies without gaps; `packing` NULL: canonical. */
+static mica_status dense_strides(const mica_buffer_desc *desc, const mica__packing *packing, uint64_t *stride,
+                                 uint64_t *out_bytes)
 {
-    uint32_t n = desc->ndim;
-    uint64_t row = 0, bytes = 0;
-    const mica_status status = packed_rows(desc, packing, &row, &bytes);
-    if (status != MICA_OK)
-        return status;
-    stride[n - 1] = mica_dtype_block_bytes(desc->dtype);
-    stride[n - 2] = row;
-    for (uint32_t d = n - 2; d-- > 0;) {
+    uint32_t above = desc->ndim > 0 ? desc->ndim - 1 : 0; /* dimensions above those that `bytes` has */
+    uint64_t bytes = 0;
+    MICA__TRY(row_bytes(desc, &bytes));
+    if (desc->ndim > 0)
+        stride[above] = mica_dtype_block_bytes(desc->dtype);
+    if (packing != NULL && packing->layout != MICA_LAYOUT_CANONICAL) {
+        uint64_t row = 0;
+        MICA__TRY(packed_rows(desc, packing, &row, &bytes));
+        stride[--above] = row;
+    }
+    for (uint32_t d = above; d-- > 0;) {
         stride[d] = bytes;
-        if (!mica__mul_u64(bytes, desc->shape[d], &bytes))
+        if (!mica__mul_u64(bytes, factor_of(desc->shape[d]), &bytes))
             return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape: the size in bytes overflows");
     }
+    if (bytes > (uint64_t)INT64_MAX)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape: the size in bytes overflows");
     *out_bytes = bytes;
     return MICA_OK;
 }
@@ -64,41 +81,36 @@ static mica_status packed_strides(const mica_buffer_desc *desc, const mica__pack
 mica_status mica__desc_check(const mica_buffer_desc *desc, const mica__packing *packing, uint64_t *out_stride,
                              uint64_t *out_bytes)
 {
-    uint64_t stride[MICA_MAX_DIMS] = {0}, bytes = 0, elements = 1;
+    uint64_t stride[MICA_MAX_DIMS] = {0}, elements = 1;
+    bool empty = false;
     if (mica_dtype_block_bytes(desc->dtype) == 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "dtype: %d is no element type", (int)desc->dtype);
-    mica_status status =
-        mica__check_flags("desc.flags", desc->flags, MICA_BUFFER_UNINITIALIZED | MICA_BUFFER_READ_ONLY);
-    if (status != MICA_OK)
-        return status;
-    if (desc->ndim < 1 || desc->ndim > MICA_MAX_DIMS)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "ndim is %u, not 1 to %d", desc->ndim, MICA_MAX_DIMS);
+    MICA__TRY(
+        mica__check_flags("desc.flags", desc->flags, MICA_BUFFER_UNINITIALIZED | MICA_BUFFER_READ_ONLY));
+    if (desc->ndim > MICA_MAX_DIMS)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "ndim is %u, not 0 to %d", desc->ndim, MICA_MAX_DIMS);
     for (uint32_t d = 0; d < desc->ndim; d++) {
-        if (desc->shape[d] == 0)
-            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape[%u] is 0", d);
-        if (!mica__mul_u64(elements, desc->shape[d], &elements))
+        empty = empty || desc->shape[d] == 0;
+        if (!mica__mul_u64(elements, factor_of(desc->shape[d]), &elements))
             return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape: the number of elements overflows");
     }
-    status = row_bytes(desc, &bytes);
-    if (status != MICA_OK)
-        return status;
-    if (packing != NULL && packing->layout != MICA_LAYOUT_CANONICAL) {
-        status = packed_strides(desc, packing, stride, &bytes);
-        if (status != MICA_OK)
-            return status;
-    } else {
-        stride[desc->ndim - 1] = mica_dtype_block_bytes(desc->dtype);
-        for (uint32_t d = desc->ndim - 1; d-- > 0;) {
-            stride[d] = bytes;
-            if (!mica__mul_u64(bytes, desc->shape[d], &bytes))
-                return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape: the size in bytes overflows");
-        }
-    }
-    if (bytes > (uint64_t)INT64_MAX)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape: the size in bytes overflows");
+    MICA__TRY(dense_strides(desc, packing, stride, out_bytes));
     if (out_stride != NULL)
         memcpy(out_stride, stride, sizeof stride);
-    *out_bytes = bytes;
+    if (empty)
+        *out_bytes = 0;
+    return MICA_OK;
+}
+
+mica_status mica__shape_take(uint32_t ndim, const uint64_t *shape, mica_buffer_desc *desc)
+{
+    if (ndim > MICA_MAX_DIMS)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "ndim is %u, not 0 to %d", ndim, MICA_MAX_DIMS);
+    if (shape == NULL && ndim > 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape is NULL");
+    desc->ndim = ndim;
+    for (uint32_t d = 0; d < ndim; d++)
+        desc->shape[d] = shape[d];
     return MICA_OK;
 }
 
@@ -161,10 +173,7 @@ mica_status mica_buffer_alloc(mica_device *device, mica_dtype dtype, uint32_t nd
     if (out_buffer == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_alloc: out_buffer is NULL");
     *out_buffer = NULL;
-    if (shape == NULL || ndim > MICA_MAX_DIMS)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_alloc: %s",
-                          shape == NULL ? "shape is NULL" : "ndim is too large");
-    memcpy(desc.shape, shape, ndim * sizeof *shape);
+    MICA__TRY(mica__shape_take(ndim, shape, &desc));
     return mica_buffer_create(device, &desc, out_buffer);
 }
 
@@ -177,11 +186,11 @@ mica_status mica_buffer_import(mica_device *device, void *pointer, uint64_t byte
     if (out_buffer == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_import: out_buffer is NULL");
     *out_buffer = NULL;
-    if (device == NULL || pointer == NULL || desc == NULL)
+    if (device == NULL || (pointer == NULL && bytes > 0) || desc == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_import: %s is NULL",
-                          device == NULL    ? "device"
-                          : pointer == NULL ? "pointer"
-                                            : "desc");
+                          device == NULL ? "device"
+                          : desc == NULL ? "desc"
+                                         : "pointer");
     mica_status status = mica__desc_check(desc, NULL, NULL, &needed);
     if (status == MICA_OK && (uintptr_t)pointer % mica__dtype_alignment(desc->dtype) != 0)
         status = mica__fail(MICA_ERR_INVALID_ARGUMENT,
@@ -232,6 +241,8 @@ static uint32_t is_contiguous(const mica_buffer *buffer)
 {
     mica_buffer_desc desc = {buffer->dtype, buffer->ndim, {0}, 0};
     uint64_t stride[MICA_MAX_DIMS], bytes;
+    if (buffer->length == 0)
+        return 1;
     memcpy(desc.shape, buffer->shape, sizeof desc.shape);
     if (mica__desc_check(&desc, &buffer->packing, stride, &bytes) != MICA_OK)
         return 0;
@@ -280,8 +291,10 @@ void mica__operand_from(const mica_buffer *buffer, uint32_t access, mica__operan
     out->storage = buffer->storage;
     out->offset = buffer->offset;
     out->length = buffer->length;
-    memcpy(out->shape, buffer->shape, sizeof out->shape);
-    memcpy(out->stride, buffer->stride, sizeof out->stride);
+    for (uint32_t d = 0; d < buffer->ndim; d++) { /* nobody reads the others */
+        out->shape[d] = buffer->shape[d];
+        out->stride[d] = buffer->stride[d];
+    }
     out->dtype = (uint16_t)buffer->dtype;
     out->ndim = (uint8_t)buffer->ndim;
     out->access = (uint8_t)access;
@@ -291,6 +304,16 @@ void mica__operand_from(const mica_buffer *buffer, uint32_t access, mica__operan
 }
 
 /* ---- host access ---- */
+
+mica_status mica__buffer_placed(const char *call, const mica_buffer *buffer)
+{
+    if (buffer->storage->memory != NULL)
+        return MICA_OK;
+    return mica__fail(MICA_ERR_STATE,
+                      "%s: buffer is a temporary of a recording session: it has memory only inside the pass, "
+                      "and nobody else sees what it holds",
+                      call);
+}
 
 /* A copy on the host, always with what the device has: a program may write a part of what it maps. */
 static mica_status map_staged(mica_device *device, mica_buffer *buffer, uint32_t access, void **out_pointer)
@@ -347,10 +370,13 @@ mica_status mica_buffer_map(mica_buffer *buffer, uint32_t access, void **out_poi
     if (buffer->read_only && (access & MICA_ACCESS_WRITE) != 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "buffer_map: buffer is read-only and access asks to write");
+    MICA__TRY(mica__buffer_placed("buffer_map", buffer));
     mica_device *device = buffer->storage->device;
     mica_status status = mica__device_wait_idle(device);
     if (status != MICA_OK)
         return status;
+    if (buffer->length == 0)
+        return MICA_OK;
     if (device->table->buffer_map == NULL)
         return map_staged(device, buffer, access, out_pointer);
     void *base = NULL;
@@ -364,7 +390,10 @@ mica_status mica_buffer_unmap(mica_buffer *buffer)
 {
     if (buffer == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_unmap: buffer is NULL");
+    MICA__TRY(mica__buffer_placed("buffer_unmap", buffer));
     mica_device *device = buffer->storage->device;
+    if (buffer->length == 0)
+        return MICA_OK;
     if (device->table->buffer_map == NULL)
         return unmap_staged(device, buffer);
     if (device->table->buffer_unmap != NULL)
@@ -375,9 +404,10 @@ mica_status mica_buffer_unmap(mica_buffer *buffer)
 static mica_status check_transfer(const char *call, const mica_buffer *buffer, uint64_t offset,
                                   const void *host, uint64_t bytes)
 {
-    if (buffer == NULL || host == NULL)
+    if (buffer == NULL || (host == NULL && bytes > 0))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
                           buffer == NULL ? "buffer" : "host pointer");
+    MICA__TRY(mica__buffer_placed(call, buffer));
     if (!is_contiguous(buffer))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: buffer is not contiguous", call);
     if (offset > buffer->length || bytes > buffer->length - offset)

@@ -11,6 +11,7 @@ typedef struct mica__custom {
     uint32_t pad;
 } mica__custom;
 
+#define MICA__CUSTOM_BINDINGS 24
 #define MICA__CUSTOM_PARAM_BYTES 1024 /* what every backend takes */
 
 void mica__custom_hold(mica__custom *custom);

@@ -298,6 +298,7 @@ static mica_status residency_edit(const char *call, mica_device *device, mica_bu
                           device == NULL ? "device" : "buffer");
     if (buffer->storage->device != device)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: buffer is on another device", call);
+    MICA__TRY(mica__buffer_placed(call, buffer));
     mica__storage *storage = buffer->storage;
     bool leave = delta < 0;
     pthread_mutex_lock(&device->lock);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/planning.h"
 #include "base/alloc.h"
 #include "base/argument.h"
 #include "base/status.h"
@@ -19,6 +20,7 @@ struct mica_encoder {
     mica_queue *queue;        /* counted like any handle; NULL: the first */
     mica__lowering *lowering; /* direct encoders, begun with the first record of a stage */
     mica__record_list records;
+    mica__plan room;          /* for plans of records that are kept: whether some kernel serves them */
     mica_encoder_stats stats; /* of the stages submitted so far */
     bool capturing, spent, manual, barrier_next;
     uint32_t label_depth;
@@ -64,6 +66,7 @@ void mica_encoder_release(mica_encoder *encoder)
     mica_device *device = encoder->device;
     mica__lowering_discard(encoder->lowering);
     mica__record_list_free(&encoder->records);
+    mica__planning_end(&encoder->room);
     mica__queue_unref(encoder->queue);
     mica__free(encoder);
     mica_device_release(device);
@@ -111,7 +114,7 @@ mica_status mica__encoder_add(mica_encoder *encoder, mica__record *record)
     if (encoder->capturing) {
         record->barrier_before = encoder->barrier_next;
         record->original_index = encoder->records.count;
-        status = mica__record_check(encoder->device, record, false);
+        status = mica__record_check(encoder->device, record, false, &encoder->room);
         if (status == MICA_OK)
             status = mica__record_list_add(&encoder->records, record);
         if (status == MICA_OK)
@@ -143,10 +146,10 @@ static mica_status check_dispatch(const mica_encoder *encoder, const mica_dispat
                           desc == NULL ? "desc" : "desc.kernel");
     if (desc->kernel->device != encoder->device)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: desc.kernel is of another device");
-    if (desc->binding_count > MICA__PLAN_BINDINGS || (desc->bindings == NULL && desc->binding_count > 0))
+    if (desc->binding_count > MICA__CUSTOM_BINDINGS || (desc->bindings == NULL && desc->binding_count > 0))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "encoder_dispatch: desc.bindings is NULL or has over %d entries",
-                          MICA__PLAN_BINDINGS);
+                          MICA__CUSTOM_BINDINGS);
     if (desc->params_size > MICA__CUSTOM_PARAM_BYTES || (desc->params == NULL && desc->params_size > 0))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "encoder_dispatch: desc.params is NULL or over %d bytes",
                           MICA__CUSTOM_PARAM_BYTES);
@@ -178,7 +181,7 @@ mica_status mica_encoder_dispatch(mica_encoder *encoder, const mica_dispatch_des
         status = check_dispatch(encoder, desc);
     if (status != MICA_OK)
         return status;
-    mica__operand operands[MICA__PLAN_BINDINGS];
+    mica__operand operands[MICA__CUSTOM_BINDINGS];
     _Alignas(16) unsigned char params[sizeof(mica__custom) + MICA__CUSTOM_PARAM_BYTES];
     mica__custom *custom = (mica__custom *)(void *)params;
     memset(custom, 0, sizeof *custom);

@@ -12,6 +12,7 @@ mica_status mica_buffer_native(const mica_buffer *buffer, void **out_handle, uin
                           buffer == NULL       ? "buffer"
                           : out_handle == NULL ? "out_handle"
                                                : "out_offset");
+    MICA__TRY(mica__buffer_placed("buffer_native", buffer));
     *out_handle = buffer->storage->memory->native;
     *out_offset = buffer->offset;
     return MICA_OK;
@@ -34,6 +35,7 @@ mica_status mica_buffer_dlpack(const mica_buffer *buffer, mica_dlpack_view *out_
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_dlpack: %s is NULL",
                           buffer == NULL ? "buffer" : "out_view");
     memset(out_view, 0, sizeof *out_view);
+    MICA__TRY(mica__buffer_placed("buffer_dlpack", buffer));
     for (size_t i = 0; i < sizeof dlpack_types / sizeof dlpack_types[0]; i++) {
         if (dlpack_types[i].dtype == buffer->dtype) {
             out_view->type_code = dlpack_types[i].code;
@@ -79,6 +81,9 @@ mica_status mica__pack_into(mica_buffer *weight, mica_buffer *packed)
 mica__packing mica__pack_target(const mica_device *device, const mica__operand *weight, mica_dtype scales)
 {
     mica__packing packing = {device->backend->weight_layout(weight, &device->info), weight->group_size};
+    for (uint32_t d = 0; d < weight->ndim; d++)
+        if (weight->shape[d] == 0) /* nothing can be arranged */
+            packing.layout = (mica_layout)weight->layout;
     if (scales != MICA_DTYPE_NONE &&
         !mica__packed_scales(weight->dtype, weight->group_size, (uint16_t)scales))
         packing.layout = (mica_layout)weight->layout;

@@ -9,8 +9,8 @@
 
 bool mica__operand_same(const mica__operand *a, const mica__operand *b)
 {
-    if (a->memory == NULL || b->memory == NULL || a->storage != b->storage || a->offset != b->offset ||
-        a->dtype != b->dtype || a->ndim != b->ndim || a->layout != b->layout)
+    if (!mica__operand_present(a) || !mica__operand_present(b) || a->storage != b->storage ||
+        a->offset != b->offset || a->dtype != b->dtype || a->ndim != b->ndim || a->layout != b->layout)
         return false;
     for (uint32_t d = 0; d < a->ndim; d++)
         if (a->shape[d] != b->shape[d] || (a->shape[d] > 1 && a->stride[d] != b->stride[d]))
@@ -45,12 +45,12 @@ static bool fills_hull(const mica__operand *o)
     uint32_t d = 0;
     while (d + 1u < o->ndim && o->shape[d] == 1)
         d++;
-    return o->shape[d] * o->stride[d] == o->length;
+    return o->ndim == 0 || o->shape[d] * o->stride[d] == o->length;
 }
 
 void mica__range_of(const mica__operand *o, mica__range *out)
 {
-    if (o->memory == NULL) {
+    if (!mica__operand_present(o)) {
         memset(out, 0, sizeof *out);
         return;
     }
@@ -60,7 +60,7 @@ void mica__range_of(const mica__operand *o, mica__range *out)
     out->begin = o->offset;
     out->end = o->offset + o->length;
     out->access = o->access;
-    if (o->layout != MICA_LAYOUT_CANONICAL || fills_hull(o))
+    if (o->layout != MICA_LAYOUT_CANONICAL || o->length == 0 || fills_hull(o))
         return;
     uint32_t above = 0;
     uint64_t width = solid_run(o, &above);
@@ -83,14 +83,17 @@ void mica__range_of(const mica__operand *o, mica__range *out)
 static bool columns_overlap(const mica__range *a, const mica__range *b)
 {
     uint64_t stride = a->stride;
-    uint64_t from_a =
-        (b->begin % stride + stride - a->begin % stride) % stride; /* b's column seen from a's */
+    /* b's column seen from a's */
+    uint64_t from_a = (b->begin % stride + stride - a->begin % stride) % stride;
     return from_a < a->width || stride - from_a < b->width;
 }
 
 bool mica__ranges_overlap(const mica__range *a, const mica__range *b)
 {
-    if (a->storage != b->storage || a->begin >= b->end || b->begin >= a->end)
+    /* Of what both have: of an empty one that is nothing, wherever it lies. */
+    const uint64_t begin = a->begin > b->begin ? a->begin : b->begin;
+    const uint64_t end = a->end < b->end ? a->end : b->end;
+    if (a->storage != b->storage || begin >= end)
         return false;
     if (a->stride != 0 && a->stride == b->stride)
         return columns_overlap(a, b);

@@ -12,8 +12,8 @@ struct mica_fence {
     mica_device *device; /* counted for the caller's reference, not for the list's */
     mica_queue *queue;   /* counted; NULL: queue 0 */
     uint64_t value;
-    mica_fence *
-        before; /* counted: the stage before it on the same queue, whose failure is its own too; NULL: none */
+    /* counted: the stage before it on the same queue, whose failure is its own too; NULL: none */
+    mica_fence *before;
     bool resolved; /* under the device's lock, as is the completion */
     mica__completion completion;
 };

@@ -23,7 +23,7 @@
 
 #include "base/alloc.h"
 #include "base/env.h"
-#include "base/file.h"
+#include "base/file/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/status.h"

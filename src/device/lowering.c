@@ -14,12 +14,21 @@
 #include "base/status.h"
 #include "device/custom.h"
 #include "device/plan_cache.h"
+#include "device/preparation.h"
 #include "device/registry.h"
 #include "device/work_object.h"
 
 #define SCRATCH_FIRST_CHUNK ((uint64_t)1 << 20)
 #define SCRATCH_ROUND ((uint64_t)64 << 20) /* after this much, start over in the first chunk that fits */
 #define MAX_DEPENDENCIES 256
+
+/* Of the dispatch being added. */
+typedef struct bindings {
+    mica__binding *binding;
+    mica__range *range;
+    uint32_t range_count; /* absent operands have a binding and no range */
+    uint32_t capacity;
+} bindings;
 
 struct mica__lowering {
     mica_device *device;
@@ -31,12 +40,13 @@ struct mica__lowering {
     uint64_t chunk_used; /* bytes of it */
     uint64_t round_used; /* bytes since the last start over */
     uint32_t group_size; /* dispatches since the last barrier */
-    uint32_t record_dispatches,
-        record_group; /* of the record being added: its dispatches, the group of the first */
+    /* of the record being added: its dispatches, the group of the first */
+    uint32_t record_dispatches, record_group;
     mica_encoder_stats stats;
     /* What follows is kept for the next encoder of the device. */
     mica__tracker tracker;
     mica__plan_cache plans;
+    bindings bound;
 };
 
 /* The device's spare one, or a new one: its own state is zero, what it kept is not. */
@@ -48,6 +58,7 @@ static mica__lowering *take_lowering(mica_device *device)
         if (lowering == NULL)
             return NULL;
         memset(&lowering->tracker, 0, sizeof lowering->tracker);
+        memset(&lowering->bound, 0, sizeof lowering->bound);
         mica__plan_cache_init(&lowering->plans);
     }
     memset(lowering, 0, offsetof(mica__lowering, tracker));
@@ -62,6 +73,8 @@ void mica__lowering_free(mica__lowering *lowering)
         return;
     mica__tracker_free(&lowering->tracker);
     mica__plan_cache_free(&lowering->plans);
+    mica__free(lowering->bound.binding);
+    mica__free(lowering->bound.range);
     mica__free(lowering);
 }
 
@@ -75,6 +88,7 @@ mica_status mica__lowering_begin(mica_device *device, bool reusable, mica__lower
     lowering->serial = mica__env_debug(MICA__DEBUG_SERIAL);
     lowering->traced = mica__env_debug(MICA__DEBUG_TRACE);
     lowering->timed = atomic_load_explicit(&device->profiling, memory_order_relaxed) != 0;
+    lowering->plans.fresh.reusable = reusable;
     mica_status status = mica__work_create(device, reusable, &lowering->work);
     if (status == MICA_OK)
         status = device->table->encoder_begin(device->impl, reusable ? MICA__ENCODE_REUSABLE : 0,
@@ -240,37 +254,59 @@ static mica_status take_scratch(mica__lowering *lowering, uint64_t bytes, mica__
 
 /* ---- dispatches ---- */
 
-typedef struct bindings {
-    mica__binding binding[MICA__PLAN_BINDINGS];
-    mica__range range[MICA__PLAN_BINDINGS];
-    uint32_t range_count; /* absent operands have a binding and no range */
-} bindings;
-
-/* Binding `index`: binds the operand, holds its storage and remembers where it went if that may change. */
-static mica_status bind_operand(mica__lowering *lowering, const mica__operand *operand, uint32_t access,
-                                uint32_t index, bindings *b)
+static mica_status grow_bindings(bindings *b, uint32_t count)
 {
+    mica__binding *binding = mica__realloc(b->binding, 2 * count * sizeof *binding);
+    if (binding != NULL)
+        b->binding = binding;
+    mica__range *range = mica__realloc(b->range, 2 * count * sizeof *range);
+    if (range != NULL)
+        b->range = range;
+    if (binding == NULL || range == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory to encode %u bindings", count);
+    b->capacity = 2 * count;
+    return MICA_OK;
+}
+
+/* Room for `count` of them. */
+static inline mica_status reserve_bindings(mica__lowering *lowering, uint32_t count)
+{
+    bindings *b = &lowering->bound;
+    b->range_count = 0; /* the rest is written as it is used */
+    return count <= b->capacity ? MICA_OK : grow_bindings(b, count);
+}
+
+/* Binding `index`: binds the operand; holds its storage, or remembers where it went where whoever keeps the work keeps the
+ * records too, and may change them. */
+static inline mica_status bind_operand(mica__lowering *lowering, const mica__operand *operand,
+                                       uint32_t access, uint32_t index)
+{
+    bindings *b = &lowering->bound;
     mica__binding *binding = &b->binding[index];
     binding->memory = operand->memory;
-    if (operand->memory == NULL) {
+    if (!mica__operand_present(operand)) {
         binding->offset = binding->length = binding->access = 0;
         return MICA_OK;
     }
+    if (operand->memory == NULL)
+        return mica__fail(
+            MICA_ERR_STATE,
+            "operand is a temporary of a recording session, which has memory only inside its pass");
     binding->offset = operand->offset;
     binding->length = operand->length;
     binding->access = access;
     mica__range *range = &b->range[b->range_count++];
     mica__range_of(operand, range);
     range->access = access;
-    mica_status status = mica__work_hold(lowering->work, operand->storage);
-    if (status != MICA_OK || !lowering->work->reusable)
-        return status;
+    if (!lowering->work->reusable)
+        return mica__work_hold(lowering->work, operand->storage);
     return mica__work_note(lowering->work, (uint32_t)lowering->stats.dispatches, index, operand);
 }
 
-static void bind_scratch(const mica__storage *scratch, uint64_t offset, const mica__plan_binding *part,
-                         uint32_t index, bindings *b)
+static void bind_scratch(mica__lowering *lowering, const mica__storage *scratch, uint64_t offset,
+                         const mica__plan_binding *part, uint32_t index)
 {
+    bindings *b = &lowering->bound;
     b->binding[index] = (mica__binding){scratch->memory, offset + part->offset, part->length, part->access};
     b->range[b->range_count++] = (mica__range){
         scratch, offset + part->offset, offset + part->offset + part->length, 0, 0, part->access, 0};
@@ -284,9 +320,9 @@ static void count_dispatch(mica__lowering *lowering)
     lowering->stats.dispatches++;
 }
 
-static mica_status send(mica__lowering *lowering, mica__dispatch *dispatch, const bindings *b,
-                        const mica__record *record)
+static mica_status send(mica__lowering *lowering, mica__dispatch *dispatch, const mica__record *record)
 {
+    const bindings *b = &lowering->bound;
     uint32_t dependencies[MAX_DEPENDENCIES];
     mica_status status =
         order_dispatch(lowering, b->range, b->range_count, dependencies, &dispatch->dependency_count);
@@ -313,7 +349,7 @@ static bool is_solid(const mica__operand *operand)
     return operand->layout == MICA_LAYOUT_CANONICAL && range.stride == 0 && bytes == operand->length;
 }
 
-/* The same bytes in the same order: the backend's own copy, no kernel. */
+/* The same bytes in the same order, and some of them: the backend's own copy, no kernel. */
 static bool is_plain_copy(const mica__record *record)
 {
     if (record->op != MICA_OP_COPY)
@@ -322,56 +358,59 @@ static bool is_plain_copy(const mica__record *record)
     bool same_order = x->ndim == y->ndim;
     for (uint32_t d = 0; d < x->ndim && same_order; d++)
         same_order = x->shape[d] == 1 || x->stride[d] == y->stride[d];
-    return same_order && x->dtype == y->dtype && x->length == y->length && is_solid(x) && is_solid(y);
+    return same_order && x->dtype == y->dtype && x->length == y->length && x->length != 0 && is_solid(x) &&
+           is_solid(y);
 }
 
 static mica_status add_plain_copy(mica__lowering *lowering, const mica__record *record)
 {
     const mica__operand *part[2] = {&record->operand[MICA__COPY_X], &record->operand[MICA__COPY_Y]};
     mica__dispatch dispatch = {.binding_count = 2};
-    bindings b;
-    b.range_count = 0; /* the rest is written as it is used */
-    mica_status status = MICA_OK;
+    mica_status status = reserve_bindings(lowering, 2);
     for (uint32_t i = 0; i < 2 && status == MICA_OK; i++)
-        status = bind_operand(lowering, part[i], part[i]->access, i, &b);
+        status = bind_operand(lowering, part[i], part[i]->access, i);
     if (status == MICA_OK)
-        status = send(lowering, &dispatch, &b, record);
+        status = send(lowering, &dispatch, record);
     if (status == MICA_OK)
         MICA__COUNT(lowering->device, bytes_copied, part[0]->length);
     return status;
 }
 
+/* Binding `index` of a planned dispatch, which is no operand. */
+static mica_status bind_other(mica__lowering *lowering, const mica__plan_dispatch *step,
+                              const mica__plan_binding *part, uint32_t index, const mica__storage *scratch,
+                              uint64_t scratch_offset)
+{
+    if (part->source != MICA__SCRATCH)
+        lowering->bound.binding[index] = (mica__binding){NULL, 0, part->length, part->access};
+    else if (scratch != NULL)
+        bind_scratch(lowering, scratch, scratch_offset, part, index);
+    else
+        return mica__fail(MICA_ERR_INTERNAL, "kernel %s binds scratch it did not ask for", step->kernel);
+    return MICA_OK;
+}
+
 static mica_status send_planned(mica__lowering *lowering, const mica__record *record,
-                                const mica__plan_dispatch *step, const unsigned char *params,
+                                const mica__planned *plan, const mica__plan_dispatch *step,
                                 const mica__storage *scratch, uint64_t scratch_offset)
 {
-    bindings b;
-    b.range_count = 0; /* the rest is written as it is used */
     mica__dispatch dispatch = {.kernel = step->found,
                                .grain = step->grain,
                                .local_bytes = step->local_bytes,
                                .binding_count = step->binding_count};
-    mica_status status = MICA_OK;
-    for (uint32_t i = 0; i < step->binding_count && status == MICA_OK; i++) {
-        const mica__plan_binding *part = &step->binding[i];
-        if (part->source == MICA__SCRATCH) {
-            if (scratch == NULL)
-                return mica__fail(MICA_ERR_INTERNAL, "kernel %s binds scratch it did not ask for",
-                                  step->kernel);
-            bind_scratch(scratch, scratch_offset, part, i, &b);
-        } else if (part->source == MICA__FAULT) {
-            b.binding[i] = (mica__binding){NULL, 0, sizeof(uint32_t), MICA__BIND_FAULT};
-        } else {
-            status = bind_operand(lowering, &record->operand[part->source], part->access, i, &b);
-        }
-    }
+    const mica__plan_binding *part = plan->binding + step->first_binding;
+    mica_status status = reserve_bindings(lowering, step->binding_count);
+    for (uint32_t i = 0; i < step->binding_count && status == MICA_OK; i++, part++)
+        status = part->source < MICA__PARAMS
+                     ? bind_operand(lowering, &record->operand[part->source], part->access, i)
+                     : bind_other(lowering, step, part, i, scratch, scratch_offset);
     if (status != MICA_OK)
         return status;
     memcpy(dispatch.groups, step->groups, sizeof dispatch.groups);
     memcpy(dispatch.local, step->local, sizeof dispatch.local);
-    dispatch.params = params + step->params_offset;
+    dispatch.params = plan->params + step->params_offset;
     dispatch.params_size = step->params_size;
-    return send(lowering, &dispatch, &b, record);
+    return send(lowering, &dispatch, record);
 }
 
 static mica_status add_planned(mica__lowering *lowering, const mica__record *record)
@@ -383,18 +422,18 @@ static mica_status add_planned(mica__lowering *lowering, const mica__record *rec
     if (status == MICA_OK && plan.scratch_bytes > 0)
         status = take_scratch(lowering, plan.scratch_bytes, &scratch, &offset);
     for (uint32_t i = 0; status == MICA_OK && i < plan.dispatch_count; i++)
-        status = send_planned(lowering, record, &plan.dispatch[i], plan.params, scratch, offset);
+        status = send_planned(lowering, record, &plan, &plan.dispatch[i], scratch, offset);
     return status;
 }
 
 static mica_status add_custom(mica__lowering *lowering, const mica__record *record)
 {
     const mica__custom *custom = record->params;
-    bindings b;
-    b.range_count = 0; /* the rest is written as it is used */
     mica_status status = mica__work_hold_kernel(lowering->work, custom->kernel);
+    if (status == MICA_OK)
+        status = reserve_bindings(lowering, record->operand_count);
     for (uint32_t i = 0; i < record->operand_count && status == MICA_OK; i++)
-        status = bind_operand(lowering, &record->operand[i], record->operand[i].access, i, &b);
+        status = bind_operand(lowering, &record->operand[i], record->operand[i].access, i);
     if (status != MICA_OK)
         return status;
     mica__dispatch dispatch = {
@@ -403,7 +442,7 @@ static mica_status add_custom(mica__lowering *lowering, const mica__record *reco
     memcpy(dispatch.local, custom->local, sizeof dispatch.local);
     dispatch.params = custom + 1;
     dispatch.params_size = custom->params_size;
-    return send(lowering, &dispatch, &b, record);
+    return send(lowering, &dispatch, record);
 }
 
 void mica__lowering_prepare(mica__lowering *lowering, const mica__record *const *records, uint32_t count)
@@ -416,7 +455,7 @@ void mica__lowering_prepare(mica__lowering *lowering, const mica__record *const 
             mica__plan_cache_has(&lowering->plans, records[i]))
             continue;
         if (preparation == NULL)
-            preparation = mica__preparation_begin(lowering->device);
+            preparation = mica__preparation_begin(lowering->device, lowering->work->reusable);
         if (preparation == NULL)
             return;
         mica__preparation_add(preparation, records[i]);

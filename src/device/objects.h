@@ -37,8 +37,8 @@ struct mica_device {
     mica__registry *registry;
     mica_pool *scratch; /* kernels' scratch; the one pool that holds no device reference */
     struct mica__lowering *_Atomic spare_lowering; /* of the last encoder, with its plans; for the next one */
-    mica_fence
-        *_Atomic spare_fence; /* the last one that was released, for the next: a replay allocates nothing */
+    /* the last one that was released, for the next: a replay allocates nothing */
+    mica_fence *_Atomic spare_fence;
 
     pthread_mutex_t lock; /* guards the ledger, residency, in-flight list and profile below */
     mica__fork_guard guard;
@@ -55,8 +55,8 @@ struct mica_device {
 
 typedef struct mica__storage {
     _Atomic uint32_t references;
-    mica_device *device; /* not counted */
-    mica__memory *memory;
+    mica_device *device;  /* not counted */
+    mica__memory *memory; /* NULL: of a session temporary, which has a place only where recordings run */
     uint64_t bytes;
     mica_import_release release;
     void *release_context, *import_pointer;
@@ -73,7 +73,7 @@ typedef struct mica__packing {
 struct mica_buffer {
     _Atomic uint32_t references;
     mica__storage *storage;
-    uint64_t offset, length;
+    uint64_t offset, length; /* length 0: it is empty */
     uint64_t shape[MICA_MAX_DIMS], stride[MICA_MAX_DIMS];
     mica_dtype dtype;
     mica__packing packing;
@@ -100,18 +100,24 @@ void mica__counters_add(mica_device *device, size_t index, uint64_t n);
 mica_status mica__storage_create(mica_device *device, uint64_t bytes, bool zero, mica__storage **out);
 mica_status mica__storage_import(mica_device *device, void *pointer, uint64_t bytes, bool read_only,
                                  mica__storage **out);
+/* Storage without memory, which the ledger does not know: what names a session temporary until it is placed. One reference. */
+mica_status mica__storage_promise(mica_device *device, uint64_t bytes, mica__storage **out);
 mica__storage *mica__storage_retain(mica__storage *storage);
 void mica__storage_release(mica__storage *storage);
+/* Shape of `desc` from a caller's. */
+mica_status mica__shape_take(uint32_t ndim, const uint64_t *shape, mica_buffer_desc *desc);
 /* A contiguous buffer over existing storage (reference taken). `packing` NULL: canonical. */
 mica_status mica__buffer_over(mica__storage *storage, const mica_buffer_desc *desc,
                               const mica__packing *packing, mica_buffer **out);
 /* The same over fresh storage. */
 mica_status mica__buffer_new(mica_device *device, const mica_buffer_desc *desc, const mica__packing *packing,
                              mica_buffer **out);
-/* Checks dtype, dims and products; bytes of the contiguous form in `out_bytes`, strides if not NULL. */
+/* Checks dtype, dims and products; bytes of the contiguous form in `out_bytes` (0: it is empty), strides if not NULL. */
 mica_status mica__desc_check(const mica_buffer_desc *desc, const mica__packing *packing, uint64_t *out_stride,
                              uint64_t *out_bytes);
 bool mica__buffer_contiguous(const mica_buffer *buffer);
+/* STATE for a session temporary without memory; `call` names who asks. */
+mica_status mica__buffer_placed(const char *call, const mica_buffer *buffer);
 /* Whether mica_buffer_affine joins data with such scales, and with biases or without. */
 bool mica__affine_joins(mica_dtype data, mica_dtype scales, bool biases);
 /* How mica_buffer_pack would arrange the weight; its own layout if there is none better. `scales`: NONE, or the type

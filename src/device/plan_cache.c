@@ -3,20 +3,20 @@
 
 #include <string.h>
 
+#include "backend/planning.h"
 #include "base/alloc.h"
 
 #define PROBES 4
 #define OPERAND_WORDS (3 + 2 * MICA_MAX_DIMS)
-#define KEY_WORDS (1 + MICA__MAX_OPERANDS * OPERAND_WORDS + MICA__MAX_PARAM_BYTES / 8)
 
 /* Everything that a plan may look at, and its hash. */
 typedef struct key {
     uint64_t hash;
     uint32_t count;
-    uint64_t word[KEY_WORDS];
+    const uint64_t *word;
 } key;
 
-/* One block: this, the parameters, the dispatches, the words of the key. */
+/* One block: this, the parameters, the dispatches, their bindings, the words of the key. */
 struct mica__cached_plan {
     uint64_t hash;
     uint32_t key_count;
@@ -26,7 +26,7 @@ struct mica__cached_plan {
 
 static uint64_t *put_operand(uint64_t *to, const mica__operand *o)
 {
-    if (o->memory == NULL) {
+    if (!mica__operand_present(o)) {
         *to = 0;
         return to + 1;
     }
@@ -51,20 +51,37 @@ static uint64_t hash_words(const uint64_t *word, uint32_t count)
     return hash ^ hash >> 32;
 }
 
-static void make_key(const mica__record *record, key *out)
+static bool grow_key(mica__plan_cache *cache, uint32_t words)
 {
-    uint64_t *to = &out->word[1];
-    out->word[0] = (uint64_t)record->op << 32 | (uint64_t)record->operand_count << 16 | record->params_size;
+    uint64_t *grown = mica__realloc(cache->word, 2 * words * sizeof *grown);
+    if (grown == NULL)
+        return false;
+    cache->word = grown;
+    cache->word_capacity = 2 * words;
+    return true;
+}
+
+/* False: no memory for one so long. */
+static bool make_key(mica__plan_cache *cache, const mica__record *record, key *out)
+{
+    const uint32_t params = (record->params_size + 7u) / 8;
+    const uint32_t most = 1 + record->operand_count * OPERAND_WORDS + params;
+    if (most > cache->word_capacity && !grow_key(cache, most))
+        return false;
+    uint64_t *word = cache->word, *to = &word[1];
+    word[0] = (uint64_t)cache->fresh.reusable << 63 | (uint64_t)record->op << 32 |
+              (uint64_t)record->operand_count << 16 | record->params_size;
     for (uint32_t i = 0; i < record->operand_count; i++)
         to = put_operand(to, &record->operand[i]);
-    if (record->params_size > 0) {
-        const uint32_t words = (record->params_size + 7u) / 8;
-        to[words - 1] = 0;
+    if (params > 0) {
+        to[params - 1] = 0;
         memcpy(to, record->params, record->params_size);
-        to += words;
+        to += params;
     }
-    out->count = (uint32_t)(to - out->word);
-    out->hash = hash_words(out->word, out->count);
+    out->word = word;
+    out->count = (uint32_t)(to - word);
+    out->hash = hash_words(word, out->count);
+    return true;
 }
 
 static bool has_key(const mica__cached_plan *entry, const key *k)
@@ -82,8 +99,9 @@ static mica__cached_plan *new_entry(const key *k, const mica__plan *plan)
 {
     const size_t head = round_up(sizeof(mica__cached_plan)), params = round_up(plan->params_used);
     const size_t dispatches = plan->dispatch_count * sizeof plan->dispatch[0],
+                 bindings = plan->binding_count * sizeof plan->binding[0],
                  words = k->count * sizeof k->word[0];
-    unsigned char *block = mica__alloc(head + params + dispatches + words);
+    unsigned char *block = mica__alloc(head + params + dispatches + bindings + words);
     if (block == NULL)
         return NULL;
     mica__cached_plan *entry = (mica__cached_plan *)(void *)block;
@@ -91,9 +109,14 @@ static mica__cached_plan *new_entry(const key *k, const mica__plan *plan)
     entry->key_count = k->count;
     entry->planned.dispatch_count = plan->dispatch_count;
     entry->planned.scratch_bytes = plan->scratch_bytes;
-    entry->planned.params = memcpy(block + head, plan->params, plan->params_used);
-    entry->planned.dispatch = memcpy(block + head + params, plan->dispatch, dispatches);
-    entry->word = memcpy(block + head + params + dispatches, k->word, words);
+    block += head;
+    entry->planned.params = memcpy(block, plan->params, plan->params_used);
+    block += params;
+    entry->planned.dispatch = memcpy(block, plan->dispatch, dispatches);
+    block += dispatches;
+    entry->planned.binding = memcpy(block, plan->binding, bindings);
+    block += bindings;
+    entry->word = memcpy(block, k->word, words);
     return entry;
 }
 
@@ -111,45 +134,52 @@ static const mica__cached_plan *find(mica__plan_cache *cache, const key *k, mica
 
 void mica__plan_cache_init(mica__plan_cache *cache)
 {
-    memset(cache->slot, 0, sizeof cache->slot);
+    memset(cache, 0, sizeof *cache);
 }
 
 void mica__plan_cache_free(mica__plan_cache *cache)
 {
     for (uint32_t i = 0; i < MICA__PLAN_CACHE_SLOTS; i++)
         mica__free(cache->slot[i]);
+    mica__free(cache->word);
+    mica__planning_end(&cache->fresh);
 }
 
 bool mica__plan_cache_has(mica__plan_cache *cache, const mica__record *record)
 {
-    key k;
+    key k = {0};
     mica__cached_plan **slot = NULL;
-    make_key(record, &k);
-    return find(cache, &k, &slot) != NULL;
+    return make_key(cache, record, &k) && find(cache, &k, &slot) != NULL;
 }
 
-mica_status mica__plan_cache_get(mica__plan_cache *cache, mica_device *device, const mica__record *record,
-                                 mica__planned *out)
+/* Plans it; kept in the slot, if there is one and memory for it. */
+static mica_status plan_fresh(mica__plan_cache *cache, mica_device *device, const mica__record *record,
+                              const key *k, mica__cached_plan **slot, mica__planned *out)
 {
-    key k;
     mica__plan *fresh = &cache->fresh;
-    mica__cached_plan **slot = NULL;
-    make_key(record, &k);
-    const mica__cached_plan *known = find(cache, &k, &slot);
-    if (known != NULL) {
-        *out = known->planned;
-        return MICA_OK;
-    }
-    mica_status status = mica__registry_plan(device, record, fresh);
+    const mica_status status = mica__registry_plan(device, record, fresh);
     if (status != MICA_OK)
         return status;
-    mica__cached_plan *entry = new_entry(&k, fresh);
+    mica__cached_plan *entry = slot != NULL ? new_entry(k, fresh) : NULL;
     if (entry == NULL) {
-        *out = (mica__planned){fresh->dispatch_count, fresh->scratch_bytes, fresh->dispatch, fresh->params};
+        *out = (mica__planned){fresh->dispatch_count, fresh->scratch_bytes, fresh->dispatch, fresh->binding,
+                               fresh->params};
         return MICA_OK;
     }
     mica__free(*slot);
     *slot = entry;
     *out = entry->planned;
+    return MICA_OK;
+}
+
+mica_status mica__plan_cache_get(mica__plan_cache *cache, mica_device *device, const mica__record *record,
+                                 mica__planned *out)
+{
+    key k = {0};
+    mica__cached_plan **slot = NULL;
+    const mica__cached_plan *known = make_key(cache, record, &k) ? find(cache, &k, &slot) : NULL;
+    if (known == NULL)
+        return plan_fresh(cache, device, record, &k, slot, out);
+    *out = known->planned;
     return MICA_OK;
 }

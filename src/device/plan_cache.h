@@ -18,7 +18,9 @@ typedef struct mica__cached_plan mica__cached_plan;
 
 typedef struct mica__plan_cache {
     mica__cached_plan *slot[MICA__PLAN_CACHE_SLOTS];
-    mica__plan fresh; /* one that is not kept */
+    mica__plan fresh; /* the one being made; its `reusable` is said of all that follow */
+    uint64_t *word;   /* of the key being looked for */
+    uint32_t word_capacity;
 } mica__plan_cache;
 
 /* A plan in the cache, valid until the next one is asked for. */
@@ -26,10 +28,11 @@ typedef struct mica__planned {
     uint32_t dispatch_count;
     uint64_t scratch_bytes;
     const mica__plan_dispatch *dispatch;
+    const mica__plan_binding *binding;
     const unsigned char *params;
 } mica__planned;
 
-/* Empty; `fresh` is left as it is. */
+/* Empty. */
 void mica__plan_cache_init(mica__plan_cache *cache);
 void mica__plan_cache_free(mica__plan_cache *cache);
 /* Whether it has the record's plan. */

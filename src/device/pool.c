@@ -215,6 +215,7 @@ mica_status mica_pool_register(mica_pool *pool, mica_buffer *buffer)
                           pool == NULL ? "pool" : "buffer");
     if (buffer->storage->device != pool->device)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "pool_register: buffer is on another device");
+    MICA__TRY(mica__buffer_placed("pool_register", buffer));
     pthread_mutex_lock(&pool->lock);
     bool known = false;
     for (uint32_t i = 0; i < pool->registered.count && !known; i++)

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
-#include "base/json.h"
+#include "base/file/file.h"
+#include "base/json/json.h"
 #include "base/status.h"
 #include "device/objects.h"
 
@@ -77,47 +77,66 @@ static int more_time_first(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-#define MAX_BUCKETS 128
-
-static void add_to_bucket(mica_profile_bucket *buckets, uint64_t *count, const mica_profile_entry *entry)
+static int by_kernel(const void *a, const void *b)
 {
-    uint64_t ns = entry->end_ns - entry->begin_ns, i = 0;
-    while (i < *count && (buckets[i].op != entry->op || strcmp(buckets[i].kernel, entry->kernel) != 0))
-        i++;
-    if (i == MAX_BUCKETS)
-        return;
-    if (i == *count) {
-        memset(&buckets[i], 0, sizeof buckets[i]);
-        memcpy(buckets[i].kernel, entry->kernel, sizeof entry->kernel);
-        buckets[i].op = entry->op;
-        buckets[i].min_ns = UINT64_MAX;
-        (*count)++;
+    const mica_profile_entry *x = *(const mica_profile_entry *const *)a,
+                             *y = *(const mica_profile_entry *const *)b;
+    return x->op != y->op ? (x->op < y->op ? -1 : 1) : strcmp(x->kernel, y->kernel);
+}
+
+static void add_to_bucket(mica_profile_bucket *bucket, const mica_profile_entry *entry)
+{
+    const uint64_t ns = entry->end_ns - entry->begin_ns;
+    bucket->count++;
+    bucket->total_ns += ns;
+    bucket->min_ns = ns < bucket->min_ns ? ns : bucket->min_ns;
+    bucket->max_ns = ns > bucket->max_ns ? ns : bucket->max_ns;
+}
+
+/* A bucket for each op and kernel among the entries, which are put in their order; `buckets` has room for as many. */
+static uint64_t sum_up(const mica_profile_entry **entries, uint64_t entry_count, mica_profile_bucket *buckets)
+{
+    uint64_t count = 0;
+    qsort(entries, entry_count, sizeof *entries, by_kernel);
+    for (uint64_t i = 0; i < entry_count; i++) {
+        if (i == 0 || by_kernel(&entries[i - 1], &entries[i]) != 0) {
+            buckets[count] = (mica_profile_bucket){.op = entries[i]->op, .min_ns = UINT64_MAX};
+            memcpy(buckets[count++].kernel, entries[i]->kernel, sizeof entries[i]->kernel);
+        }
+        add_to_bucket(&buckets[count - 1], entries[i]);
     }
-    buckets[i].count++;
-    buckets[i].total_ns += ns;
-    buckets[i].min_ns = ns < buckets[i].min_ns ? ns : buckets[i].min_ns;
-    buckets[i].max_ns = ns > buckets[i].max_ns ? ns : buckets[i].max_ns;
+    qsort(buckets, count, sizeof *buckets, more_time_first);
+    return count;
 }
 
 mica_status mica_profile_buckets(mica_device *device, mica_profile_bucket *buckets, uint64_t capacity,
                                  uint64_t *out_count)
 {
-    mica_profile_bucket all[MAX_BUCKETS];
-    uint64_t count = 0;
     if (device == NULL || out_count == NULL || (buckets == NULL && capacity > 0))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "profile_buckets: %s is NULL",
                           device == NULL      ? "device"
                           : out_count == NULL ? "out_count"
                                               : "buckets");
     pthread_mutex_lock(&device->lock);
-    for (uint64_t i = 0; i < device->profile_count; i++)
-        add_to_bucket(all, &count, &device->profile[i]);
+    const uint64_t n = device->profile_count;
+    const mica_profile_entry **entries = mica__calloc(n, sizeof *entries);
+    mica_profile_bucket *all = mica__calloc(n, sizeof *all);
+    mica_status status = MICA_OK;
+    *out_count = 0;
+    if (entries == NULL || all == NULL) {
+        status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory to sum up %llu profile entries",
+                            (unsigned long long)n);
+    } else {
+        for (uint64_t i = 0; i < n; i++)
+            entries[i] = &device->profile[i];
+        *out_count = sum_up(entries, n, all);
+        if (capacity > 0)
+            memcpy(buckets, all, (*out_count < capacity ? *out_count : capacity) * sizeof *buckets);
+    }
     pthread_mutex_unlock(&device->lock);
-    qsort(all, count, sizeof all[0], more_time_first);
-    if (capacity > 0)
-        memcpy(buckets, all, (count < capacity ? count : capacity) * sizeof *buckets);
-    *out_count = count;
-    return MICA_OK;
+    mica__free(entries);
+    mica__free(all);
+    return status;
 }
 
 /* One complete event ("ph": "X") of the trace event format; times in microseconds. */

@@ -4,17 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/planning.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "device/kernel_cache.h"
+#include "device/registry.h"
 #include "kernels/kernels.h"
 
 /* A text that grows; `bytes` NULL after memory ran out. */
 typedef struct joined {
     char *bytes;
     size_t length, capacity;
+    const char *used[MICA__KERNEL_TEXTS]; /* texts that are in it */
+    uint32_t used_count;
 } joined;
 
 static void append(joined *text, const char *from, size_t length)
@@ -57,32 +61,56 @@ static void append_constants(joined *text, const char *constants)
     }
 }
 
+/* A text, its name before it. Where it includes a table, the table. */
 static void append_part(joined *text, const char *name, const char *body)
 {
+    static const char include[] = "\n#include \"";
     char line[160];
     snprintf(line, sizeof line, "\n#line 1 \"%.100s\"\n", name);
     append_text(text, line);
+    for (const char *at; (at = strstr(body, include)) != NULL; body = at) {
+        append(text, body, (size_t)(at + 1 - body));
+        at += sizeof include - 1;
+        const size_t length = strcspn(at, "\"\n");
+        const char *table = mica__kernel_text(at, length);
+        if (table == NULL)
+            append(text, include + 1, sizeof include - 2);
+        else
+            append_text(text, table);
+        at += table == NULL ? 0 : length + (at[length] == '"');
+    }
     append_text(text, body);
 }
 
-/* The texts that a kernel file names in its first lines, each "//use NAME", then the file itself. */
+/* Whether the text is not there yet; notes that it is from now on. */
+static bool is_new(joined *text, const char *part)
+{
+    for (uint32_t i = 0; i < text->used_count; i++)
+        if (text->used[i] == part)
+            return false;
+    text->used[text->used_count++] = part;
+    return true;
+}
+
+/* The texts that this one names in its first lines, each "//use NAME", and those that they name, each once; then the
+ * text itself. */
 static void append_kernels(joined *text, const char *name, const char *body)
 {
-    char used[64];
-    for (const char *at = body; strncmp(at, "//use ", 6) == 0; at += strcspn(at, "\n") + 1) {
+    for (const char *at = body; strncmp(at, "//use ", 6) == 0; at += strcspn(at, "\n"), at += *at != '\0') {
         const size_t length = strcspn(at + 6, "\n");
         const char *part = mica__kernel_text(at + 6, length);
+        char used[64];
         snprintf(used, sizeof used, "%.*s", (int)length, at + 6);
-        if (part != NULL)
-            append_part(text, used, part);
+        if (part != NULL && is_new(text, part))
+            append_kernels(text, used, part);
     }
     append_part(text, name, body);
 }
 
-/* Target word, sub-groups, constants, prelude, parameters, the kernels. NULL: no memory. */
+/* Target word, sub-groups, constants, prelude, the kernels. NULL: no memory. */
 static char *join(const mica__device_info *info, const char *constants, const char *name, const char *body)
 {
-    joined text = {mica__alloc(65536), 0, 65536};
+    joined text = {.bytes = mica__alloc(65536), .capacity = 65536};
     char line[160];
     snprintf(line, sizeof line, "#define %s 1\n", info->target);
     append_text(&text, line);
@@ -97,7 +125,6 @@ static char *join(const mica__device_info *info, const char *constants, const ch
         append_text(&text, "#define MK_PTX 1\n");
     append_constants(&text, constants);
     append_part(&text, "prelude.kc", mica__kernel_prelude());
-    append_part(&text, "params.h", mica__kernel_params());
     append_kernels(&text, name, body);
     return text.bytes;
 }
@@ -129,32 +156,51 @@ static mica_status create(mica_device *device, mica__program_desc *desc, mica__p
         return status;
     const uint64_t begin = mica__clock_ns();
     status = table->program_create(device->impl, desc, out);
-    mica__log(MICA_LOG_DEBUG, "kernel %s: %s after %.0f ms", desc->name,
-              status == MICA_OK ? "made" : "refused", (double)(mica__clock_ns() - begin) * 1e-6);
+    const uint64_t end = mica__clock_ns();
+    mica__log(MICA_LOG_DEBUG, "kernel %s: %s in %.0f ms, from %.3f to %.3f s", desc->name,
+              status == MICA_OK ? "compiled" : "refused", (double)(end - begin) * 1e-6, (double)begin * 1e-9,
+              (double)end * 1e-9);
     if (status == MICA_OK && cached) {
         uint64_t bytes = 0;
-        if (table->program_binary(*out, &binary, &bytes) == MICA_OK)
+        if (table->program_binary(*out, &binary, &bytes) == MICA_OK) { /* else it was not made of its text */
+            atomic_store_explicit(&device->registry->compiles, true, memory_order_relaxed);
             mica__kernel_cache_store(&key, desc->name, binary, bytes);
+        }
         mica__free(binary);
     }
     return status;
 }
 
-mica_status mica__program_of_file(mica_device *device, const char *file, size_t file_length,
-                                  const char *constants, mica__program **out)
+char *mica__program_key(const mica__plan *plan, const mica__plan_dispatch *dispatch)
 {
-    char name[160];
-    const char *body = mica__kernel_text(file, file_length);
+    const char *constants = mica__planning_constants(plan, dispatch);
+    const size_t file = strcspn(dispatch->kernel, "/"), bytes = strlen(constants) + 1;
+    char *key = dispatch->kernel[file] == '/' ? mica__alloc(file + 1 + bytes) : NULL;
+    if (key == NULL)
+        return NULL;
+    memcpy(key, dispatch->kernel, file);
+    key[file] = '|';
+    memcpy(key + file + (bytes > 1), constants, bytes);
+    return key;
+}
+
+char *mica__program_text(const mica__device_info *info, const char *key)
+{
+    const size_t file = strcspn(key, "|");
+    const char *body = mica__kernel_text(key, file);
+    return body == NULL ? NULL : join(info, key + file + (key[file] == '|'), key, body);
+}
+
+mica_status mica__program_of_file(mica_device *device, const char *key, mica__program **out)
+{
     *out = NULL;
-    snprintf(name, sizeof name, "%.*s%s%s", (int)file_length, file, constants[0] != '\0' ? "|" : "",
-             constants);
-    if (body == NULL)
-        return mica__fail(MICA_ERR_KERNEL_NOT_FOUND, "kernel: there is no text of \"%s\"", name);
-    char *text = join(&device->info, constants, name, body);
+    if (mica__kernel_text(key, strcspn(key, "|")) == NULL)
+        return mica__fail(MICA_ERR_KERNEL_NOT_FOUND, "kernel: there is no text of \"%s\"", key);
+    char *text = mica__program_text(&device->info, key);
     if (text == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for the text of kernel %s", name);
-    mica__program_desc desc = {.name = name, .text = text};
-    desc.portable = mica__kernel_portable(name, &desc.portable_bytes);
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for the text of kernel %s", key);
+    mica__program_desc desc = {.name = key, .text = text};
+    desc.portable = mica__kernel_portable(key, &desc.portable_bytes);
     const mica_status status = create(device, &desc, out);
     mica__free(text);
     return status;

@@ -119,7 +119,10 @@ mica_status mica__storage_import(mica_device *device, void *pointer, uint64_t by
     mica__storage *storage = mica__calloc(1, sizeof *storage);
     if (storage == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for a buffer");
-    mica_status status = device->table->buffer_import(device->impl, pointer, bytes, &storage->memory);
+    /* Nothing at all needs no pointer, but memory that stands for it. */
+    mica_status status = pointer == NULL
+                             ? device->table->buffer_create(device->impl, 0, &storage->memory)
+                             : device->table->buffer_import(device->impl, pointer, bytes, &storage->memory);
     if (status != MICA_OK) {
         mica__free(storage);
         return status;
@@ -139,6 +142,18 @@ mica_status mica__storage_import(mica_device *device, void *pointer, uint64_t by
     return MICA_OK;
 }
 
+mica_status mica__storage_promise(mica_device *device, uint64_t bytes, mica__storage **out)
+{
+    mica__storage *storage = mica__calloc(1, sizeof *storage);
+    *out = storage;
+    if (storage == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory for a buffer");
+    atomic_init(&storage->references, 1);
+    storage->device = device;
+    storage->bytes = bytes;
+    return MICA_OK;
+}
+
 mica__storage *mica__storage_retain(mica__storage *storage)
 {
     atomic_fetch_add_explicit(&storage->references, 1, memory_order_relaxed);
@@ -150,10 +165,12 @@ void mica__storage_release(mica__storage *storage)
     if (storage == NULL || atomic_fetch_sub_explicit(&storage->references, 1, memory_order_acq_rel) != 1)
         return;
     mica_device *device = storage->device;
-    device->table->buffer_destroy(device->impl, storage->memory);
-    ledger_give(device, storage->bytes, storage->imported);
-    if (!storage->evicted)
-        mica__residency_change(device, -1);
+    if (storage->memory != NULL) {
+        device->table->buffer_destroy(device->impl, storage->memory);
+        ledger_give(device, storage->bytes, storage->imported);
+        if (!storage->evicted)
+            mica__residency_change(device, -1);
+    }
     if (storage->release != NULL)
         storage->release(storage->release_context, storage->import_pointer);
     mica__free(storage);

@@ -8,7 +8,7 @@
 #include "quant/quant.h"
 #include "device/objects.h"
 
-/* Bytes from the first to past the last byte of a strided window; false on overflow. */
+/* Bytes from the first to past the last byte of a strided window that is not empty; false on overflow. */
 static bool hull_bytes(mica_dtype dtype, uint32_t ndim, const uint64_t *shape, const uint64_t *stride,
                        uint64_t *out)
 {
@@ -78,7 +78,7 @@ static mica_status check_alignment(const mica_buffer *buffer, const mica_buffer_
 /* Block rows must stay whole: the last dimension of a block type is contiguous and so are its strides' units. */
 static mica_status check_strides(const mica_buffer_desc *desc, const uint64_t *stride)
 {
-    uint32_t last = desc->ndim - 1;
+    const uint32_t last = desc->ndim - 1; /* a scalar has no blocks */
     if (mica_dtype_block_elements(desc->dtype) > 1 && stride[last] != mica_dtype_block_bytes(desc->dtype))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "stride[%u] is %llu, but %s blocks must follow each other", last,
@@ -94,17 +94,14 @@ mica_status mica_buffer_view(mica_buffer *buffer, mica_dtype dtype, uint32_t ndi
     mica_status status = check_view("buffer_view", buffer, out_view);
     if (status != MICA_OK)
         return status;
-    if (shape == NULL || ndim < 1 || ndim > MICA_MAX_DIMS)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_view: %s",
-                          shape == NULL ? "shape is NULL" : "ndim is wrong");
+    MICA__TRY(mica__shape_take(ndim, shape, &desc));
     if (buffer->packing.layout != MICA_LAYOUT_CANONICAL || buffer->scales != NULL)
         return mica__fail(MICA_ERR_UNSUPPORTED, "buffer_view: buffer is packed or affine; slice it instead");
-    memcpy(desc.shape, shape, ndim * sizeof *shape);
     status = mica__desc_check(&desc, NULL, steps, &bytes);
     if (status == MICA_OK && stride != NULL) {
         memcpy(steps, stride, ndim * sizeof *stride);
         status = check_strides(&desc, steps);
-        if (status == MICA_OK && !hull_bytes(dtype, ndim, shape, steps, &bytes))
+        if (status == MICA_OK && bytes != 0 && !hull_bytes(dtype, ndim, desc.shape, steps, &bytes))
             status = mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_view: stride: the extent overflows");
     }
     if (status != MICA_OK)
@@ -162,7 +159,7 @@ mica_status mica_buffer_slice(mica_buffer *buffer, uint32_t dim, uint64_t start,
     if (dim >= buffer->ndim)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_slice: dim %u of %u", dim, buffer->ndim);
     uint64_t size = buffer->shape[dim], unit = slice_unit(buffer, dim);
-    if (count == 0 || start > size || count > size - start)
+    if (start > size || count > size - start)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_slice: start %llu with count %llu of %llu",
                           (unsigned long long)start, (unsigned long long)count, (unsigned long long)size);
     if (start % unit != 0 || (count % unit != 0 && (start + count != size || dim == buffer->ndim - 1)))
@@ -174,14 +171,19 @@ mica_status mica_buffer_slice(mica_buffer *buffer, uint32_t dim, uint64_t start,
     status = clone_handle(buffer, &view);
     if (status != MICA_OK)
         return status;
-    view->offset +=
-        dim == buffer->ndim - 1 ? start / unit * buffer->stride[dim] : start * buffer->stride[dim];
     view->shape[dim] = count;
     status = slice_aux(buffer, dim, start, count, view);
     if (status != MICA_OK) {
         mica_buffer_release(view);
         return status;
     }
+    if (count == 0 || buffer->length == 0) { /* of nothing it does not matter where it begins */
+        view->length = 0;
+        *out_view = view;
+        return MICA_OK;
+    }
+    view->offset +=
+        dim == buffer->ndim - 1 ? start / unit * buffer->stride[dim] : start * buffer->stride[dim];
     if (buffer->packing.layout == MICA_LAYOUT_CANONICAL) {
         hull_bytes(view->dtype, view->ndim, view->shape, view->stride, &view->length);
     } else { /* whole rows, ROWS8 whole groups; the hull ends with the last of the last batch */
@@ -195,6 +197,48 @@ mica_status mica_buffer_slice(mica_buffer *buffer, uint32_t dim, uint64_t start,
     return MICA_OK;
 }
 
+mica_status mica_buffer_stride(mica_buffer *buffer, uint32_t dim, uint64_t step, mica_buffer **out_view)
+{
+    uint64_t shape[MICA_MAX_DIMS], stride[MICA_MAX_DIMS];
+    MICA__TRY(check_view("buffer_stride", buffer, out_view));
+    if (dim >= buffer->ndim)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_stride: dim %u of %u", dim, buffer->ndim);
+    if (step == 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_stride: step is 0");
+    if (mica_dtype_block_elements(buffer->dtype) > 1)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_stride: buffer is %s, which lies in blocks",
+                          mica_dtype_name(buffer->dtype));
+    memcpy(shape, buffer->shape, sizeof shape);
+    memcpy(stride, buffer->stride, sizeof stride);
+    shape[dim] = shape[dim] / step + (shape[dim] % step != 0);
+    if (shape[dim] > 1) /* so that the product does not overflow: it lies in the buffer */
+        stride[dim] *= step;
+    return mica_buffer_view(buffer, buffer->dtype, buffer->ndim, shape, stride, 0, out_view);
+}
+
+mica_status mica_buffer_expand(mica_buffer *buffer, uint32_t ndim, const uint64_t *shape,
+                               mica_buffer **out_view)
+{
+    uint64_t stride[MICA_MAX_DIMS] = {0};
+    MICA__TRY(check_view("buffer_expand", buffer, out_view));
+    if (ndim < buffer->ndim || ndim > MICA_MAX_DIMS)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_expand: ndim is %u, buffer has %u dimensions",
+                          ndim, buffer->ndim);
+    if (shape == NULL && ndim > 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_expand: shape is NULL");
+    if (mica_dtype_block_elements(buffer->dtype) > 1)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_expand: buffer is %s, which lies in blocks",
+                          mica_dtype_name(buffer->dtype));
+    for (uint32_t d = 0, missing = ndim - buffer->ndim; d < buffer->ndim; d++) {
+        if (buffer->shape[d] != 1 && buffer->shape[d] != shape[missing + d])
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_expand: shape[%u] is %llu, buffer has %llu",
+                              missing + d, (unsigned long long)shape[missing + d],
+                              (unsigned long long)buffer->shape[d]);
+        stride[missing + d] = buffer->shape[d] == 1 ? 0 : buffer->stride[d];
+    }
+    return mica_buffer_view(buffer, buffer->dtype, ndim, shape, stride, 0, out_view);
+}
+
 mica_status mica_buffer_reshape(mica_buffer *buffer, uint32_t ndim, const uint64_t *shape,
                                 mica_buffer **out_view)
 {
@@ -203,14 +247,13 @@ mica_status mica_buffer_reshape(mica_buffer *buffer, uint32_t ndim, const uint64
         return status;
     if (!mica__buffer_contiguous(buffer))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_reshape: buffer is not contiguous");
-    if (shape == NULL || ndim < 1 || ndim > MICA_MAX_DIMS)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_reshape: %s",
-                          shape == NULL ? "shape is NULL" : "ndim is wrong");
+    mica_buffer_desc desc = {.dtype = buffer->dtype};
+    MICA__TRY(mica__shape_take(ndim, shape, &desc));
     uint64_t have = 1, want = 1;
     for (uint32_t d = 0; d < buffer->ndim; d++)
         have *= buffer->shape[d];
     for (uint32_t d = 0; d < ndim; d++)
-        if (!mica__mul_u64(want, shape[d], &want))
+        if (!mica__mul_u64(want, desc.shape[d], &want))
             return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                               "buffer_reshape: shape: the number of elements overflows");
     if (have != want)
@@ -224,7 +267,7 @@ mica_status mica_buffer_permute(mica_buffer *buffer, const uint32_t *order, mica
     mica_status status = check_view("buffer_permute", buffer, out_view);
     if (status != MICA_OK)
         return status;
-    if (order == NULL)
+    if (order == NULL && buffer->ndim > 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_permute: order is NULL");
     if (buffer->packing.layout != MICA_LAYOUT_CANONICAL || buffer->scales != NULL)
         return mica__fail(MICA_ERR_UNSUPPORTED, "buffer_permute: buffer is packed or affine");

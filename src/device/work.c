@@ -94,7 +94,7 @@ void mica__scratch_release(mica__scratch *scratch)
 mica_status mica__work_note(mica__work *work, uint32_t dispatch, uint32_t binding,
                             const mica__operand *operand)
 {
-    if (!work->reusable || operand->memory == NULL)
+    if (!work->reusable || !mica__operand_present(operand))
         return MICA_OK;
     mica_status status =
         reserve((void **)&work->note, work->note_count, &work->note_capacity, sizeof *work->note);
@@ -155,32 +155,28 @@ mica_status mica__work_wait(mica__work *work, uint64_t *out_begin_ns, uint64_t *
     return mica__completion_status(&done);
 }
 
-/* Gives a storage back that no binding shows any more. */
-static void let_go(mica__work *work, mica__storage *storage)
+/* The first note of a dispatch from `dispatch` on: notes are in the order of dispatches. */
+static uint32_t first_note(const mica__work *work, uint32_t dispatch)
 {
-    for (uint32_t i = 0; i < work->note_count; i++)
-        if (work->note[i].operand.storage == storage)
-            return;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < work->held_count; i++) {
-        if (work->held[i] == storage)
-            mica__storage_release(storage);
+    uint32_t low = 0, high = work->note_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (work->note[middle].dispatch < dispatch)
+            low = middle + 1;
         else
-            work->held[kept++] = work->held[i];
+            high = middle;
     }
-    work->held_count = kept;
-    memset(work->recent, 0, sizeof work->recent);
+    return low;
 }
 
-mica_status mica__work_rebind(mica__work *work, const mica__operand *from, const mica__operand *to,
-                              uint32_t *out_uses)
+mica_status mica__work_rebind(mica__work *work, const mica__lowered *place, const mica__operand *from,
+                              const mica__operand *to)
 {
     mica__completion last; /* how the last run ended is for its fence to say; here only that it did */
-    *out_uses = 0;
     mica_status status = mica__inflight_work(work, &last);
-    if (status == MICA_OK)
-        status = mica__work_hold(work, to->storage);
-    for (uint32_t i = 0; i < work->note_count && status == MICA_OK; i++) {
+    const uint32_t end = place->first_dispatch + place->dispatch_count;
+    for (uint32_t i = first_note(work, place->first_dispatch);
+         status == MICA_OK && i < work->note_count && work->note[i].dispatch < end; i++) {
         mica__binding_note *note = &work->note[i];
         if (!mica__operand_same(&note->operand, from))
             continue;
@@ -192,22 +188,11 @@ mica_status mica__work_rebind(mica__work *work, const mica__operand *from, const
         note->operand.memory = to->memory;
         note->operand.storage = to->storage;
         note->operand.offset = to->offset;
-        (*out_uses)++;
     }
-    if (status == MICA_OK && from->storage != to->storage)
-        let_go(work, from->storage);
     return status;
 }
 
-mica_status mica__record_check(mica_device *device, const mica__record *record, bool compiled)
+mica_status mica__record_check(mica_device *device, const mica__record *record, bool sure, mica__plan *room)
 {
-    if (record->op == MICA_OP_CUSTOM)
-        return MICA_OK;
-    mica__plan *plan = mica__alloc(sizeof *plan);
-    if (plan == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no host memory to plan");
-    mica_status status =
-        compiled ? mica__registry_plan(device, record, plan) : mica__registry_check(device, record, plan);
-    mica__free(plan);
-    return status;
+    return record->op == MICA_OP_CUSTOM ? MICA_OK : mica__registry_check(device, record, sure, room);
 }

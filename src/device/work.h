@@ -57,14 +57,15 @@ mica_status mica__work_submit(mica__work *work, mica_queue *queue, mica_fence **
  * submission in the last two, which may be NULL. */
 mica_status mica__work_wait(mica__work *work, uint64_t *out_begin_ns, uint64_t *out_end_ns);
 void mica__work_release(mica__work *work); /* NULL ok; waits if it is in flight */
-/* Replaces `from` by `to` in every binding whose view is exactly `from`; how many in `out_uses`. */
-mica_status mica__work_rebind(mica__work *work, const mica__operand *from, const mica__operand *to,
-                              uint32_t *out_uses);
+/* Replaces `from` by `to` in every binding of the record that went to `place` whose view is exactly `from`. Reusable work keeps
+ * no storage: its owner has the records, which do. */
+mica_status mica__work_rebind(mica__work *work, const mica__lowered *place, const mica__operand *from,
+                              const mica__operand *to);
 uint64_t mica__work_scratch(const mica__work *work);
 
-/* Plans `record` without dispatching it: does any kernel row serve it? UNSUPPORTED with a sentence if not. `compiled`: with its
- * kernels, as a fused record needs, whose only row may have none on this machine; others may be fused away before anybody
- * wants them. */
-mica_status mica__record_check(mica_device *device, const mica__record *record, bool compiled);
+/* Plans `record` without dispatching it: does any kernel row serve it? UNSUPPORTED with a sentence if not. `sure`: and
+ * can its kernels be had, as a fused record needs, whose only row may have none where there is no compiler; others may be
+ * fused away before anybody wants them. `room` is the caller's, who asks again and again and ends it (mica__planning_end). */
+mica_status mica__record_check(mica_device *device, const mica__record *record, bool sure, mica__plan *room);
 
 #endif

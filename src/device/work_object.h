@@ -18,8 +18,8 @@ struct mica__work {
     mica__commands *commands;
     mica__storage **held;
     uint32_t held_count, held_capacity;
-    const mica__storage
-        *recent[MICA__WORK_RECENT]; /* some of those held, by address: most operands are held already */
+    /* some of those held, by address: most operands are held already */
+    const mica__storage *recent[MICA__WORK_RECENT];
     mica__scratch scratch;
     mica_kernel **kernel;
     uint32_t kernel_count, kernel_capacity;

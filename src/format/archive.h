@@ -12,8 +12,8 @@
 
 #include <stdbool.h>
 
-#include "base/file.h"
-#include "format/keys.h"
+#include "base/file/file.h"
+#include "format/config/keys.h"
 #include "mica/format.h"
 
 /* Why a tensor can be listed but not used. */
@@ -34,8 +34,8 @@ typedef struct mica__tensor {
     uint64_t shape[MICA_MAX_DIMS]; /* slowest first; of MLX weights the logical shape, [.., N, K] */
     uint64_t offset, bytes;        /* in the file */
     uint32_t file;                 /* index into archive->file */
-    uint32_t scales,
-        biases;            /* MLX weights: indices of these tensors, which are hidden; else MICA__NO_TENSOR */
+    /* MLX weights: indices of these tensors, which are hidden; else MICA__NO_TENSOR */
+    uint32_t scales, biases;
     uint32_t group_size;   /* MLX weights */
     const char *type_name; /* the file's own word: "Q4_K", "F8_E4M3", "type 99" */
 } mica__tensor;

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "base/file.h"
+#include "base/file/file.h"
 
 typedef struct mica__cursor {
     const mica__file *file;

@@ -109,9 +109,7 @@ mica_status mica__archive_decode_rows(const mica__archive *archive, const mica__
                                       uint64_t rows, float *out_values)
 {
     decoder d = {.archive = archive, .rows = count_rows(tensor)};
-    mica_status status = check_decodable(&d, tensor);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(check_decodable(&d, tensor));
     if (row > d.rows || rows > d.rows - row)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "tensor \"%s\": rows %llu and %llu more wanted, it has %llu", tensor->name,
@@ -122,7 +120,7 @@ mica_status mica__archive_decode_rows(const mica__archive *archive, const mica__
     d.data = (strip){tensor, tensor->bytes / d.rows, NULL};
     d.scales = strip_of(archive, tensor->scales, d.rows);
     d.biases = strip_of(archive, tensor->biases, d.rows);
-    status = take_scratch(&d, rows);
+    mica_status status = take_scratch(&d, rows);
     for (uint64_t done = 0; done < rows && status == MICA_OK; done += d.piece) {
         const uint64_t count = rows - done < d.piece ? rows - done : d.piece;
         status = mica__spend(0);

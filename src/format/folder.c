@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/file_error.h"
+#include "base/file/file_error.h"
 #include "base/work.h"
 #include "format/archive.h"
 #include "format/safetensors.h"

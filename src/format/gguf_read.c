@@ -32,13 +32,11 @@ static mica_status keep(mica__gguf_part *part)
     uint8_t *header = mica__archive_alloc(part->archive, size);
     if (header == NULL)
         return MICA_ERR_OUT_OF_MEMORY;
-    mica_status status = mica__file_read_at(file, 0, header, size);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(mica__file_read_at(file, 0, header, size));
     part->cursor = mica__cursor_over(file, header, size);
     part->keep = true;
     part->expected = part->tensor_count;
-    status = mica__gguf_walk(part);
+    mica_status status = mica__gguf_walk(part);
     return status == MICA_OK ? mica__gguf_place(part) : status;
 }
 
@@ -140,7 +138,7 @@ mica_status mica__gguf_siblings(mica__archive *archive, const char *path)
     char *name = mica__strdup(path);
     if (name == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the names of %u files", count);
-    mica__file_close(archive->file[0]); /* its turn comes in order */
+    mica__file_close(archive->file[0]); /* it is opened again in order */
     archive->file_count = 0;
     for (uint32_t i = 1; i <= count && status == MICA_OK; i++)
         status = add_part(archive, name, length - TAIL_BYTES, i, count);

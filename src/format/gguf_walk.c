@@ -116,16 +116,12 @@ static mica_status take_name(mica__gguf_part *part, const char *field, mica_stri
     const uint64_t start = part->cursor.at;
     uint64_t length = 0;
     uint8_t *bytes = NULL;
-    mica_status status = take_number(part, 8, field, &length);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(take_number(part, 8, field, &length));
     if (length == 0 || length > MICA__GGUF_NAME_BYTES)
         return mica__gguf_fail(part, MICA_ERR_MALFORMED_FILE, "%s has %" PRIu64 " bytes, expected 1 to %d",
                                field, length, MICA__GGUF_NAME_BYTES);
-    status = take_steps(part, 8 + length / 4);
-    if (status != MICA_OK)
-        return status;
-    status = mica__cursor_take(&part->cursor, (size_t)length, &bytes);
+    MICA__TRY(take_steps(part, 8 + length / 4));
+    mica_status status = mica__cursor_take(&part->cursor, (size_t)length, &bytes);
     if (status != MICA_OK)
         return add_place(part, status, field, length);
     for (size_t i = 0; i < length;) {
@@ -187,9 +183,7 @@ static mica_status take_numbers(mica__gguf_part *part, mica_value *out)
     const uint32_t size = mica__value_type_bytes(out->item_type);
     const uint64_t bytes = out->count * size; /* not more than what is left: checked by the caller */
     uint8_t *from;
-    mica_status status = take_steps(part, 4 + (part->keep ? bytes / 64 : 0));
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(take_steps(part, 4 + (part->keep ? bytes / 64 : 0)));
     if (!part->keep) {
         part->cursor.at += bytes;
         return MICA_OK;
@@ -198,7 +192,7 @@ static mica_status take_numbers(mica__gguf_part *part, mica_value *out)
     if (items == NULL)
         return MICA_ERR_OUT_OF_MEMORY;
     out->as.items = items;
-    status = mica__cursor_take(&part->cursor, (size_t)bytes, &from);
+    mica_status status = mica__cursor_take(&part->cursor, (size_t)bytes, &from);
     if (status != MICA_OK)
         return add_place(part, status, "its items", bytes);
     memcpy(items, from, (size_t)bytes);
@@ -257,15 +251,15 @@ static mica_status take_array(mica__gguf_part *part, mica_value *out)
 }
 
 /* An array of arrays whose items come next. */
-typedef struct level {
+typedef struct walk_level {
     mica_value *items; /* NULL in the first walk */
     uint64_t left;
-} level;
+} walk_level;
 
 /* An array and everything in it. */
 static mica_status take_nested(mica__gguf_part *part, mica_value *out)
 {
-    level levels[MICA__GGUF_DEPTH];
+    walk_level levels[MICA__GGUF_DEPTH];
     uint32_t depth = 0;
     mica_value unused, *next = out;
     for (;;) {
@@ -280,12 +274,12 @@ static mica_status take_nested(mica__gguf_part *part, mica_value *out)
             return mica__gguf_fail(part, MICA_ERR_MALFORMED_FILE, "arrays in arrays deeper than %d",
                                    MICA__GGUF_DEPTH);
         if (nested)
-            levels[depth++] = (level){(mica_value *)(uintptr_t)next->as.items, next->count};
+            levels[depth++] = (walk_level){(mica_value *)(uintptr_t)next->as.items, next->count};
         while (depth != 0 && levels[depth - 1].left == 0)
             depth--;
         if (depth == 0)
             return MICA_OK;
-        level *top = &levels[depth - 1];
+        walk_level *top = &levels[depth - 1];
         top->left--;
         next = top->items != NULL ? top->items++ : &unused; /* NULL in the first walk */
     }
@@ -415,9 +409,7 @@ static mica_status take_head(mica__gguf_part *part)
         return mica__gguf_fail(part, MICA_ERR_MALFORMED_FILE,
                                "the first bytes are %02x %02x %02x %02x, expected 47 47 55 46 (GGUF)",
                                magic[0], magic[1], magic[2], magic[3]);
-    status = take_number(part, 4, "the version", &version);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(take_number(part, 4, "the version", &version));
     part->big_endian = version == (uint64_t)MICA__GGUF_VERSION << 24; /* version 2 was little endian alone */
     if (part->big_endian)
         version = MICA__GGUF_VERSION;

@@ -13,13 +13,13 @@
 #define MOST_DIMS 4
 
 /* The header of one file, built in memory. */
-typedef struct header {
+typedef struct gguf_header {
     uint8_t *bytes;
     size_t size, capacity;
     bool failed; /* no memory */
-} header;
+} gguf_header;
 
-static void put(header *h, const void *bytes, size_t size)
+static void put(gguf_header *h, const void *bytes, size_t size)
 {
     if (size > h->capacity - h->size) {
         size_t wanted;
@@ -38,7 +38,7 @@ static void put(header *h, const void *bytes, size_t size)
     h->size += size;
 }
 
-static void put_number(header *h, uint64_t number, uint32_t size)
+static void put_number(gguf_header *h, uint64_t number, uint32_t size)
 {
     uint8_t bytes[8];
     for (uint32_t i = 0; i < size; i++)
@@ -46,7 +46,7 @@ static void put_number(header *h, uint64_t number, uint32_t size)
     put(h, bytes, size);
 }
 
-static void put_string(header *h, const char *text, uint64_t length)
+static void put_string(gguf_header *h, const char *text, uint64_t length)
 {
     put_number(h, length, 8);
     put(h, text, (size_t)length);
@@ -54,7 +54,7 @@ static void put_string(header *h, const char *text, uint64_t length)
 
 /* ---- metadata ------------------------------------------------------------------------------------------- */
 
-static void put_scalar(header *h, const mica_value *value)
+static void put_scalar(gguf_header *h, const mica_value *value)
 {
     uint64_t bits = value->as.u; /* signed ones have the same low bytes */
     if (value->type == MICA_VALUE_F32) {
@@ -69,7 +69,7 @@ static void put_scalar(header *h, const mica_value *value)
 }
 
 /* Item type, count and items; those of an array of arrays come after. */
-static void put_array(header *h, const mica_value *value)
+static void put_array(gguf_header *h, const mica_value *value)
 {
     put_number(h, (uint64_t)value->item_type, 4);
     put_number(h, value->count, 8);
@@ -86,20 +86,20 @@ static void put_array(header *h, const mica_value *value)
     }
 }
 
-typedef struct level {
+typedef struct written_level {
     const mica_value *items;
     uint64_t left;
-} level;
+} written_level;
 
 /* The depth was checked when the value was copied. */
-static void put_nested(header *h, const mica_value *value)
+static void put_nested(gguf_header *h, const mica_value *value)
 {
-    level levels[MICA__VALUE_DEPTH];
+    written_level levels[MICA__VALUE_DEPTH];
     uint32_t depth = 0;
     for (;;) {
         put_array(h, value);
         if (value->item_type == MICA_VALUE_ARRAY)
-            levels[depth++] = (level){value->as.items, value->count};
+            levels[depth++] = (written_level){value->as.items, value->count};
         while (depth != 0 && levels[depth - 1].left == 0)
             depth--;
         if (depth == 0)
@@ -109,7 +109,7 @@ static void put_nested(header *h, const mica_value *value)
     }
 }
 
-static void put_meta(header *h, const char *key, uint64_t length, const mica_value *value)
+static void put_meta(gguf_header *h, const char *key, uint64_t length, const mica_value *value)
 {
     put_string(h, key, length);
     put_number(h, (uint64_t)value->type, 4);
@@ -122,7 +122,7 @@ static void put_meta(header *h, const char *key, uint64_t length, const mica_val
 }
 
 /* The entries that are the writer's own; returns how many. With h NULL it only counts. */
-static uint32_t put_own(header *h, const mica_writer *writer)
+static uint32_t put_own(gguf_header *h, const mica_writer *writer)
 {
     const struct {
         const char *key;
@@ -176,7 +176,7 @@ static mica_status check_tensor(const mica_writer *writer, const mica__writer_te
     return MICA_OK;
 }
 
-static mica_status put_tensor(header *h, const mica_writer *writer, const mica__writer_tensor *tensor,
+static mica_status put_tensor(gguf_header *h, const mica_writer *writer, const mica__writer_tensor *tensor,
                               uint64_t *inout_offset)
 {
     put_string(h, tensor->name, tensor->name_length);
@@ -202,7 +202,7 @@ static mica_status pad(mica_writer *writer)
 static mica_status begin(mica_writer *writer, const mica__writer_file *part)
 {
     const uint32_t meta_count = writer->at_part == 0 ? writer->meta_count : 0;
-    header h = {0};
+    gguf_header h = {0};
     uint64_t offset = 0;
     mica_status status = MICA_OK;
     put(&h, MICA__GGUF_MAGIC, 4);

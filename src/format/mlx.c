@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "base/json_reader.h"
+#include "base/json/json_reader.h"
 #include "base/sort.h"
 #include "base/work.h"
 #include "format/archive.h"

@@ -50,7 +50,7 @@ typedef struct cursor {
 
 enum { KEY_DESCR = 1, KEY_FORTRAN = 2, KEY_SHAPE = 4, KEY_ALL = 7 };
 
-typedef struct header {
+typedef struct npy_header {
     const char *descr; /* NULL: a list, which is a structured type */
     size_t descr_length;
     uint64_t shape[MICA_MAX_DIMS];
@@ -58,7 +58,7 @@ typedef struct header {
     uint32_t ndim;
     unsigned seen; /* KEY_* */
     bool fortran, wraps;
-} header;
+} npy_header;
 
 static void skip_space(cursor *c)
 {
@@ -144,7 +144,7 @@ static bool take_number(cursor *c, uint64_t *out)
 }
 
 /* (), (3,), (3, 4) and (3, 4,). A product past 64 bits is noted: whether it counts is the element's business. */
-static bool take_shape(cursor *c, header *h)
+static bool take_shape(cursor *c, npy_header *h)
 {
     bool comma = true;
     if (!take(c, '('))
@@ -163,7 +163,7 @@ static bool take_shape(cursor *c, header *h)
     return h->ndim != 1 || comma;
 }
 
-static bool take_value(cursor *c, unsigned key, header *h)
+static bool take_value(cursor *c, unsigned key, npy_header *h)
 {
     if (key == KEY_SHAPE)
         return take_shape(c, h);
@@ -192,7 +192,7 @@ static unsigned key_named(const char *text, size_t length)
 }
 
 /* The whole dict. NULL, or what is wrong with it. */
-static const char *parse_header(cursor *c, header *out)
+static const char *parse_header(cursor *c, npy_header *out)
 {
     bool comma = true;
     memset(out, 0, sizeof *out);
@@ -252,7 +252,7 @@ static mica_status wrong_size(const place *p, const char *type, uint64_t found, 
 
 /* The element that descr names, NULL if none; a mark that says nothing about the order is right for single bytes and
  * for V2 alone. */
-static const element *find_element(const header *h)
+static const element *find_element(const npy_header *h)
 {
     if (h->descr == NULL || h->descr_length != 3 || strchr("<>|", h->descr[0]) == NULL)
         return NULL;
@@ -264,7 +264,7 @@ static const element *find_element(const header *h)
 }
 
 /* The file's word for the type: descr, "structured", and before it whether the order of elements is Fortran's. */
-static const char *type_name(const place *p, const header *h, bool fortran)
+static const char *type_name(const place *p, const npy_header *h, bool fortran)
 {
     static const char prefix[] = "fortran order ", structured[] = "structured";
     const char *word = h->descr == NULL ? structured : h->descr;
@@ -279,7 +279,7 @@ static const char *type_name(const place *p, const header *h, bool fortran)
     return text;
 }
 
-static mica_status make_tensor(const place *p, const header *h, uint64_t header_bytes, mica__tensor *out)
+static mica_status make_tensor(const place *p, const npy_header *h, uint64_t header_bytes, mica__tensor *out)
 {
     const element *e = find_element(h);
     const bool fortran = h->fortran && h->ndim > 1;
@@ -317,12 +317,9 @@ static mica_status find_header(const place *p, uint32_t *out_start, uint32_t *ou
 {
     uint8_t raw[PREAMBLE_V2] = {0};
     const size_t have = p->bytes < sizeof raw ? (size_t)p->bytes : sizeof raw;
-    mica_status status;
     if (have < PREAMBLE_V1)
         return refuse(p, "too short for an npy");
-    status = mica__file_read_at(p->archive->file[0], p->offset, raw, have);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(mica__file_read_at(p->archive->file[0], p->offset, raw, have));
     if (memcmp(raw, MICA__NPY_MAGIC, MICA__NPY_MAGIC_BYTES) != 0)
         return refuse(p, "it does not begin with the magic of npy");
     if (raw[6] < 1 || raw[6] > 3 || raw[7] != 0)
@@ -347,19 +344,15 @@ mica_status mica__npy_tensor(mica__archive *archive, const char *member, uint64_
     uint32_t start = 0, length = 0;
     const char *fault = NULL;
     char *text;
-    header h;
-    mica_status status = find_header(&p, &start, &length);
-    if (status != MICA_OK)
-        return status;
+    npy_header h;
+    MICA__TRY(find_header(&p, &start, &length));
     mica__spend_allow(length);
-    status = mica__spend(length / 2 + 1);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(mica__spend(length / 2 + 1));
     text = mica__alloc(length);
     if (text == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "\"%s\": no memory for an npy header of %u bytes", p.path,
                           length);
-    status = mica__file_read_at(archive->file[0], offset + start, text, length);
+    mica_status status = mica__file_read_at(archive->file[0], offset + start, text, length);
     if (status == MICA_OK) {
         cursor c = {text, text + length};
         fault = parse_header(&c, &h);
@@ -372,14 +365,11 @@ mica_status mica__npy_tensor(mica__archive *archive, const char *member, uint64_
 
 mica_status mica__npy_read(mica__archive *archive)
 {
-    mica_status status;
     archive->format = MICA_FORMAT_NPY;
     archive->tensor = mica__archive_alloc(archive, sizeof *archive->tensor);
     if (archive->tensor == NULL)
         return MICA_ERR_OUT_OF_MEMORY;
-    status = mica__npy_tensor(archive, NULL, 0, mica__file_size(archive->file[0]), archive->tensor);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(mica__npy_tensor(archive, NULL, 0, mica__file_size(archive->file[0]), archive->tensor));
     archive->tensor->name = mica__archive_text(archive, "array", 5);
     if (archive->tensor->name == NULL)
         return MICA_ERR_OUT_OF_MEMORY;

@@ -12,7 +12,7 @@ size_t mica__npy_header(const mica__writer_tensor *tensor, char out_header[MICA_
     char *text = out_header + PREAMBLE;
     const size_t room = MICA__NPY_HEADER_ROOM - PREAMBLE;
     size_t at, total;
-    /* 52 bytes, six dimensions of at most 22, and 5 to close: what is written always fits. */
+    /* 52 bytes, eight dimensions of at most 22, and 5 to close: what is written always fits. */
     at = (size_t)snprintf(text, room, "{'descr': '%s', 'fortran_order': False, 'shape': (",
                           mica__npy_descr((uint16_t)tensor->dtype));
     for (uint32_t d = 0; d < tensor->ndim; d++)

@@ -50,21 +50,21 @@ static uint64_t u64_at(const uint8_t *bytes)
     return (uint64_t)u32_at(bytes) | (uint64_t)u32_at(bytes + 4) << 32;
 }
 
-typedef struct zip {
+typedef struct zip_reader {
     mica__archive *archive;
     const mica__file *file;
     const char *path;
     uint8_t *directory; /* [directory_bytes] */
     uint64_t directory_offset, directory_bytes, count;
-} zip;
+} zip_reader;
 
 /* One member, from the directory. */
-typedef struct member {
+typedef struct zip_member {
     const char *name; /* in the directory, no NUL after it */
     uint32_t name_length;
     uint32_t flags, method;
     uint64_t stored_bytes, bytes, offset; /* offset of its local header */
-} member;
+} zip_member;
 
 /* From the first byte of a member's local header to behind its data. */
 typedef struct range {
@@ -73,12 +73,12 @@ typedef struct range {
     uint32_t name_length;
 } range;
 
-static mica_status refuse(const zip *z, const char *what)
+static mica_status refuse(const zip_reader *z, const char *what)
 {
     return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": %s", z->path, what);
 }
 
-static mica_status refuse_member(const zip *z, const member *m, const char *what)
+static mica_status refuse_member(const zip_reader *z, const zip_member *m, const char *what)
 {
     return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": member \"%.*s\": %s", z->path,
                       (int)(m->name_length < 200 ? m->name_length : 200), m->name, what);
@@ -87,7 +87,7 @@ static mica_status refuse_member(const zip *z, const member *m, const char *what
 /* ---- the directory -------------------------------------------------------------------------------------- */
 
 /* The offset of the end record: the last one whose comment reaches exactly to the end of the file. */
-static mica_status find_end(const zip *z, uint8_t out_record[END_BYTES], uint64_t *out_offset)
+static mica_status find_end(const zip_reader *z, uint8_t out_record[END_BYTES], uint64_t *out_offset)
 {
     const uint64_t size = mica__file_size(z->file);
     const size_t tail = size < END_BYTES + MAX_COMMENT ? (size_t)size : END_BYTES + MAX_COMMENT;
@@ -116,23 +116,18 @@ static mica_status find_end(const zip *z, uint8_t out_record[END_BYTES], uint64_
 }
 
 /* The 64-bit record, which lies right before its locator, which lies right before the end record at *end. */
-static mica_status read_end64(zip *z, uint64_t *end)
+static mica_status read_end64(zip_reader *z, uint64_t *end)
 {
     uint8_t locator[LOCATOR_BYTES], record[END64_BYTES];
     uint64_t offset, size = 0;
-    mica_status status;
     if (*end < LOCATOR_BYTES + END64_BYTES)
         return refuse(z, "no room for the 64-bit directory record that its end record needs");
-    status = mica__file_read_at(z->file, *end - LOCATOR_BYTES, locator, sizeof locator);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(mica__file_read_at(z->file, *end - LOCATOR_BYTES, locator, sizeof locator));
     offset = u64_at(locator + 8);
     if (u32_at(locator) != SIGNATURE_LOCATOR || u32_at(locator + 4) != 0 ||
         offset > *end - LOCATOR_BYTES - END64_BYTES)
         return refuse(z, "its end record needs a 64-bit directory record, and none is where it should be");
-    status = mica__file_read_at(z->file, offset, record, sizeof record);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(mica__file_read_at(z->file, offset, record, sizeof record));
     if (u32_at(record) != SIGNATURE_END64 || !mica__add_u64(u64_at(record + 4), 12, &size) ||
         size != *end - LOCATOR_BYTES - offset || u32_at(record + 16) != 0 || u32_at(record + 20) != 0 ||
         u64_at(record + 24) != u64_at(record + 32))
@@ -144,7 +139,7 @@ static mica_status read_end64(zip *z, uint64_t *end)
     return MICA_OK;
 }
 
-static mica_status find_directory(zip *z)
+static mica_status find_directory(zip_reader *z)
 {
     uint8_t record[END_BYTES] = {0};
     uint64_t end = 0;
@@ -174,7 +169,7 @@ static mica_status find_directory(zip *z)
 /* ---- a member ------------------------------------------------------------------------------------------- */
 
 /* Replaces what is saturated by the 64-bit numbers of the extra fields, which hold only those, in this order. */
-static bool read_zip64(const uint8_t *extra, uint32_t length, member *m)
+static bool read_zip64(const uint8_t *extra, uint32_t length, zip_member *m)
 {
     uint64_t *const wide[] = {&m->bytes, &m->stored_bytes, &m->offset};
     uint32_t needed = 0;
@@ -205,7 +200,7 @@ static bool read_zip64(const uint8_t *extra, uint32_t length, member *m)
     return true;
 }
 
-static mica_status check_name(const zip *z, const member *m)
+static mica_status check_name(const zip_reader *z, const zip_member *m)
 {
     static const char ending[] = ".npy";
     const size_t tail = sizeof ending - 1;
@@ -223,7 +218,7 @@ static mica_status check_name(const zip *z, const member *m)
 }
 
 /* The member at *at of the directory, which moves behind it. */
-static mica_status read_member(const zip *z, uint64_t *at, member *out)
+static mica_status read_member(const zip_reader *z, uint64_t *at, zip_member *out)
 {
     const uint8_t *bytes = z->directory + *at;
     const uint64_t left = z->directory_bytes - *at;
@@ -255,17 +250,14 @@ static mica_status read_member(const zip *z, uint64_t *at, member *out)
 }
 
 /* Where the data begins, behind a local header that tells the same as the directory. */
-static mica_status read_local(const zip *z, const member *m, uint64_t *out_data)
+static mica_status read_local(const zip_reader *z, const zip_member *m, uint64_t *out_data)
 {
     uint8_t raw[LOCAL_BYTES + MAX_NAME];
     const uint64_t end = z->directory_offset;
     uint64_t head = LOCAL_BYTES + (uint64_t)m->name_length;
-    mica_status status;
     if (m->offset > end || end - m->offset < head)
         return refuse_member(z, m, "its offset is outside the file's data");
-    status = mica__file_read_at(z->file, m->offset, raw, (size_t)head);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(mica__file_read_at(z->file, m->offset, raw, (size_t)head));
     if (u32_at(raw) != SIGNATURE_LOCAL)
         return refuse_member(z, m, "no member begins at its offset");
     if (u16_at(raw + 26) != m->name_length || memcmp(raw + LOCAL_BYTES, m->name, m->name_length) != 0 ||
@@ -278,17 +270,14 @@ static mica_status read_local(const zip *z, const member *m, uint64_t *out_data)
     return MICA_OK;
 }
 
-static mica_status add_tensor(const zip *z, const member *m, uint64_t data, mica__tensor *out)
+static mica_status add_tensor(const zip_reader *z, const zip_member *m, uint64_t data, mica__tensor *out)
 {
-    mica_status status = MICA_OK;
     const uint32_t length = m->name_length - 4; /* without ".npy" */
     const char *name = mica__archive_text(z->archive, m->name, length);
     if (name == NULL)
         return MICA_ERR_OUT_OF_MEMORY;
     if (m->method == METHOD_STORED) {
-        status = mica__npy_tensor(z->archive, name, data, m->bytes, out);
-        if (status != MICA_OK)
-            return status;
+        MICA__TRY(mica__npy_tensor(z->archive, name, data, m->bytes, out));
     } else {
         memset(out, 0, sizeof *out);
         out->problem = MICA__TENSOR_TYPE;
@@ -316,7 +305,7 @@ static uint32_t shown_length(const range *r)
     return r->name_length - 4 < 200 ? r->name_length - 4 : 200;
 }
 
-static mica_status check_overlaps(const zip *z, range *ranges)
+static mica_status check_overlaps(const zip_reader *z, range *ranges)
 {
     mica_status status = mica__sort(ranges, (size_t)z->count, sizeof *ranges, by_begin);
     for (uint64_t i = 1; i < z->count && status == MICA_OK; i++)
@@ -328,12 +317,12 @@ static mica_status check_overlaps(const zip *z, range *ranges)
 }
 
 /* Where the members lie. Their data is not looked at before none is seen to lie on another. */
-static mica_status place_members(const zip *z, range *ranges, uint64_t *data)
+static mica_status place_members(const zip_reader *z, range *ranges, uint64_t *data)
 {
     uint64_t at = 0;
     mica_status status = MICA_OK;
     for (uint64_t i = 0; i < z->count && status == MICA_OK; i++) {
-        member m = {0};
+        zip_member m = {0};
         status = mica__spend(MEMBER_STEPS);
         if (status == MICA_OK)
             status = read_member(z, &at, &m);
@@ -347,12 +336,12 @@ static mica_status place_members(const zip *z, range *ranges, uint64_t *data)
     return status == MICA_OK ? check_overlaps(z, ranges) : status;
 }
 
-static mica_status read_members(const zip *z, range *ranges, uint64_t *data)
+static mica_status read_members(const zip_reader *z, range *ranges, uint64_t *data)
 {
     uint64_t at = 0;
     mica_status status = place_members(z, ranges, data);
     for (uint64_t i = 0; i < z->count && status == MICA_OK; i++) {
-        member m = {0};
+        zip_member m = {0};
         status = mica__spend(MEMBER_STEPS);
         if (status == MICA_OK)
             status = read_member(z, &at, &m);
@@ -362,7 +351,7 @@ static mica_status read_members(const zip *z, range *ranges, uint64_t *data)
     return status;
 }
 
-static mica_status read_directory(zip *z)
+static mica_status read_directory(zip_reader *z)
 {
     mica__archive *archive = z->archive;
     range *ranges;
@@ -388,7 +377,7 @@ static mica_status read_directory(zip *z)
 
 mica_status mica__npz_read(mica__archive *archive)
 {
-    zip z = {.archive = archive, .file = archive->file[0], .path = mica__file_path(archive->file[0])};
+    zip_reader z = {.archive = archive, .file = archive->file[0], .path = mica__file_path(archive->file[0])};
     mica_status status;
     archive->format = MICA_FORMAT_NPZ;
     status = find_directory(&z);

@@ -21,17 +21,17 @@
 #define FILE_MODE 0100644u /* a plain file that its owner writes and all read */
 #define CRC_SLICES 8
 
-typedef struct member {
+typedef struct written_member {
     uint64_t offset; /* of its local header */
     uint32_t crc;
-} member;
+} written_member;
 
-typedef struct zip {
+typedef struct zip_writer {
     uint32_t table[CRC_SLICES][256]; /* table[s][b]: byte b with s zero bytes behind it */
     uint32_t crc;                    /* of the member in work, inverted */
     uint32_t count;
-    member member[]; /* [tensor_count] */
-} zip;
+    written_member member[]; /* [tensor_count] */
+} zip_writer;
 
 /* ---- bytes ---------------------------------------------------------------------------------------------- */
 
@@ -52,7 +52,7 @@ static uint32_t cut32(uint64_t value)
     return value >= UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 }
 
-static void fill_table(zip *z)
+static void fill_table(zip_writer *z)
 {
     for (uint32_t b = 0; b < 256; b++) {
         uint32_t crc = b;
@@ -66,7 +66,7 @@ static void fill_table(zip *z)
 }
 
 /* Eight bytes at a time: each goes through the table of its distance to the eighth. */
-static void checksum(zip *z, const void *data, uint64_t size)
+static void checksum(zip_writer *z, const void *data, uint64_t size)
 {
     const uint8_t *at = data;
     uint32_t crc = z->crc;
@@ -99,8 +99,8 @@ static mica_status check_tensor(const mica_writer *writer, const mica__writer_te
 
 static mica_status begin(mica_writer *writer, const mica__writer_file *part)
 {
-    const size_t bytes = sizeof(zip) + (size_t)part->count * sizeof(member);
-    zip *z = mica__writer_alloc(writer, bytes);
+    const size_t bytes = sizeof(zip_writer) + (size_t)part->count * sizeof(written_member);
+    zip_writer *z = mica__writer_alloc(writer, bytes);
     if (z == NULL)
         return MICA_ERR_OUT_OF_MEMORY;
     memset(z, 0, bytes);
@@ -155,7 +155,7 @@ static mica_status put_local(mica_writer *writer, const mica__writer_tensor *ten
 
 static mica_status before(mica_writer *writer, const mica__writer_tensor *tensor)
 {
-    zip *z = writer->state;
+    zip_writer *z = writer->state;
     char header[MICA__NPY_HEADER_ROOM];
     const size_t size = mica__npy_header(tensor, header);
     mica_status status;
@@ -174,7 +174,7 @@ static mica_status data(mica_writer *writer, const void *bytes, uint64_t size)
 
 static mica_status after(mica_writer *writer, const mica__writer_tensor *tensor)
 {
-    zip *z = writer->state;
+    zip_writer *z = writer->state;
     const uint64_t size = member_bytes(tensor);
     const uint32_t width = size >= UINT32_MAX ? 8 : 4;
     record descriptor = {.size = 0};
@@ -187,7 +187,7 @@ static mica_status after(mica_writer *writer, const mica__writer_tensor *tensor)
 }
 
 /* A member in the directory; its 64-bit fields hold what does not fit, sizes before the offset. */
-static mica_status put_member(mica_writer *writer, const mica__writer_tensor *tensor, const member *m)
+static mica_status put_member(mica_writer *writer, const mica__writer_tensor *tensor, const written_member *m)
 {
     const uint64_t size = member_bytes(tensor);
     const bool wide = size >= UINT32_MAX, far_off = m->offset >= UINT32_MAX;
@@ -256,7 +256,7 @@ static mica_status put_end(mica_writer *writer, uint64_t count, uint64_t start)
 
 static mica_status end(mica_writer *writer, const mica__writer_file *part)
 {
-    const zip *z = writer->state;
+    const zip_writer *z = writer->state;
     const uint64_t start = mica__writer_position(writer);
     mica_status status = MICA_OK;
     for (uint32_t i = 0; i < part->count && status == MICA_OK; i++)

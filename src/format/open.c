@@ -47,9 +47,7 @@ static mica_status read_file(mica__archive *archive, const char *path, bool alon
     char head[HEAD_BYTES];
     const uint64_t file_size = mica__file_size(archive->file[0]);
     const size_t size = file_size < HEAD_BYTES ? (size_t)file_size : HEAD_BYTES;
-    mica_status status = mica__file_read_at(archive->file[0], 0, head, size);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(mica__file_read_at(archive->file[0], 0, head, size));
     const kind *found = find_kind(path, head, size);
     if (found == NULL)
         return mica__fail(
@@ -59,7 +57,7 @@ static mica_status read_file(mica__archive *archive, const char *path, bool alon
             path);
     if (alone || found->read != mica__gguf_read)
         return found->read(archive);
-    status = mica__gguf_siblings(archive, path);
+    mica_status status = mica__gguf_siblings(archive, path);
     return status == MICA_OK ? found->read(archive) : status;
 }
 

@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "base/json_reader.h"
+#include "base/json/json_reader.h"
 #include "base/sort.h"
 #include "base/work.h"
 #include "format/archive.h"
@@ -30,13 +30,13 @@ typedef struct shard {
     uint32_t file;
     uint64_t data, data_bytes; /* where the tensors begin in the file, and all that follows */
     bool keep;                 /* the second time: what was counted is kept */
-    uint32_t tensor_room,
-        meta_room; /* places for what was counted: a file may change between the two times */
+    /* places for what was counted: a file may change between the two times */
+    uint32_t tensor_room, meta_room;
     uint32_t tensor_count, meta_count;
     uint64_t tensor_bytes; /* of all tensors; where it wraps, check_tiling finds the overlap */
     bool has_metadata;
-    char name[SHOWN_NAME +
-              1]; /* of the tensor that is being read, cut: its text in the reader's window moves */
+    /* of the tensor that is being read, cut: its text in the reader's window moves */
+    char name[SHOWN_NAME + 1];
     mica__json_reader reader;
 } shard;
 
@@ -310,8 +310,8 @@ static mica_status read_members(shard *s)
     mica__archive *archive = s->archive;
     mica__json_event event = MICA__JSON_EVENT_DONE;
     mica__json_node item;
-    mica_status status =
-        next_item(s, &event, &item); /* the object itself: the header begins with its brace */
+    /* the object itself: the header begins with its brace */
+    mica_status status = next_item(s, &event, &item);
     while (status == MICA_OK) {
         status = next_item(s, &event, &item);
         if (status != MICA_OK || event == MICA__JSON_EVENT_DONE)
@@ -403,13 +403,10 @@ static mica_status read_length(const shard *s, uint64_t *out_length)
     const mica__file *file = s->archive->file[s->file];
     uint8_t raw[LENGTH_BYTES + 1];
     uint64_t length = 0;
-    mica_status status;
     if (mica__file_size(file) < LENGTH_BYTES + 2)
         return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": %llu bytes are too few for a safetensors file",
                           s->path, (unsigned long long)mica__file_size(file));
-    status = mica__file_read_at(file, 0, raw, sizeof raw);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(mica__file_read_at(file, 0, raw, sizeof raw));
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         length = length << 8 | raw[i];
     if (length > MICA__SAFETENSORS_MAX_HEADER || length > mica__file_size(file) - LENGTH_BYTES || length < 2)
@@ -443,13 +440,11 @@ static mica_status read_shard(shard *s, uint32_t *capacity)
 {
     const mica__file *file = s->archive->file[s->file];
     uint64_t length = 0;
-    mica_status status = read_length(s, &length);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(read_length(s, &length));
     s->data = LENGTH_BYTES + length;
     mica__spend_allow(s->data);
     s->data_bytes = mica__file_size(file) - s->data;
-    status = walk(s, false);
+    mica_status status = walk(s, false);
     if (status == MICA_OK && s->tensor_bytes != s->data_bytes)
         return mica__fail(
             MICA_ERR_MALFORMED_FILE,

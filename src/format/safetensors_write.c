@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/utf8.h"
 #include "format/safetensors.h"
 #include "format/writer.h"

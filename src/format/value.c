@@ -94,15 +94,15 @@ static mica_status copy_one(struct mica__chunk **chunks, const char *key, mica_v
 }
 
 /* An array of arrays whose items are being copied. */
-typedef struct level {
+typedef struct value_level {
     mica_value *items;
     uint64_t left;
-} level;
+} value_level;
 
 mica_status mica__value_copy(struct mica__chunk **chunks, const char *key, const mica_value *value,
                              mica_value *out_value)
 {
-    level levels[MICA__VALUE_DEPTH];
+    value_level levels[MICA__VALUE_DEPTH];
     uint32_t depth = 0;
     mica_value *next = out_value;
     *out_value = *value;
@@ -117,7 +117,7 @@ mica_status mica__value_copy(struct mica__chunk **chunks, const char *key, const
             MICA_VALUE_ARRAY) { /* a level for every array, so that the depth is counted alike */
             mica_value *items = (mica_value *)(uintptr_t)next->as.items;
             levels[depth++] =
-                (level){items, items != NULL && next->item_type == MICA_VALUE_ARRAY ? next->count : 0};
+                (value_level){items, items != NULL && next->item_type == MICA_VALUE_ARRAY ? next->count : 0};
         }
         while (depth != 0 && levels[depth - 1].left == 0)
             depth--;

@@ -194,22 +194,18 @@ mica_status mica_writer_metadata(mica_writer *writer, const char *key, const mic
 {
     size_t length;
     mica__meta meta;
-    mica_status status = check_declaring(writer);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(check_declaring(writer));
     if (value == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "value: NULL");
     MICA__TRY(mica__check_enum("writer_metadata: value.type", (uint32_t)value->type, MICA_VALUE_TYPE_COUNT));
     if (value->type == MICA_VALUE_ARRAY)
         MICA__TRY(mica__check_enum("writer_metadata: value.item_type", (uint32_t)value->item_type,
                                    MICA_VALUE_TYPE_COUNT));
-    status = check_name(writer, "key", key, &length);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(check_name(writer, "key", key, &length));
     if (writer->format->check_meta == NULL)
         return mica__fail(MICA_ERR_UNSUPPORTED, "\"%s\": %s holds no metadata such as \"%s\"", writer->path,
                           mica_format_name(writer->format->format), key);
-    status = writer->format->check_meta(writer, key, value);
+    mica_status status = writer->format->check_meta(writer, key, value);
     if (status == MICA_OK)
         status = mica__value_copy(&writer->chunks, key, value, &meta.value);
     if (status == MICA_OK)

@@ -82,9 +82,7 @@ static mica_status open_entry(const mica_writer *writer, mica__writer_file *entr
 mica_status mica__writer_add_file(mica_writer *writer, const char *path)
 {
     const size_t size = strlen(path) + 1;
-    mica_status status = add_entry(writer, writer->tensor_count, 0);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(add_entry(writer, writer->tensor_count, 0));
     writer->at_part = writer->part_count - 1;
     char *copy = mica__writer_alloc(writer, size);
     if (copy != NULL)

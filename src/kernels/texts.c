@@ -21,22 +21,30 @@
 /* clang-format on */
 
 EMBED(mica__text_prelude, MICA_KERNEL_FOLDER "/prelude.kc")
-EMBED(mica__text_params, MICA_KERNEL_FOLDER "/params.h")
 EMBED(mica__text_portable, MICA_KERNEL_PORTABLE)
 #define TEXT(name) EMBED(mica__text_##name, MICA_KERNEL_FOLDER "/" #name ".kc")
-#define NATIVE(name) EMBED(mica__text_##name, MICA_KERNEL_FOLDER "/native/" #name ".cu")
+#define NATIVE(target, name, ending) \
+    EMBED(mica__text_##target##_##name, MICA_KERNEL_FOLDER "/native/" #target "/" #name "." #ending)
+#define PARAMS(name) EMBED(mica__text_params_##name, MICA_KERNEL_FOLDER "/params/" #name ".h")
+#define TABLE(name) EMBED(mica__text_table_##name, MICA_KERNEL_FOLDER "/../backend/" #name ".def")
 #include "kernels/texts.def"
 #undef TEXT
 #undef NATIVE
+#undef PARAMS
+#undef TABLE
 
 static const struct {
     const char *name, *text;
 } texts[] = {
 #define TEXT(name) {#name, mica__text_##name},
-#define NATIVE(name) TEXT(name)
+#define NATIVE(target, name, ending) {#name, mica__text_##target##_##name},
+#define PARAMS(name) {"params/" #name, mica__text_params_##name},
+#define TABLE(name) {#name ".def", mica__text_table_##name},
 #include "kernels/texts.def"
 #undef TEXT
 #undef NATIVE
+#undef PARAMS
+#undef TABLE
 };
 
 const char *mica__kernel_text(const char *name, size_t length)
@@ -50,11 +58,6 @@ const char *mica__kernel_text(const char *name, size_t length)
 const char *mica__kernel_prelude(void)
 {
     return mica__text_prelude;
-}
-
-const char *mica__kernel_params(void)
-{
-    return mica__text_params;
 }
 
 /* Modules stand one after the other, each behind a line "//@ bytes key": megabytes that are stepped over. */

@@ -45,7 +45,8 @@ typedef struct mica__pass_shape {
 
 /* What came out of a pass, borrowed until the next one. */
 typedef struct mica__pass_result {
-    mica_buffer *rows;  /* logits [outputs, vocabulary] or states [rows, width], f32; NULL: no outputs */
+    /* Logits [outputs, vocabulary] or states [rows, width], f32; NULL: no outputs, or nobody reads them. */
+    mica_buffer *rows;
     mica_buffer *picks; /* u32 [2, outputs]: chosen tokens, the bits of their log-probabilities; NULL: none */
 } mica__pass_result;
 
@@ -80,15 +81,17 @@ struct mica_context {
     uint32_t *picks;  /* [2, sequences] host copy of a pass's picks */
     float *logits;    /* [logit_capacity, vocabulary] of the last feed */
     uint32_t logit_rows, logit_capacity;
+    mica_arena *arena; /* of what passes keep meanwhile: they never run at once */
+    mica_buffer *rows; /* f32 [elements] that rows of results lie in; NULL: none was made */
     mica__recorded recorded[MICA__RECORDED];
     mica__pass_result once; /* of the last pass that was not recorded */
     uint64_t passes, tokens, feed_count;
-    const mica_sampler *
-        *seen; /* [seen_mask + 1] of mica_context_next: by their addresses, at most half full */
+    /* [seen_mask + 1] of mica_context_next: by their addresses, at most half full */
+    const mica_sampler **seen;
     uint32_t seen_mask;
     mica_work own; /* mica_context_cancel cancels it */
-    _Atomic uint32_t
-        busy;       /* a call has the context: mica__fork_generation() + 1 of its process; 0: none has */
+    /* a call has the context: mica__fork_generation() + 1 of its process; 0: none has */
+    _Atomic uint32_t busy;
     bool stoppable; /* the device can stop what it runs */
 };
 
@@ -119,33 +122,9 @@ mica_status mica__pass_run(mica_context *context, const mica__pass_shape *shape,
 /* Drops all recordings and results. */
 void mica__pass_forget(mica_context *context);
 
-/* What forward functions work on. Buffers are session temporaries, made when first asked for. */
-enum {
-    MICA__B_HIDDEN,
-    MICA__B_NORMED,
-    MICA__B_QKV,
-    MICA__B_Q,
-    MICA__B_K,
-    MICA__B_V,
-    MICA__B_MIXED,
-    MICA__B_ADDED,
-    MICA__B_GATE_UP,
-    MICA__B_GATE,
-    MICA__B_UP,
-    MICA__B_ROUTER,
-    MICA__B_EXPERTS,
-    MICA__B_EXPERT_WEIGHTS,
-    MICA__B_EXPERT_GATE,
-    MICA__B_EXPERT_UP,
-    MICA__B_EXPERT_OUT,
-    MICA__B_CHOSEN,
-    MICA__B_CHOSEN_NORMED,
-    MICA__B_PENALIZED,
-    MICA__B_COUNT
-};
+#define MICA__PASS_HANDLES 64u /* of a layer, or of what comes before and after all of them */
 
-#define MICA__PASS_VIEWS 24u
-
+/* What forward functions work on. Every value is a temporary of its own: the passes find places for them. */
 typedef struct mica__pass {
     mica_context *context;
     const mica_model *model;
@@ -158,18 +137,23 @@ typedef struct mica__pass {
     uint64_t rest;       /* the word of `inputs` where what picking reads begins */
     mica_buffer *result; /* logits or states */
     mica_buffer *picks;
-    mica_buffer *buffer[MICA__B_COUNT];
-    mica_buffer *view[MICA__PASS_VIEWS]; /* released with the pass */
-    uint32_t view_count;
+    mica_buffer *handle[MICA__PASS_HANDLES]; /* of values and views, until mica__pass_drop */
+    uint32_t handle_count;
 } mica__pass;
 
-/* The buffer [rows, columns] of that number. */
-mica_status mica__pass_buffer(mica__pass *pass, uint32_t which, mica_dtype dtype, uint32_t ndim,
-                              const uint64_t *shape, mica_buffer **out);
-/* Between layers: of the buffers only MICA__B_HIDDEN is read afterwards. */
-mica_status mica__pass_stage(mica__pass *pass);
-/* The pass keeps a view that was `made`, and releases it at its end. */
+/* A new value. The pass keeps the handle. */
+mica_status mica__pass_value(mica__pass *pass, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
+                             mica_buffer **out);
+/* One of f32 with as many columns for each of the pass's tokens. */
+mica_status mica__pass_rows(mica__pass *pass, uint64_t columns, mica_buffer **out);
+/* One of f32, shaped as `like`. */
+mica_status mica__pass_like(mica__pass *pass, const mica_buffer *like, mica_buffer **out);
+/* The pass keeps a view that was `made`, until mica__pass_drop. */
 mica_status mica__pass_keep(mica__pass *pass, mica_status made, mica_buffer *const *view);
+/* Lets go of all handles that it keeps: records that use what is behind them go on. */
+void mica__pass_drop(mica__pass *pass);
+/* Between layers: no value is read afterwards, other buffers are. */
+mica_status mica__pass_stage(mica__pass *pass);
 
 #define MICA__LAYER_STEPS 1000u /* of encoding a layer */
 
@@ -179,12 +163,12 @@ mica_status mica__encoder_forward(mica__pass *pass);
 /* The end of a pass whose logits are in `result`: chooses tokens. */
 mica_status mica__pass_pick(mica__pass *pass);
 
-/* y = x . w^T + bias; bias may be NULL. */
+/* A value x . w^T + bias; bias may be NULL. */
 mica_status mica__linear(mica__pass *pass, mica_buffer *x, mica_buffer *weight, mica_buffer *bias,
-                         mica_buffer *y);
-/* x = gelu(x), the one that the model has. */
-mica_status mica__gelu(mica__pass *pass, mica_buffer *x);
-/* The norm of the family. */
+                         mica_buffer **out);
+/* The gelu that the model has. */
+mica_status mica__gelu(mica__pass *pass, mica_buffer *x, mica_buffer **out);
+/* y = the norm of the family. */
 mica_status mica__norm(mica__pass *pass, mica_buffer *x, mica_buffer *weight, mica_buffer *bias,
                        mica_buffer *y);
 

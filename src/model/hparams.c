@@ -109,7 +109,7 @@ static mica_status read_attention(const mica_weights *weights, const mica__famil
     if (h->rotary > h->head_k || h->rotary % 2 != 0 || h->rotary == 0)
         return mica__fail(
             MICA_ERR_MALFORMED_FILE,
-            "%u dimensions of the model's heads turn (\"%s.rope.dimension_count\", or all), expected "
+            "%u dimensions of the model's heads rotate (\"%s.rope.dimension_count\", or all), expected "
             "an even number of 2 to %u",
             h->rotary, arch, h->head_k);
     return MICA_OK;

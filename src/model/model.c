@@ -95,7 +95,7 @@ static mica_status make_embedding_scale(mica_model *model)
 
 /* ---- numbers that the file leads to --------------------------------------------------------------------- */
 
-/* Divisors of the turns of heads; NULL is fine. */
+/* Divisors of the frequencies that heads rotate by; NULL is fine. */
 static mica_status check_factors(mica_buffer *factors)
 {
     mica_buffer_info info;
@@ -130,7 +130,7 @@ static mica_status check_numbers(const mica_model *model)
         {"softcap of logits", h->final_softcap, 0},
         {"scale of the embedding", h->embedding_scale, -1},
         {"scale of experts", h->expert_scale, -1},
-        {"rotary base", model->rope[0].theta, 1}, /* from here on for heads that turn */
+        {"rotary base", model->rope[0].theta, 1}, /* from here on for heads that rotate */
         {"rotary base of sliding layers", model->rope[1].theta, 1},
         {"scale of positions", model->rope[0].position_scale, 1},
         {"scale of positions of sliding layers", model->rope[1].position_scale, 1},

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "model/context.h"
-#include "model/sample.h"
+#include "sample/sample.h"
 
 /* ---- into a pass ---------------------------------------------------------------------------------------- */
 

@@ -31,7 +31,7 @@ typedef enum mica__tensor_id {
 
 /* ---- numbers -------------------------------------------------------------------------------------------- */
 
-/* How the heads of a layer turn: layers with a sliding window may have another way than the others. */
+/* How the heads of a layer rotate: layers with a sliding window may have another way than the others. */
 typedef struct mica__rope {
     float theta;
     float position_scale, attention_scale;
@@ -40,8 +40,8 @@ typedef struct mica__rope {
     uint32_t original;
 } mica__rope;
 
-/* Whether heads turn as in short contexts. It hangs on what the context can hold, not on what it holds: the keys that are
- * there keep their turn as a sequence grows, and the same prompt gives the same bits whatever follows. */
+/* Whether heads rotate as in short contexts. It hangs on what the context can hold, not on what it holds: the keys that are
+ * there keep their rotation as a sequence grows, and the same prompt gives the same bits whatever follows. */
 static inline bool mica__rope_is_near(const mica__rope *rope, uint32_t capacity)
 {
     return rope->near != NULL && capacity <= rope->original;
@@ -52,8 +52,8 @@ typedef struct mica__hparams {
     uint32_t ffn, expert_ffn, experts, experts_used;
     uint32_t vocabulary, context_length;
     uint32_t window; /* tokens that sliding layers see; 0: there are none */
-    uint32_t
-        longest; /* tokens of a sequence: positions that the model has learned, or its rope is good for; 0: any */
+    /* tokens of a sequence: positions that the model has learned, or its rope is good for; 0: any */
+    uint32_t longest;
     float eps;
     float attention_scale, attention_softcap, final_softcap;
     float embedding_scale; /* 1: none */
@@ -71,15 +71,15 @@ typedef enum mica__activation { MICA__SILU = 0, MICA__GELU, MICA__GELU_ERF } mic
 
 typedef struct mica__family {
     const char *name; /* GGUF's general.architecture */
-    uint8_t neox;     /* heads turn with partners half a head apart */
+    uint8_t neox;     /* heads rotate with partners half a head apart */
     uint8_t no_rope;  /* positions are learned vectors */
     uint8_t layer_norm;
     uint8_t activation;       /* mica__activation, where the file says nothing */
     uint8_t ungated;          /* the feed-forward part has no gate */
     uint8_t scaled_embedding; /* the embedding is multiplied by the root of the width */
     uint8_t encoder;          /* sees in both directions, gives embeddings */
-    uint8_t
-        pattern; /* where the file has a window and no pattern: layer i slides unless (i + 1) % pattern is 0; 0: all do */
+    /* where the file has a window and no pattern: layer i slides unless (i + 1) % pattern is 0; 0: all do */
+    uint8_t pattern;
     float attention_softcap, final_softcap; /* where the file says nothing */
     uint64_t needs;                         /* MICA__BITs of what must be there */
 } mica__family;
@@ -122,7 +122,7 @@ mica_status mica__layers_read(const mica_weights *weights, const mica__family *f
                               mica__layer *layers);
 /* Reads the numbers of the metadata. UNSUPPORTED names a key whose value mica does not run. */
 mica_status mica__hparams_read(const mica_weights *weights, const mica__family *family, mica__hparams *h);
-/* How heads turn; makes the factors where the file has none but says how. Needs the tensors. */
+/* How heads rotate; makes the factors where the file has none but says how. Needs the tensors. */
 mica_status mica__rope_setup(mica_model *model, const mica_weights *weights);
 /* Whether the file can have the layers that it states: before memory is asked for by that number. */
 mica_status mica__tensors_check_layers(const mica_model *model, const mica_weights *weights);

@@ -81,28 +81,37 @@ mica_status mica__pass_keep(mica__pass *pass, mica_status made, mica_buffer *con
 {
     if (made != MICA_OK)
         return made;
-    if (pass->view_count == MICA__PASS_VIEWS) {
+    if (pass->handle_count == MICA__PASS_HANDLES) {
         mica_buffer_release(*view);
-        return mica__fail(MICA_ERR_INTERNAL, "a pass has more than %u views", MICA__PASS_VIEWS);
+        return mica__fail(MICA_ERR_INTERNAL, "a layer has more than %u values and views", MICA__PASS_HANDLES);
     }
-    pass->view[pass->view_count++] = *view;
+    pass->handle[pass->handle_count++] = *view;
     return MICA_OK;
 }
 
-mica_status mica__pass_buffer(mica__pass *pass, uint32_t which, mica_dtype dtype, uint32_t ndim,
-                              const uint64_t *shape, mica_buffer **out)
+void mica__pass_drop(mica__pass *pass)
 {
-    mica_buffer_desc desc = {.dtype = dtype, .ndim = ndim, .flags = MICA_BUFFER_UNINITIALIZED};
-    mica_buffer **buffer = &pass->buffer[which];
-    mica_status status = MICA_OK;
-    if (*buffer == NULL && pass->once && which == MICA__B_HIDDEN) { /* goes from stage to stage */
-        memcpy(desc.shape, shape, ndim * sizeof *shape);
-        status = mica_buffer_create(pass->model->device, &desc, buffer);
-    } else if (*buffer == NULL) {
-        status = mica_session_temp(pass->session, dtype, ndim, shape, buffer);
-    }
-    *out = *buffer;
-    return status;
+    for (uint32_t i = 0; i < pass->handle_count; i++)
+        mica_buffer_release(pass->handle[i]);
+    pass->handle_count = 0;
+}
+
+mica_status mica__pass_value(mica__pass *pass, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
+                             mica_buffer **out)
+{
+    return mica__pass_keep(pass, mica_session_temp(pass->session, dtype, ndim, shape, out), out);
+}
+
+mica_status mica__pass_rows(mica__pass *pass, uint64_t columns, mica_buffer **out)
+{
+    return mica__pass_value(pass, MICA_DTYPE_F32, 2, (uint64_t[]){pass->shape.rows, columns}, out);
+}
+
+mica_status mica__pass_like(mica__pass *pass, const mica_buffer *like, mica_buffer **out)
+{
+    mica_buffer_info info;
+    MICA__TRY(mica_buffer_get_info(like, &info));
+    return mica__pass_value(pass, MICA_DTYPE_F32, info.ndim, info.shape, out);
 }
 
 mica_status mica__pass_stage(mica__pass *pass)
@@ -117,6 +126,45 @@ static mica_status input_view(mica__pass *pass, uint64_t *at, uint64_t count, mi
     MICA__TRY(mica_buffer_slice(pass->inputs, 0, *at, count, out));
     *at += count;
     return MICA_OK;
+}
+
+/* Whether the host looks at logits or states, and not only at the tokens that were chosen. */
+static bool is_read(const mica__pass_shape *shape)
+{
+    return !shape->picking.on || shape->picking.logits;
+}
+
+static void drop_result(mica__pass_result *result)
+{
+    mica_buffer_release(result->rows);
+    mica_buffer_release(result->picks);
+    *result = (mica__pass_result){0};
+}
+
+/* Those that no recording has. */
+static void drop_results(mica_context *context)
+{
+    drop_result(&context->once);
+    mica_buffer_release(context->rows);
+    context->rows = NULL;
+}
+
+/* Rows that the host reads: passes never run at once and are read before the next, so all write the same memory. Recordings that
+ * were made before it grew keep what they had; since it doubles, that is less than it has now. */
+static mica_status share_rows(mica_context *context, const uint64_t shape[2], mica_buffer **out)
+{
+    const uint64_t count = shape[0] * shape[1], most = context->batch * shape[1];
+    mica_buffer_info have = {0};
+    if (context->rows != NULL)
+        MICA__TRY(mica_buffer_get_info(context->rows, &have));
+    if (have.element_count < count) {
+        uint64_t wanted = 2 * have.element_count < most ? 2 * have.element_count : most;
+        if (wanted < count)
+            wanted = count;
+        drop_results(context);
+        MICA__TRY(mica_buffer_alloc(context->model->device, MICA_DTYPE_F32, 1, &wanted, &context->rows));
+    }
+    return mica_buffer_view(context->rows, MICA_DTYPE_F32, 2, shape, NULL, 0, out);
 }
 
 static mica_status make_ends(mica__pass *pass)
@@ -134,8 +182,10 @@ static mica_status make_ends(mica__pass *pass)
     pass->rest = at;
     const bool states = shape->gives == MICA__GIVES_STATES;
     const uint64_t result[2] = {states ? shape->rows : shape->outputs, states ? h->width : h->vocabulary};
-    return result[0] == 0 ? MICA_OK
-                          : mica_buffer_alloc(pass->model->device, MICA_DTYPE_F32, 2, result, &pass->result);
+    if (result[0] == 0)
+        return MICA_OK;
+    return is_read(shape) ? share_rows(pass->context, result, &pass->result)
+                          : mica_session_temp(pass->session, MICA_DTYPE_F32, 2, result, &pass->result);
 }
 
 static void release_pass(mica__pass *pass)
@@ -144,10 +194,7 @@ static void release_pass(mica__pass *pass)
                                  pass->wanted, pass->lengths, pass->result,    pass->picks};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         mica_buffer_release(ends[i]);
-    for (uint32_t i = 0; i < pass->view_count; i++)
-        mica_buffer_release(pass->view[i]);
-    for (uint32_t i = 0; i < MICA__B_COUNT; i++)
-        mica_buffer_release(pass->buffer[i]);
+    mica__pass_drop(pass);
     mica_session_release(pass->session);
 }
 
@@ -156,6 +203,9 @@ static mica_status encode(mica_context *context, const mica__pass_shape *shape, 
 {
     *pass = (mica__pass){.context = context, .model = context->model, .shape = *shape, .once = once};
     MICA__TRY(mica_session_begin(context->model->device, NULL, MICA_SESSION_RECORD, &pass->session));
+    if (context->arena == NULL)
+        MICA__TRY(mica_arena_create(context->model->device, &context->arena));
+    MICA__TRY(mica_session_use_arena(pass->session, context->arena));
     pass->encoder = mica_session_encoder(pass->session);
     MICA__TRY(make_ends(pass));
     if (once)
@@ -166,16 +216,10 @@ static mica_status encode(mica_context *context, const mica__pass_shape *shape, 
 
 /* ---- recordings ----------------------------------------------------------------------------------------- */
 
-static void drop_result(mica__pass_result *result)
-{
-    mica_buffer_release(result->rows);
-    mica_buffer_release(result->picks);
-    *result = (mica__pass_result){0};
-}
-
 static mica__pass_result keep_result(const mica__pass *pass)
 {
-    return (mica__pass_result){mica_buffer_retain(pass->result), mica_buffer_retain(pass->picks)};
+    return (mica__pass_result){is_read(&pass->shape) ? mica_buffer_retain(pass->result) : NULL,
+                               mica_buffer_retain(pass->picks)};
 }
 
 static void drop(mica__recorded *recorded)
@@ -190,7 +234,9 @@ void mica__pass_forget(mica_context *context)
 {
     for (uint32_t i = 0; i < MICA__RECORDED; i++)
         drop(&context->recorded[i]);
-    drop_result(&context->once);
+    drop_results(context);
+    mica_arena_release(context->arena);
+    context->arena = NULL;
 }
 
 static bool same_picking(const mica__picking *a, const mica__picking *b)
@@ -302,22 +348,24 @@ static mica_status run_recorded(mica_context *context, const mica__pass_shape *s
     return MICA_OK;
 }
 
-/* Gives back memory that the next passes can do without: results, then recordings, the one that was not used for the
- * longest time first. False: there is none. */
-static bool make_room(mica_context *context)
+/* Gives back memory that the next passes can do without: recordings, the one that was not used for the longest time first, then
+ * results and the arena, once: whatever a pass has of them afterwards it made itself. False: there is none. */
+static bool make_room(mica_context *context, bool *forgot)
 {
-    if (context->once.rows != NULL || context->once.picks != NULL) {
-        drop_result(&context->once);
-        return true;
-    }
     mica__recorded *oldest = NULL;
     for (uint32_t i = 0; i < MICA__RECORDED; i++)
         if (context->recorded[i].recording != NULL &&
             (oldest == NULL || context->recorded[i].used < oldest->used))
             oldest = &context->recorded[i];
-    if (oldest != NULL)
+    if (oldest != NULL) {
         drop(oldest);
-    return oldest != NULL;
+        return true;
+    }
+    if (*forgot || (context->rows == NULL && mica_arena_bytes(context->arena) == 0))
+        return false;
+    mica__pass_forget(context);
+    *forgot = true;
+    return true;
 }
 
 static bool is_for_memory(mica_status status)
@@ -328,6 +376,7 @@ static bool is_for_memory(mica_status status)
 mica_status mica__pass_run(mica_context *context, const mica__pass_shape *shape, mica__pass_result *out)
 {
     mica_status status;
+    bool forgot = false;
     *out = (mica__pass_result){0};
     context->passes++;
     context->tokens += shape->rows;
@@ -335,6 +384,6 @@ mica_status mica__pass_run(mica_context *context, const mica__pass_shape *shape,
     do {
         MICA__TRY(mica__spend(1)); /* a limit of steps: more room would not help */
         status = is_prompt(shape) ? run_once(context, shape, out) : run_recorded(context, shape, out);
-    } while (is_for_memory(status) && make_room(context));
+    } while (is_for_memory(status) && make_room(context, &forgot));
     return status;
 }

@@ -33,7 +33,7 @@ static mica_status penalize(mica__pass *pass, const mica_penalize_operands *oper
     if (operands->bias_ids == NULL && operands->mask == NULL && operands->history == NULL)
         return MICA_OK;
     if (pass->shape.picking.logits || pass->shape.picking.chances)
-        MICA__TRY(mica__pass_buffer(pass, MICA__B_PENALIZED, MICA_DTYPE_F32, 2, shape, out));
+        MICA__TRY(mica__pass_value(pass, MICA_DTYPE_F32, 2, shape, out));
     return mica_penalize(pass->encoder, operands, *out);
 }
 

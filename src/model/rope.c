@@ -1,5 +1,5 @@
 /*
- * rope.c - how the heads of a model turn: its base, and what stretches it to longer contexts (linear, Llama 3, YaRN, the
+ * rope.c - how the heads of a model rotate: its base, and what stretches it to longer contexts (linear, Llama 3, YaRN, the
  * long and short factors of Phi-3). All of it becomes a scale of positions, a divisor per pair, and a scale of the
  * result, which is what mica_rope takes.
  */
@@ -16,18 +16,18 @@ typedef struct scaling {
     float beta_fast, beta_slow, ext_factor;
 } scaling;
 
-/* The pair whose wave turns `turns` times within the original context. */
-static double pair_of_turns(const mica__hparams *h, double theta, const scaling *s, double turns)
+/* The pair that rotates `rotations` times within the original context. */
+static double pair_of_rotations(const mica__hparams *h, double theta, const scaling *s, double rotations)
 {
     const double tau = 6.283185307179586;
-    return h->rotary * log(s->original / (turns * tau)) / (2 * log(theta));
+    return h->rotary * log(s->original / (rotations * tau)) / (2 * log(theta));
 }
 
 /* YaRN: fast pairs keep their speed, slow ones are slowed down by the factor, those between by a ramp. */
 static void yarn_factors(const mica__hparams *h, double theta, const scaling *s, float *out)
 {
-    double low = floor(pair_of_turns(h, theta, s, s->beta_fast)),
-           high = ceil(pair_of_turns(h, theta, s, s->beta_slow));
+    double low = floor(pair_of_rotations(h, theta, s, s->beta_fast)),
+           high = ceil(pair_of_rotations(h, theta, s, s->beta_slow));
     low = low < 0 ? 0 : low;
     high = high > h->rotary - 1.0 ? h->rotary - 1.0 : high;
     for (uint32_t i = 0; i < h->rotary / 2; i++) {
@@ -141,7 +141,7 @@ mica_status mica__rope_setup(mica_model *model, const mica_weights *weights)
     }
     if (rope->factors == NULL)
         MICA__TRY(take_factors(model, &s, rope));
-    /* Only Gemma 3 has two ways to turn: its sliding layers are not stretched. */
+    /* Only Gemma 3 has two ways to rotate: its sliding layers are not stretched. */
     if (strcmp(arch, "gemma3") != 0) {
         *sliding = *rope;
         sliding->factors = mica_buffer_retain(rope->factors);

@@ -15,8 +15,8 @@
 #define VERSION "2"
 #define PAGE_STEPS 200u /* of moving a page of a layer */
 
-/* Keys that turned as in short contexts are of no use in long ones. */
-static const char *turning(const mica_context *context)
+/* Keys rotated as in short contexts are of no use in long ones. */
+static const char *rope_reach(const mica_context *context)
 {
     return mica__rope_is_near(&context->model->rope[0], context->capacity) ? "near" : "far";
 }
@@ -89,7 +89,7 @@ static mica_status declare(mica_context *context, uint32_t sequence, mica_writer
     MICA__TRY(mica_writer_string(writer, "mica.family", model->family->name));
     MICA__TRY(mica_writer_string(writer, "mica.cache_k", mica_dtype_name(context->cache_k)));
     MICA__TRY(mica_writer_string(writer, "mica.cache_v", mica_dtype_name(context->cache_v)));
-    MICA__TRY(mica_writer_string(writer, "mica.rope", turning(context)));
+    MICA__TRY(mica_writer_string(writer, "mica.rope", rope_reach(context)));
     MICA__TRY(mica_writer_tensor(writer, "tokens", MICA_DTYPE_U32, 1, &length));
     for (uint32_t i = 0; i < 2 * model->h.layers; i++) {
         const uint32_t first = first_held(context, model->layer[i / 2].slides, sequence);
@@ -184,7 +184,7 @@ static mica_status check_file(const mica_context *context, const mica_weights *w
     MICA__TRY(expect(weights, path, "mica.model", text));
     MICA__TRY(expect(weights, path, "mica.cache_k", mica_dtype_name(context->cache_k)));
     MICA__TRY(expect(weights, path, "mica.cache_v", mica_dtype_name(context->cache_v)));
-    return expect(weights, path, "mica.rope", turning(context));
+    return expect(weights, path, "mica.rope", rope_reach(context));
 }
 
 /* What a state file holds, all of it checked before the context is touched. */

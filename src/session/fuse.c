@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "backend/op_table.h"
+#include "backend/planning.h"
 #include "base/alloc.h"
 #include "base/status.h"
 #include "base/work.h"
@@ -36,17 +38,23 @@ uint32_t mica_fusion_list(const mica_fusion_info **out_table)
 
 /* ---- drafts ---- */
 
+void mica__draft_begin(mica__draft *draft, const mica__fusion_pass *pass, uint32_t at)
+{
+    draft->record = *pass->list->record[at];
+    draft->record.barrier_before = 0;
+    draft->record.operand = draft->operand;
+    draft->record.params = draft->params;
+    draft->member_count = 0;
+    mica__draft_join(draft, at);
+}
+
 void mica__draft_from(mica__draft *draft, const mica__fusion_pass *pass, uint32_t at)
 {
     const mica__record *source = pass->list->record[at];
     memset(draft, 0, sizeof *draft);
-    draft->record = *source;
-    draft->record.barrier_before = 0;
-    draft->record.operand = draft->operand;
-    draft->record.params = draft->params;
+    mica__draft_begin(draft, pass, at);
     memcpy(draft->operand, source->operand, source->operand_count * sizeof *source->operand);
     memcpy(draft->params, source->params, source->params_size);
-    mica__draft_join(draft, at);
 }
 
 void mica__draft_join(mica__draft *draft, uint32_t at)
@@ -59,8 +67,7 @@ void mica__draft_join(mica__draft *draft, uint32_t at)
 
 mica__record *mica__fusion_record(const mica__fusion_pass *pass, uint32_t at, mica_op op)
 {
-    mica__record *record = pass->list->record[at];
-    return record != NULL && record->op == op ? record : NULL;
+    return pass->op[at] == op ? pass->list->record[at] : NULL;
 }
 
 bool mica__fusion_reader(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, mica__use *out)
@@ -87,10 +94,18 @@ bool mica__fusion_consumer(const mica__fusion_pass *pass, uint32_t at, uint32_t 
     return mica__fusion_reader(pass, at, slot, out) && mica__fusion_record(pass, out->record, op) != NULL;
 }
 
+bool mica__fusion_consumer_region(const mica__fusion_pass *pass, uint32_t at, uint32_t slot,
+                                  mica_scalar scalar, mica__use *out)
+{
+    return mica__fusion_reader(pass, at, slot, out) &&
+           mica__region_is(pass->list->record[out->record], scalar);
+}
+
 bool mica__fusion_rows_like(const mica__operand *operand, const mica__operand *like)
 {
     if (!mica__operand_present(operand) || operand->ndim != like->ndim || operand->ndim == 0 ||
-        mica_dtype_block_elements((mica_dtype)operand->dtype) != 1)
+        (operand->dtype != MICA_DTYPE_F32 && operand->dtype != MICA_DTYPE_F16 &&
+         operand->dtype != MICA_DTYPE_BF16))
         return false;
     for (uint32_t d = 0; d < like->ndim; d++)
         if (operand->shape[d] != like->shape[d])
@@ -99,22 +114,6 @@ bool mica__fusion_rows_like(const mica__operand *operand, const mica__operand *l
 }
 
 /* ---- legality ---- */
-
-/* May output slot `out` be the very same view as input slot `in`? Row by row or element by element, the
- * kernel has read what it overwrites. */
-static bool in_place(const mica__record *record, uint32_t out, uint32_t in)
-{
-    switch (record->op) {
-    case MICA_OP_RMS_NORM:
-        if (in == MICA__NORM_X || in == MICA__NORM_RESIDUAL)
-            return true;
-        return out == MICA__NORM_Y && (in == MICA__NORM_MUL || in == MICA__NORM_ADD);
-    case MICA_OP_ROPE: return out == MICA__ROPE_Y && in == MICA__ROPE_X;
-    case MICA_OP_CHAIN: return true;
-    case MICA_OP_MATMUL: return out == MICA__MATMUL_SLOT(0, MICA__WEIGHT_Y) && in == MICA__MATMUL_RESIDUAL;
-    default: return false;
-    }
-}
 
 /* No output touches another operand, except in place. */
 static bool overlaps_legal(const mica__record *record)
@@ -125,9 +124,10 @@ static bool overlaps_legal(const mica__record *record)
             continue;
         for (uint32_t in = 0; in < record->operand_count; in++) {
             const mica__operand *x = &record->operand[in];
-            if (in == out || !mica__operands_overlap(x, y))
+            if (in == out || x->storage != y->storage || !mica__operands_overlap(x, y))
                 continue;
-            if ((x->access & MICA_ACCESS_WRITE) || !mica__operand_same(x, y) || !in_place(record, out, in))
+            if ((x->access & MICA_ACCESS_WRITE) || !mica__operand_same(x, y) ||
+                !mica__may_share(record, out, in))
                 return false;
         }
     }
@@ -163,55 +163,32 @@ static void name_draft(const mica__fusion_pass *pass, mica__draft *draft)
     }
 }
 
-/* A barrier asked for before the first member stays where it was. */
-static void keep_barrier(mica__record_list *list, uint32_t first)
-{
-    while (list->record[first] == NULL)
-        first++;
-    list->record[first]->barrier_before = 1;
-}
-
 static mica_status replace(mica__fusion_pass *pass, const mica__draft *draft, uint32_t target)
 {
-    mica__record_list *list = pass->list;
-    mica_status status = mica__record_list_add(&pass->made, &draft->record);
-    if (status != MICA_OK)
-        return status;
-    uint32_t place = draft->member[target];
-    mica__record *fused = pass->made.record[0], *old = list->record[place];
-    list->record[place] = fused;
-    status = mica__flow_refresh(&pass->flow, place);
+    mica__record_list *made = &pass->made;
+    MICA__TRY(mica__record_list_add(made, &draft->record));
+    made->count = 0;
+    const mica_status status =
+        mica__flow_replace(&pass->flow, draft->member, draft->member_count, target, made->record[0]);
     if (status != MICA_OK) {
-        list->record[place] = old;
-        mica__record_free(fused);
-        pass->made.count = 0;
+        mica__record_free(made->record[0]);
         return status;
     }
-    pass->made.count = 0;
-    bool barrier =
-        draft->member[0] == place ? old->barrier_before : list->record[draft->member[0]]->barrier_before;
-    mica__record_free(old);
-    for (uint32_t i = 0; i < draft->member_count; i++) {
-        uint32_t at = draft->member[i];
-        if (at == place)
-            continue;
-        mica__record_free(list->record[at]);
-        list->record[at] = NULL;
-        (void)mica__flow_refresh(&pass->flow, at); /* an empty node needs no memory */
-    }
-    if (barrier)
-        keep_barrier(list, draft->member[0]);
+    for (uint32_t i = 0; i < draft->member_count; i++)
+        pass->op[draft->member[i]] = UINT16_MAX;
+    pass->op[draft->member[target]] = draft->record.op;
     return MICA_OK;
 }
 
 /* Whether the members of the draft's own op have the kernels of its row when they are alone. Another row adds up in another
- * order, so joining would change bits; and it is the one that the device has for such a record. */
+ * order, so joining would change bits; and it is the one that the device has for such a record. Regions add nothing up. */
 static bool keeps_its_row(const mica__fusion_pass *pass, const mica__draft *draft)
 {
     const mica__kernel_row *row = mica__registry_row(pass->device, &draft->record);
     for (uint32_t i = 0; i < draft->member_count; i++) {
         const mica__record *member = pass->list->record[draft->member[i]];
-        if (member->op == draft->record.op && mica__registry_row(pass->device, member) != row)
+        if (member->op == draft->record.op && member->op != MICA_OP_REGION &&
+            mica__registry_row(pass->device, member) != row)
             return false;
     }
     return true;
@@ -226,7 +203,7 @@ mica_status mica__fusion_offer(mica__fusion_pass *pass, mica__draft *draft, bool
     if (pass->device != NULL) {
         if (!keeps_its_row(pass, draft))
             return MICA_OK;
-        mica_status served = mica__record_check(pass->device, &draft->record, true);
+        mica_status served = mica__record_check(pass->device, &draft->record, true, &pass->room);
         if (served == MICA_ERR_OUT_OF_MEMORY)
             return served;
         if (served != MICA_OK)
@@ -268,16 +245,25 @@ mica_status mica__fuse(mica_device *device, mica__record_list *list, uint64_t *o
     mica__fusion_pass pass = {.device = device, .list = list};
     uint64_t fusions = 0, before = 0;
     *out_fusions = 0;
-    mica_status status = mica__flow_build(list, &pass.flow);
-    if (status != MICA_OK)
+    pass.op = mica__alloc((list->count + 1u) * sizeof *pass.op);
+    mica_status status = pass.op == NULL
+                             ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to fuse %u records", list->count)
+                             : mica__flow_build(list, &pass.flow);
+    if (status != MICA_OK) {
+        mica__free(pass.op);
         return status;
+    }
+    for (uint32_t i = 0; i < list->count; i++)
+        pass.op[i] = list->record[i]->op;
     do {
         before = fusions;
         for (size_t row = 0; row < FUSION_COUNT && status == MICA_OK; row++)
             status = run_row(&pass, row, &fusions);
     } while (status == MICA_OK && fusions != before);
     mica__flow_free(&pass.flow);
+    mica__free(pass.op);
     mica__record_list_free(&pass.made);
+    mica__planning_end(&pass.room);
     close_holes(list);
     *out_fusions = fusions;
     return status;

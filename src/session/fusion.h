@@ -8,6 +8,7 @@
 #ifndef MICA_SESSION_FUSION_H
 #define MICA_SESSION_FUSION_H
 
+#include "backend/region.h"
 #include "session/dataflow.h"
 
 #define MICA__FUSION_MEMBERS 4
@@ -16,8 +17,10 @@ typedef struct mica__fusion_pass {
     mica_device *device; /* NULL: do not ask for kernels */
     mica__record_list *list;
     mica__flow flow;
+    uint16_t *op; /* of each record, UINT16_MAX where there is none: most patterns look no further */
     mica__record_list made; /* where accepted drafts are copied; empty between offers */
     const char *name;       /* of the pattern being tried */
+    mica__plan room;        /* for plans of drafts */
 } mica__fusion_pass;
 
 /* A record being put together, borrowing the storages of its members. `record` points into the struct: build
@@ -30,6 +33,8 @@ typedef struct mica__draft {
     uint32_t member_count;
 } mica__draft;
 
+/* Starts with record `at` as its first member, and no operands or params yet. */
+void mica__draft_begin(mica__draft *draft, const mica__fusion_pass *pass, uint32_t at);
 /* Starts from a copy of record `at`, its first member. */
 void mica__draft_from(mica__draft *draft, const mica__fusion_pass *pass, uint32_t at);
 void mica__draft_join(mica__draft *draft, uint32_t at);
@@ -45,7 +50,10 @@ bool mica__fusion_reader(const mica__fusion_pass *pass, uint32_t at, uint32_t sl
 /* That reader, if it is an `op`. */
 bool mica__fusion_consumer(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, mica_op op,
                            mica__use *out);
-/* Rows that a kernel with a contiguous last dimension can walk, of the same shape as `like`. */
+/* That reader, if it is a region of this one step. */
+bool mica__fusion_consumer_region(const mica__fusion_pass *pass, uint32_t at, uint32_t slot,
+                                  mica_scalar scalar, mica__use *out);
+/* Rows of activations that a kernel with a contiguous last dimension can walk, of the same shape as `like`. */
 bool mica__fusion_rows_like(const mica__operand *operand, const mica__operand *like);
 
 /* The patterns of fusion.def. Each sets *out_applied if it replaced records. */

@@ -1,7 +1,7 @@
 /*
  * fusion_attention.c - what a token brings into the caches, and attention over them, as one record.
  *
- * Exact because the kernel keeps a turned query in f32, as rope stores it, and works on the new key and value as the caches
+ * Exact because the kernel keeps a rotated query in f32, as rope stores it, and works on the new key and value as the caches
  * have them.
  */
 
@@ -18,21 +18,16 @@ static bool alike(const mica__operand *a, const mica__operand *b)
 static const mica__record *cache_writer(const mica__fusion_pass *pass, uint32_t anchor, uint32_t slot,
                                         mica_op op, uint32_t cache, uint32_t *out_at)
 {
-    const mica__operand *value = &pass->list->record[anchor]->operand[slot];
-    for (uint32_t at = anchor; at-- > 0;) {
-        const mica__record *record = pass->list->record[at];
-        for (uint32_t i = 0; record != NULL && i < record->operand_count; i++) {
-            const mica__operand *operand = &record->operand[i];
-            if ((operand->access & MICA_ACCESS_WRITE) == 0 || !mica__operands_overlap(operand, value))
-                continue;
-            *out_at = at;
-            return record->op == op && i == cache && mica__operand_same(operand, value) ? record : NULL;
-        }
-    }
-    return NULL;
+    mica__use write;
+    if (!mica__flow_last_write(&pass->flow, anchor, slot, &write) || write.slot != cache ||
+        !mica__operand_same(&pass->list->record[write.record]->operand[cache],
+                            &pass->list->record[anchor]->operand[slot]))
+        return NULL;
+    *out_at = write.record;
+    return mica__fusion_record(pass, write.record, op);
 }
 
-/* A rope that only turns: no norm, and y or the cache but not both. */
+/* A rope that only rotates: no norm, and y or the cache but not both. */
 static bool is_plain_rope(const mica__record *rope, bool cached)
 {
     return rope != NULL && !((const mica__rope_record *)rope->params)->norm &&
@@ -52,7 +47,7 @@ static const mica__record *query_rope(const mica__fusion_pass *pass, uint32_t an
     return mica__fusion_record(pass, writer.record, MICA_OP_ROPE);
 }
 
-static bool same_turn(const mica__record *q, const mica__record *k)
+static bool same_rotation(const mica__record *q, const mica__record *k)
 {
     const mica_rope_params *a = &((const mica__rope_record *)q->params)->rope;
     const mica_rope_params *b = &((const mica__rope_record *)k->params)->rope;
@@ -79,7 +74,7 @@ static bool same_places(const mica__record *attention, const mica__record *k, co
 }
 
 /* Anchored at the attention of one token. */
-mica_status mica__fusion_turned_attention(mica__fusion_pass *pass, uint32_t anchor, bool *out_applied)
+mica_status mica__fusion_rotated_attention(mica__fusion_pass *pass, uint32_t anchor, bool *out_applied)
 {
     uint32_t q_at = 0, k_at = 0, v_at = 0;
     const mica__record *attention = mica__fusion_record(pass, anchor, MICA_OP_ATTENTION);
@@ -91,7 +86,7 @@ mica_status mica__fusion_turned_attention(mica__fusion_pass *pass, uint32_t anch
         cache_writer(pass, anchor, MICA__ATTENTION_K, MICA_OP_ROPE, MICA__ROPE_CACHE, &k_at);
     const mica__record *v =
         cache_writer(pass, anchor, MICA__ATTENTION_V, MICA_OP_KV_WRITE, MICA__KV_CACHE, &v_at);
-    if (v == NULL || !is_plain_rope(q, false) || !is_plain_rope(k, true) || !same_turn(q, k) ||
+    if (v == NULL || !is_plain_rope(q, false) || !is_plain_rope(k, true) || !same_rotation(q, k) ||
         !same_places(attention, k, v))
         return MICA_OK;
     mica__draft draft;
@@ -99,7 +94,7 @@ mica_status mica__fusion_turned_attention(mica__fusion_pass *pass, uint32_t anch
     mica__draft_join(&draft, q_at);
     mica__draft_join(&draft, k_at);
     mica__draft_join(&draft, v_at);
-    draft.record.operand_count = MICA__ATTENTION_TURNED_SLOTS;
+    draft.record.operand_count = MICA__ATTENTION_ALL_SLOTS;
     draft.record.params_size = sizeof(mica__attention_record);
     ((mica__attention_record *)draft.record.params)->rope = ((const mica__rope_record *)q->params)->rope;
     draft.operand[MICA__ATTENTION_K].access = draft.operand[MICA__ATTENTION_V].access =

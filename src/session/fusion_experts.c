@@ -47,13 +47,13 @@ static bool can_share(const mica__record *a, const mica__record *b)
 /* Anchored at the product. */
 mica_status mica__fusion_experts_gate_up(mica__fusion_pass *pass, uint32_t anchor, bool *out_applied)
 {
-    const bool silu = mica__fusion_record(pass, anchor, MICA_OP_SILU_MUL) != NULL;
-    if (!silu && mica__fusion_record(pass, anchor, MICA_OP_GELU_MUL) == NULL)
+    mica_scalar act = MICA_SCALAR_NONE;
+    uint32_t gate_at = 0, up_at = 0, gate_slot = 0, up_slot = 0;
+    if (!mica__region_is_gate(pass->list->record[anchor], &act, &gate_slot, &up_slot))
         return MICA_OK;
-    uint32_t gate_at = 0, up_at = 0;
     const mica__operand *y = &pass->list->record[anchor]->operand[MICA__BINARY_Y];
-    const mica__record *gate = producer(pass, anchor, MICA__BINARY_A, &gate_at);
-    const mica__record *up = producer(pass, anchor, MICA__BINARY_B, &up_at);
+    const mica__record *gate = producer(pass, anchor, gate_slot, &gate_at);
+    const mica__record *up = producer(pass, anchor, up_slot, &up_at);
     if (gate == NULL || up == NULL || gate == up || !can_share(gate, up) ||
         !mica__fusion_rows_like(y, &gate->operand[MICA__EXPERTS_Y]))
         return MICA_OK;
@@ -61,10 +61,11 @@ mica_status mica__fusion_experts_gate_up(mica__fusion_pass *pass, uint32_t ancho
     mica__draft_from(&draft, pass, gate_at);
     mica__draft_join(&draft, up_at);
     mica__draft_join(&draft, anchor);
-    ((mica__matmul_record *)draft.record.params)->gate = silu ? MICA__GATE_SILU : MICA__GATE_GELU;
+    ((mica__matmul_record *)draft.record.params)->gate =
+        act == MICA_SCALAR_SILU ? MICA__GATE_SILU : MICA__GATE_GELU;
     for (uint32_t i = 0; i < MICA__WEIGHT_Y; i++)
         draft.operand[MICA__EXPERTS_UP + i] = up->operand[MICA__EXPERTS_WEIGHT + i];
     draft.operand[MICA__EXPERTS_Y] = *y;
-    draft.record.operand_count = MICA__EXPERTS_GATED_SLOTS;
+    draft.record.operand_count = MICA__EXPERTS_ALL_SLOTS;
     return mica__fusion_offer(pass, &draft, out_applied);
 }

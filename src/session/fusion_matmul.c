@@ -4,6 +4,7 @@
  * Exact because a matmul keeps each sum in f32 and applies softcap, gate and residual to it with the
  * functions of the separate ops before it rounds once to y's type.
  */
+#include "base/status.h"
 #include "base/work.h"
 #include "session/fusion.h"
 
@@ -28,17 +29,19 @@ mica_status mica__fusion_matmul_softcap(mica__fusion_pass *pass, uint32_t anchor
 {
     mica__use use;
     const mica__record *matmul = bare_matmul(pass, anchor);
-    if (matmul == NULL || !mica__fusion_consumer(pass, anchor, Y0, MICA_OP_SOFTCAP, &use))
+    float cap = 0.0f;
+    if (matmul == NULL || !mica__fusion_reader(pass, anchor, Y0, &use))
         return MICA_OK;
     const mica__record *softcap = pass->list->record[use.record];
+    if (!mica__region_is_softcap(softcap, &cap))
+        return MICA_OK;
     const mica__operand *y = &softcap->operand[MICA__UNARY_Y];
     if (!mica__fusion_rows_like(y, &matmul->operand[Y0]))
         return MICA_OK;
     mica__draft draft;
     mica__draft_from(&draft, pass, anchor);
     mica__draft_join(&draft, use.record);
-    ((mica__matmul_record *)draft.record.params)->softcap =
-        ((const mica__scalar_params *)softcap->params)->value;
+    ((mica__matmul_record *)draft.record.params)->softcap = cap;
     draft.operand[Y0] = *y;
     return mica__fusion_offer(pass, &draft, out_applied);
 }
@@ -49,7 +52,7 @@ mica_status mica__fusion_matmul_residual(mica__fusion_pass *pass, uint32_t ancho
     const mica__record *matmul = mica__fusion_record(pass, anchor, MICA_OP_MATMUL);
     if (matmul == NULL || params_of(matmul)->gate != MICA__GATE_NONE ||
         mica__operand_present(&matmul->operand[MICA__MATMUL_RESIDUAL]) ||
-        !mica__fusion_consumer(pass, anchor, Y0, MICA_OP_ADD, &use))
+        !mica__fusion_consumer_region(pass, anchor, Y0, MICA_SCALAR_ADD, &use))
         return MICA_OK;
     const mica__record *add = pass->list->record[use.record];
     const mica__operand *other = &add->operand[use.slot == MICA__BINARY_A ? MICA__BINARY_B : MICA__BINARY_A];
@@ -100,8 +103,8 @@ static void draft_pair(mica__draft *draft, const mica__fusion_pass *pass, uint32
     mica__draft_from(draft, pass, first);
     mica__draft_join(draft, second);
     mica__matmul_record *params = draft->record.params;
-    uint32_t at = MICA__MATMUL_SLOTS(params->weight_count);
-    for (uint32_t i = MICA__MATMUL_FIRST; i < other->operand_count; i++)
+    uint32_t at = MICA__MATMUL_OPERANDS(params->weight_count);
+    for (uint32_t i = MICA__MATMUL_WEIGHT; i < other->operand_count; i++)
         draft->operand[at++] = other->operand[i];
     params->weight_count += params_of(other)->weight_count;
     draft->record.operand_count = (uint16_t)at;
@@ -123,12 +126,15 @@ mica_status mica__fusion_matmul_group(mica__fusion_pass *pass, uint32_t anchor, 
     if (first == NULL)
         return MICA_OK;
     const mica__operand x = first->operand[MICA__MATMUL_X];
-    for (uint32_t i = anchor + 1; i < pass->list->count && !*out_applied; i++) {
+    mica__use use = {anchor, MICA__MATMUL_X};
+    while (!*out_applied && params_of(first)->weight_count < MICA__MAX_WEIGHTS &&
+           mica__flow_next(&pass->flow, &use)) {
+        const uint32_t i = use.record;
         const mica__record *second = bare_matmul(pass, i);
         MICA__TRY(mica__spend(1));
         if (overwrites(pass, i, &x))
             break;
-        if (second == NULL || !can_share(first, second) ||
+        if (second == NULL || i < anchor || !can_share(first, second) ||
             params_of(first)->weight_count + params_of(second)->weight_count > MICA__MAX_WEIGHTS)
             continue;
         mica__draft draft;
@@ -158,51 +164,60 @@ static bool producer(const mica__fusion_pass *pass, uint32_t at, uint32_t slot, 
     return true;
 }
 
-/* One multiplication: the matmul behind its `gate` operand (for a plain mul through a gelu) and the one
- * behind `up`. */
-static mica_status gate_up(mica__fusion_pass *pass, uint32_t anchor, uint32_t gate_slot, mica__gate act,
-                           bool *out_applied)
+/* A multiplication that is one record or two: where its factors are read, and what opens the gate. */
+typedef struct product {
+    mica__use gate, up;
+    mica_scalar act;
+} product;
+
+/* act(g) * u in one region, or a region act(g) and one that multiplies what it wrote, as nobody else reads it. */
+static bool find_product(const mica__fusion_pass *pass, uint32_t anchor, uint32_t act_slot, product *out)
 {
-    const mica__record *product = pass->list->record[anchor];
-    uint32_t up_slot = gate_slot == MICA__BINARY_A ? MICA__BINARY_B : MICA__BINARY_A;
-    mica__use gelu = {anchor, gate_slot}, reader;
+    const mica__record *record = pass->list->record[anchor];
+    mica__use act, reader;
+    out->gate.record = out->up.record = anchor;
+    if (mica__region_is_gate(record, &out->act, &out->gate.slot, &out->up.slot))
+        return act_slot == MICA__BINARY_A; /* once */
+    if (!mica__region_is(record, MICA_SCALAR_MUL) || !mica__flow_writer(&pass->flow, anchor, act_slot, &act))
+        return false;
+    const mica__record *opens = pass->list->record[act.record];
+    out->act = mica__region_is(opens, MICA_SCALAR_SILU) ? MICA_SCALAR_SILU : MICA_SCALAR_GELU;
+    if (!mica__region_is(opens, out->act) || !opens->operand[MICA__UNARY_Y].temporary ||
+        !mica__fusion_reader(pass, act.record, MICA__UNARY_Y, &reader) || reader.record != anchor)
+        return false;
+    out->gate = (mica__use){act.record, MICA__UNARY_X};
+    out->up.slot = act_slot == MICA__BINARY_A ? MICA__BINARY_B : MICA__BINARY_A;
+    return true;
+}
+
+/* Anchored at the multiplication: the matmuls behind its factors. */
+static mica_status gate_up(mica__fusion_pass *pass, uint32_t anchor, uint32_t act_slot, bool *out_applied)
+{
+    const mica__operand *y = &pass->list->record[anchor]->operand[MICA__BINARY_Y];
+    product found;
     uint32_t gate = 0, up = 0;
-    const bool apart = product->op == MICA_OP_MUL;
-    if (apart) {
-        if (!mica__flow_writer(&pass->flow, anchor, gate_slot, &gelu) ||
-            mica__fusion_record(pass, gelu.record, MICA_OP_GELU) == NULL ||
-            !pass->list->record[gelu.record]->operand[MICA__UNARY_Y].temporary ||
-            !mica__fusion_consumer(pass, gelu.record, MICA__UNARY_Y, MICA_OP_MUL, &reader) ||
-            reader.record != anchor)
-            return MICA_OK;
-        gelu.slot = MICA__UNARY_X;
-    }
-    if (!producer(pass, gelu.record, gelu.slot, &gate) || !producer(pass, anchor, up_slot, &up) ||
-        gate == up || !can_share(pass->list->record[gate], pass->list->record[up]) ||
-        !mica__fusion_rows_like(&product->operand[MICA__BINARY_Y], &pass->list->record[gate]->operand[Y0]))
+    if (!find_product(pass, anchor, act_slot, &found) ||
+        !producer(pass, found.gate.record, found.gate.slot, &gate) ||
+        !producer(pass, found.up.record, found.up.slot, &up) || gate == up ||
+        !can_share(pass->list->record[gate], pass->list->record[up]) ||
+        !mica__fusion_rows_like(y, &pass->list->record[gate]->operand[Y0]))
         return MICA_OK;
     mica__draft draft;
     draft_pair(&draft, pass, gate, up);
     mica__draft_join(&draft, anchor);
-    if (apart)
-        mica__draft_join(&draft, gelu.record);
-    ((mica__matmul_record *)draft.record.params)->gate = act;
-    draft.operand[Y0] = product->operand[MICA__BINARY_Y];
+    if (found.gate.record != anchor)
+        mica__draft_join(&draft, found.gate.record);
+    ((mica__matmul_record *)draft.record.params)->gate =
+        found.act == MICA_SCALAR_SILU ? MICA__GATE_SILU : MICA__GATE_GELU;
+    draft.operand[Y0] = *y;
     draft.operand[MICA__MATMUL_SLOT(1, MICA__WEIGHT_Y)] = (mica__operand){0};
     return mica__fusion_offer(pass, &draft, out_applied);
 }
 
-/* Anchored at the multiplication. */
 mica_status mica__fusion_gate_up(mica__fusion_pass *pass, uint32_t anchor, bool *out_applied)
 {
-    if (mica__fusion_record(pass, anchor, MICA_OP_SILU_MUL) != NULL)
-        return gate_up(pass, anchor, MICA__BINARY_A, MICA__GATE_SILU, out_applied);
-    if (mica__fusion_record(pass, anchor, MICA_OP_GELU_MUL) != NULL)
-        return gate_up(pass, anchor, MICA__BINARY_A, MICA__GATE_GELU, out_applied);
-    if (mica__fusion_record(pass, anchor, MICA_OP_MUL) == NULL)
+    if (mica__fusion_record(pass, anchor, MICA_OP_REGION) == NULL)
         return MICA_OK;
-    mica_status status = gate_up(pass, anchor, MICA__BINARY_A, MICA__GATE_GELU, out_applied);
-    if (status == MICA_OK && !*out_applied)
-        status = gate_up(pass, anchor, MICA__BINARY_B, MICA__GATE_GELU, out_applied);
-    return status;
+    MICA__TRY(gate_up(pass, anchor, MICA__BINARY_A, out_applied));
+    return *out_applied ? MICA_OK : gate_up(pass, anchor, MICA__BINARY_B, out_applied);
 }

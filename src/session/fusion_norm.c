@@ -12,14 +12,14 @@ static bool absent(const mica__record *record, uint32_t slot)
     return !mica__operand_present(&record->operand[slot]);
 }
 
-/* Norm, then a binary op of its result and rows of the same shape, which go to `slot`. */
-static mica_status norm_then(mica__fusion_pass *pass, uint32_t anchor, mica_op op, uint32_t slot,
+/* Norm, then a region of one step of its result and rows of the same shape, which go to `slot`. */
+static mica_status norm_then(mica__fusion_pass *pass, uint32_t anchor, mica_scalar scalar, uint32_t slot,
                              bool *out_applied)
 {
     mica__use use;
     const mica__record *norm = mica__fusion_record(pass, anchor, MICA_OP_RMS_NORM);
     if (norm == NULL || !absent(norm, slot) || !absent(norm, MICA__NORM_ADD) ||
-        !mica__fusion_consumer(pass, anchor, MICA__NORM_Y, op, &use))
+        !mica__fusion_consumer_region(pass, anchor, MICA__NORM_Y, scalar, &use))
         return MICA_OK;
     const mica__record *binary = pass->list->record[use.record];
     const mica__operand *other =
@@ -38,12 +38,12 @@ static mica_status norm_then(mica__fusion_pass *pass, uint32_t anchor, mica_op o
 
 mica_status mica__fusion_norm_mul(mica__fusion_pass *pass, uint32_t anchor, bool *out_applied)
 {
-    return norm_then(pass, anchor, MICA_OP_MUL, MICA__NORM_MUL, out_applied);
+    return norm_then(pass, anchor, MICA_SCALAR_MUL, MICA__NORM_MUL, out_applied);
 }
 
 mica_status mica__fusion_norm_add(mica__fusion_pass *pass, uint32_t anchor, bool *out_applied)
 {
-    return norm_then(pass, anchor, MICA_OP_ADD, MICA__NORM_ADD, out_applied);
+    return norm_then(pass, anchor, MICA_SCALAR_ADD, MICA__NORM_ADD, out_applied);
 }
 
 /* The first norm that reads exactly what the add at `anchor` wrote; `reads` is how many operands read it at
@@ -69,8 +69,8 @@ static bool norm_of_sum(const mica__fusion_pass *pass, uint32_t anchor, uint32_t
 mica_status mica__fusion_residual_norm(mica__fusion_pass *pass, uint32_t anchor, bool *out_applied)
 {
     uint32_t at = 0, reads = 0;
-    const mica__record *add = mica__fusion_record(pass, anchor, MICA_OP_ADD);
-    if (add == NULL || add->operand[MICA__BINARY_Y].dtype != MICA_DTYPE_F32 ||
+    const mica__record *add = pass->list->record[anchor];
+    if (!mica__region_is(add, MICA_SCALAR_ADD) || add->operand[MICA__BINARY_Y].dtype != MICA_DTYPE_F32 ||
         !norm_of_sum(pass, anchor, &at, &reads))
         return MICA_OK;
     const mica__record *norm = pass->list->record[at];
@@ -111,7 +111,7 @@ mica_status mica__fusion_head_norm_rope(mica__fusion_pass *pass, uint32_t anchor
     if (params->norm || !mica__fusion_rows_like(&norm->operand[MICA__NORM_X], &draft.operand[MICA__ROPE_X]))
         return MICA_OK;
     params->norm = 1;
-    params->eps = ((const mica__norm_params *)norm->params)->eps;
+    params->eps = ((const mica_norm_params *)norm->params)->eps;
     draft.operand[MICA__ROPE_X] = norm->operand[MICA__NORM_X];
     draft.operand[MICA__ROPE_NORM_WEIGHT] = norm->operand[MICA__NORM_WEIGHT];
     return mica__fusion_offer(pass, &draft, out_applied);
@@ -144,7 +144,7 @@ mica_status mica__fusion_norm_matmul(mica__fusion_pass *pass, uint32_t anchor, b
         !mica__fusion_rows_like(&norm->operand[MICA__NORM_X], &draft.operand[MICA__MATMUL_X]))
         return MICA_OK;
     params->norm = 1;
-    params->eps = ((const mica__norm_params *)norm->params)->eps;
+    params->eps = ((const mica_norm_params *)norm->params)->eps;
     draft.operand[MICA__MATMUL_X] = norm->operand[MICA__NORM_X];
     draft.operand[MICA__MATMUL_NORM_WEIGHT] = norm->operand[MICA__NORM_WEIGHT];
     return mica__fusion_offer(pass, &draft, out_applied);

@@ -3,9 +3,9 @@
  */
 #include "session/passes.h"
 
+#include "base/alloc.h"
 #include "base/argument.h"
 #include "base/status.h"
-#include "session/storages.h"
 
 #define RECORD_STEPS 400u /* of lowering a record */
 #define POLL_NS 20000000u /* how long a wait goes without a look whether the call was cancelled */
@@ -37,11 +37,11 @@ mica_status mica__passes_wait(const mica_device *device, mica_fence *fence)
 }
 
 mica_status mica__passes_run(mica_device *device, mica__record_list *list, uint32_t flags,
-                             mica_session_stats *stats)
+                             mica_session_stats *stats, mica__placement *out_placement)
 {
-    mica__storages storages;
     mica_status status = MICA_OK;
     uint64_t fusions = 0, moved = 0;
+    *out_placement = (mica__placement){0};
     stats->records_in += list->count;
     if (flags & MICA_FINISH_FUSE)
         status = mica__fuse(device, list, &fusions);
@@ -51,14 +51,12 @@ mica_status mica__passes_run(mica_device *device, mica__record_list *list, uint3
     stats->reordered += moved;
     stats->records_out += list->count;
     if (status == MICA_OK)
-        status = mica__storages_build(list, &storages);
-    if (status != MICA_OK)
-        return status;
-    const uint64_t temp_bytes = mica__storages_temp_bytes(&storages);
-    if (temp_bytes > stats->temp_bytes) /* stages share them */
-        stats->temp_bytes = temp_bytes;
-    mica__storages_free(&storages);
-    return MICA_OK;
+        status = mica__place(list, out_placement);
+    if (out_placement->bytes > stats->temp_placed) /* stages share the arena */
+        stats->temp_placed = out_placement->bytes;
+    if (out_placement->bound > stats->temp_bound)
+        stats->temp_bound = out_placement->bound;
+    return status;
 }
 
 void mica__passes_count(mica_session_stats *stats, const mica_encoder_stats *part)
@@ -74,48 +72,101 @@ void mica__passes_count(mica_session_stats *stats, const mica_encoder_stats *par
         stats->group_sizes[i] += part->group_sizes[i];
 }
 
+/* Records as commands have them: temporaries in `memory`. */
+typedef struct source {
+    const mica__record_list *list;
+    const mica__placement *placement;
+    mica__storage *memory;  /* NULL: there are none */
+    mica__operand *operand; /* room for those of one record */
+} source;
+
+static mica_status make_room(source *from)
+{
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < from->list->count; i++)
+        most = from->list->record[i]->operand_count > most ? from->list->record[i]->operand_count : most;
+    from->operand = from->memory == NULL ? NULL : mica__alloc(most * sizeof *from->operand);
+    return from->memory == NULL || from->operand != NULL
+               ? MICA_OK
+               : mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %u operands", most);
+}
+
+static mica_status add_record(mica__lowering *lowering, const source *from, uint32_t index,
+                              mica__lowered *lowered)
+{
+    mica__record record = *from->list->record[index];
+    MICA__TRY(mica__spend(RECORD_STEPS));
+    for (uint32_t i = 0; from->operand != NULL && i < record.operand_count; i++)
+        from->operand[i] = mica__placed_operand(from->placement, from->memory, &record.operand[i]);
+    if (from->operand != NULL)
+        record.operand = from->operand;
+    return mica__lowering_add(lowering, &record, lowered == NULL ? NULL : &lowered[index]);
+}
+
 /* The lowering is gone afterwards. */
-static mica_status lower(mica__lowering *lowering, const mica__record_list *list, mica__lowered *lowered,
+static mica_status lower(mica__lowering *lowering, source *from, mica__lowered *lowered,
                          mica_session_stats *stats, mica__work **out)
 {
+    const mica__record_list *list = from->list;
     mica_encoder_stats part;
-    if (list->count > 0)
+    mica_status status = make_room(from);
+    if (status == MICA_OK && list->count > 0)
         mica__lowering_prepare(lowering, (const mica__record *const *)list->record, list->count);
-    for (uint32_t i = 0; i < list->count; i++) {
-        mica_status status = mica__spend(RECORD_STEPS);
-        if (status == MICA_OK)
-            status = mica__lowering_add(lowering, list->record[i], lowered == NULL ? NULL : &lowered[i]);
-        if (status != MICA_OK) {
-            mica__lowering_discard(lowering);
-            return status;
-        }
+    for (uint32_t i = 0; i < list->count && status == MICA_OK; i++)
+        status = add_record(lowering, from, i, lowered);
+    mica__free(from->operand);
+    if (status != MICA_OK) {
+        mica__lowering_discard(lowering);
+        return status;
     }
     mica__lowering_stats(lowering, &part);
     mica__passes_count(stats, &part);
     return mica__lowering_end(lowering, out);
 }
 
-mica_status mica__passes_lower_once(mica_device *device, const mica__record_list *list,
-                                    mica__scratch *scratch, mica_session_stats *stats, mica__work **out)
+/* Lowers with the scratch of others, who get what was added to it. */
+static mica_status lower_sharing(mica_device *device, bool reusable, source *from, mica__scratch *scratch,
+                                 mica__lowered *lowered, mica_session_stats *stats, mica__work **out)
 {
     mica__lowering *lowering = NULL;
     *out = NULL;
-    mica_status status = mica__lowering_begin(device, false, &lowering);
-    if (status != MICA_OK)
-        return status;
-    status = mica__lowering_share(lowering, scratch);
-    if (status != MICA_OK) {
-        mica__lowering_discard(lowering);
-        return status;
-    }
-    return lower(lowering, list, NULL, stats, out);
+    MICA__TRY(mica__lowering_begin(device, reusable, &lowering));
+    const mica_status status = mica__lowering_share(lowering, scratch);
+    if (status == MICA_OK)
+        return lower(lowering, from, lowered, stats, out);
+    mica__lowering_discard(lowering);
+    return status;
 }
 
-mica_status mica__passes_lower(mica_device *device, const mica__record_list *list, mica__lowered *lowered,
-                               mica_session_stats *stats, mica__work **out)
+mica_status mica__passes_lower_once(mica_device *device, const mica__record_list *list,
+                                    const mica__placement *placement, mica__storage *memory,
+                                    mica__scratch *scratch, mica_session_stats *stats, mica__work **out)
 {
-    mica__lowering *lowering = NULL;
+    source from = {list, placement, memory, NULL};
+    return lower_sharing(device, false, &from, scratch, NULL, stats, out);
+}
+
+mica_status mica__passes_lower(mica_device *device, const mica__record_list *list,
+                               const mica__placement *placement, mica_arena *arena, mica__lowered *lowered,
+                               mica_session_stats *stats, mica__work **out, uint64_t *out_generation)
+{
+    source from = {list, placement, NULL, NULL};
+    mica__scratch scratch = {0};
     *out = NULL;
-    const mica_status status = mica__lowering_begin(device, true, &lowering);
-    return status != MICA_OK ? status : lower(lowering, list, lowered, stats, out);
+    *out_generation = MICA__NO_GENERATION;
+    if (arena == NULL)
+        return lower_sharing(device, true, &from, NULL, lowered, stats, out);
+    MICA__TRY(mica__arena_reserve(arena, placement->bytes, &from.memory, out_generation));
+    mica_status status = mica__arena_lend(arena, &scratch);
+    if (status == MICA_OK)
+        status = lower_sharing(device, true, &from, &scratch, lowered, stats, out);
+    if (status == MICA_OK)
+        status = mica__arena_keep(arena, &scratch);
+    if (status != MICA_OK) {
+        mica__work_release(*out);
+        *out = NULL;
+    }
+    mica__scratch_release(&scratch);
+    mica__storage_release(from.memory);
+    return status;
 }

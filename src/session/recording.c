@@ -43,39 +43,79 @@ static mica_status make(mica_device *device, mica_queue *queue, mica_recording *
     return MICA_OK;
 }
 
-/* Lowers `list` into fresh work with its places. On failure nothing is left. */
-static mica_status lower(mica_device *device, const mica__record_list *list, mica_session_stats *stats,
-                         mica__lowered **out_lowered, mica__work **out_work)
+void mica__recorded_pass_free(mica__recorded_pass *pass)
 {
-    *out_work = NULL;
-    *out_lowered = mica__calloc(list->count + 1u, sizeof **out_lowered);
-    if (*out_lowered == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the places of %u records", list->count);
-    mica_status status = mica__passes_lower(device, list, *out_lowered, stats, out_work);
+    mica__record_list_free(&pass->list);
+    mica__placement_free(&pass->placement);
+    mica__slots_free(&pass->slots);
+}
+
+/* What replaces the commands of a recording. */
+typedef struct commands {
+    mica_arena *arena;
+    mica__lowered *lowered;
+    mica__work *work;
+    uint64_t generation;
+} commands;
+
+static void drop(commands *made)
+{
+    mica__work_release(made->work); /* waits for a running replay */
+    mica_arena_release(made->arena);
+    mica__free(made->lowered);
+}
+
+/* Lowers a pass into fresh work with its places, in `arena`, or in one of its own where it needs one. On failure nothing is
+ * left. */
+static mica_status lower(mica_device *device, const mica__recorded_pass *pass, mica_arena *arena,
+                         mica_session_stats *stats, commands *out)
+{
+    *out = (commands){.arena = mica__arena_retain(arena)};
+    out->lowered = mica__calloc(pass->list.count + 1u, sizeof *out->lowered);
+    mica_status status = MICA_OK;
+    if (out->lowered == NULL)
+        status =
+            mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the places of %u records", pass->list.count);
+    if (status == MICA_OK && arena == NULL && pass->placement.bytes > 0)
+        status = mica_arena_create(device, &out->arena);
+    if (status == MICA_OK)
+        status = mica__passes_lower(device, &pass->list, &pass->placement, out->arena, out->lowered, stats,
+                                    &out->work, &out->generation);
     if (status != MICA_OK) {
-        mica__free(*out_lowered);
-        *out_lowered = NULL;
+        drop(out);
+        *out = (commands){0};
     }
     return status;
 }
 
-mica_status mica__recording_create(mica_device *device, mica_queue *queue, mica__record_list *list,
-                                   mica_session_stats *stats, mica_recording **out)
+static void take(mica_recording *recording, const commands *made)
+{
+    recording->arena = made->arena;
+    recording->lowered = made->lowered;
+    recording->work = made->work;
+    recording->generation = made->generation;
+}
+
+mica_status mica__recording_create(mica_device *device, mica_queue *queue, mica__recorded_pass *pass,
+                                   mica_arena *arena, mica_session_stats *stats, mica_recording **out)
 {
     mica_recording *recording = NULL;
+    commands made;
     *out = NULL;
     mica_status status = make(device, queue, &recording);
     if (status != MICA_OK) {
-        mica__record_list_free(list);
+        mica__recorded_pass_free(pass);
         return status;
     }
-    recording->list = *list;
-    memset(list, 0, sizeof *list);
-    status = lower(device, &recording->list, stats, &recording->lowered, &recording->work);
+    recording->pass = *pass;
+    memset(pass, 0, sizeof *pass);
+    recording->shared = arena != NULL;
+    status = lower(device, &recording->pass, arena, stats, &made);
     if (status != MICA_OK) {
         mica_recording_release(recording);
         return status;
     }
+    take(recording, &made);
     recording->stats = *stats;
     *out = recording;
     return MICA_OK;
@@ -86,20 +126,34 @@ void mica_recording_release(mica_recording *recording)
     if (recording == NULL)
         return;
     mica_device *device = recording->device;
-    mica__work_release(recording->work);
+    drop(&(commands){recording->arena, recording->lowered, recording->work, 0});
     mica__storages_free(&recording->storages);
-    mica__record_list_free(&recording->list);
-    mica__free(recording->lowered);
+    mica__uses_free(&recording->uses);
+    mica__recorded_pass_free(&recording->pass);
     mica__queue_unref(recording->queue);
     mica__lock_destroy(&recording->lock, &recording->guard);
     mica__free(recording);
     mica_device_release(device);
 }
 
+mica_status mica__recording_lower(mica_recording *recording)
+{
+    mica_session_stats ignored = {0};
+    mica__work *work = NULL;
+    uint64_t generation = 0;
+    MICA__TRY(mica__passes_lower(recording->device, &recording->pass.list, &recording->pass.placement,
+                                 recording->arena, recording->lowered, &ignored, &work, &generation));
+    mica__work_release(recording->work);
+    recording->work = work;
+    recording->generation = generation;
+    return MICA_OK;
+}
+
 mica_status mica__recording_number(mica_recording *recording)
 {
-    return recording->storages.storage != NULL ? MICA_OK
-                                               : mica__storages_build(&recording->list, &recording->storages);
+    return recording->storages.storage != NULL
+               ? MICA_OK
+               : mica__storages_build(&recording->pass.list, &recording->storages);
 }
 
 /* ---- replay ---- */
@@ -110,7 +164,14 @@ static mica_status submit(mica_recording *recording, mica_fence **out_fence)
     if (recording->work == NULL)
         return mica__fail(MICA_ERR_STATE, "recording was left without commands by a failed rebind");
     (void)mica__work_wait(recording->work, NULL, NULL);
-    return mica__work_submit(recording->work, recording->queue, out_fence);
+    for (;;) {
+        bool stale = false;
+        MICA__TRY(mica__arena_submit(recording->arena, recording->work, recording->queue,
+                                     recording->generation, out_fence, &stale));
+        if (!stale)
+            return MICA_OK;
+        MICA__TRY(mica__recording_lower(recording)); /* where the arena is now */
+    }
 }
 
 mica_status mica_recording_replay(mica_recording *recording, mica_fence **out_fence)
@@ -155,39 +216,6 @@ mica_status mica_recording_replay_and_wait(mica_recording *recording)
 
 /* ---- clone ---- */
 
-/* Fresh storage for every temporary; NULL at the numbers of all others. */
-static mica_status fresh_temporaries(mica_device *device, const mica__storages *storages, mica__storage **out)
-{
-    for (uint32_t i = 0; i < storages->count; i++) {
-        if (!storages->temporary[i])
-            continue;
-        mica_status status = mica__storage_create(device, storages->storage[i]->bytes, false, &out[i]);
-        if (status != MICA_OK)
-            return status;
-    }
-    return MICA_OK;
-}
-
-/* Adds a copy of `record` that uses fresh[number] where there is one. `operand` has room for its operands. */
-static mica_status add_moved(mica__record_list *list, const mica__record *record,
-                             const mica__storages *storages, mica__storage *const *fresh,
-                             mica__operand *operand)
-{
-    mica__record moved = *record;
-    moved.operand = operand;
-    for (uint32_t i = 0; i < record->operand_count; i++) {
-        operand[i] = record->operand[i];
-        if (operand[i].memory == NULL)
-            continue;
-        mica__storage *storage = fresh[mica__storages_find(storages, operand[i].storage)];
-        if (storage != NULL) {
-            operand[i].storage = storage;
-            operand[i].memory = storage->memory;
-        }
-    }
-    return mica__record_list_add(list, &moved);
-}
-
 /* Copies the records, over the same storages. */
 static mica_status copy_records(const mica__record_list *from, mica__record_list *to)
 {
@@ -199,40 +227,23 @@ static mica_status copy_records(const mica__record_list *from, mica__record_list
     return status;
 }
 
-static mica_status clone_records(mica_device *device, const mica__record_list *from,
-                                 const mica__storages *storages, mica__record_list *to)
-{
-    uint32_t most = 1;
-    for (uint32_t i = 0; i < from->count; i++)
-        most = from->record[i]->operand_count > most ? from->record[i]->operand_count : most;
-    mica__storage **fresh = mica__calloc(storages->count + 1u, sizeof *fresh);
-    mica__operand *operand = mica__alloc(most * sizeof *operand);
-    mica_status status =
-        fresh == NULL || operand == NULL
-            ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to clone %u records", from->count)
-            : fresh_temporaries(device, storages, fresh);
-    for (uint32_t i = 0; i < from->count && status == MICA_OK; i++)
-        status = add_moved(to, from->record[i], storages, fresh, operand);
-    for (uint32_t i = 0; fresh != NULL && i < storages->count; i++)
-        mica__storage_release(fresh[i]); /* the records hold them now */
-    mica__free(fresh);
-    mica__free(operand);
-    if (status != MICA_OK)
-        mica__record_list_free(to);
-    return status;
-}
-
+/* Temporaries have the same names and the same places, in an arena of the clone's own. */
 static mica_status clone(const mica_recording *recording, mica_recording **out_clone)
 {
-    mica__record_list list = {0};
+    mica__recorded_pass pass = {0};
     mica_recording *original = mica__recording_lock(recording);
     mica_session_stats stats = original->stats, lowered = {0};
-    mica_status status = mica__recording_number(original);
+    mica_status status = copy_records(&original->pass.list, &pass.list);
     if (status == MICA_OK)
-        status = clone_records(original->device, &original->list, &original->storages, &list);
+        status = mica__slots_copy(&original->pass.slots, &pass.slots);
     mica__recording_unlock(original);
     if (status == MICA_OK)
-        status = mica__recording_create(recording->device, recording->queue, &list, &lowered, out_clone);
+        status = mica__place(&pass.list, &pass.placement);
+    if (status != MICA_OK) {
+        mica__recorded_pass_free(&pass);
+        return status;
+    }
+    status = mica__recording_create(recording->device, recording->queue, &pass, NULL, &lowered, out_clone);
     if (status == MICA_OK)
         (*out_clone)->stats = stats;
     return status;
@@ -260,32 +271,32 @@ static void merge_stats(mica_session_stats *whole, const mica_session_stats *ste
     merged.fusions += whole->fusions;
     merged.reordered += whole->reordered;
     merged.encode_ns += whole->encode_ns;
+    merged.temp_bytes = whole->temp_bytes;
     *whole = merged;
 }
 
 /* Works on copies, so that a failure leaves the recording as it was. Lock held. */
 static mica_status optimize(mica_recording *recording, uint32_t flags, mica_session_stats *stats)
 {
-    mica__record_list list = {0};
-    mica__lowered *lowered = NULL;
-    mica__work *work = NULL;
-    mica_status status = copy_records(&recording->list, &list);
-    if (status != MICA_OK)
-        return status;
-    status = mica__passes_run(recording->device, &list, flags, stats);
+    mica__recorded_pass pass = {0};
+    commands made;
+    MICA__TRY(copy_records(&recording->pass.list, &pass.list));
+    mica_status status = mica__passes_run(recording->device, &pass.list, flags, stats, &pass.placement);
     if (status == MICA_OK)
-        status = lower(recording->device, &list, stats, &lowered, &work);
+        status = lower(recording->device, &pass, recording->shared ? recording->arena : NULL, stats, &made);
     if (status != MICA_OK) {
-        mica__record_list_free(&list);
+        mica__recorded_pass_free(&pass);
         return status;
     }
-    mica__work_release(recording->work); /* waits for a running replay */
+    stats->temp_bytes = recording->stats.temp_bytes;
+    drop(&(commands){recording->arena, recording->lowered, recording->work, 0});
+    take(recording, &made);
     mica__storages_free(&recording->storages);
-    mica__record_list_free(&recording->list);
-    mica__free(recording->lowered);
-    recording->work = work;
-    recording->list = list;
-    recording->lowered = lowered;
+    mica__uses_free(&recording->uses);
+    pass.slots = recording->pass.slots;
+    memset(&recording->pass.slots, 0, sizeof recording->pass.slots);
+    mica__recorded_pass_free(&recording->pass);
+    recording->pass = pass;
     return MICA_OK;
 }
 

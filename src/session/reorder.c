@@ -12,21 +12,47 @@
 #include "session/dataflow.h"
 #include "session/passes.h"
 
-/* Waves of records [first, end), counted from 0. `top` has room for the last wave up to each record: those before one that
- * is below the wave found so far cannot raise it. */
-static mica_status find_waves(const mica__flow *flow, uint32_t first, uint32_t end, uint32_t *wave,
-                              uint32_t *top, uint32_t *out_waves)
+/* A solid write over all of `range`: whoever was in conflict with `range` before it was in conflict with it too. */
+static bool hides(const mica__range *write, const mica__range *range)
 {
-    for (uint32_t i = first; i < end; i++) {
-        uint32_t j = i;
-        wave[i] = 0;
-        for (; j > first && top[j - 1] >= wave[i]; j--)
-            if (wave[j - 1] >= wave[i] && mica__flow_conflict(flow, j - 1, i))
-                wave[i] = wave[j - 1] + 1;
-        top[i] = i > first && top[i - 1] > wave[i] ? top[i - 1] : wave[i];
-        MICA__TRY(mica__spend(1 + i - j));
+    return (write->access & MICA_ACCESS_WRITE) != 0 && write->stride == 0 && write->begin <= range->begin &&
+           write->end >= range->end;
+}
+
+/* The wave that record `at` cannot be before, for what one of its touches must wait for from `first` on. */
+static uint32_t wave_of(const mica__flow *flow, const mica__touch *touch, uint32_t at, uint32_t first,
+                        const uint32_t *wave, uint64_t *steps)
+{
+    uint32_t found = 0;
+    mica__touch_ref r = mica__touch_rival(touch, touch);
+    for (; mica__touch_is(r) && r.record >= first; ++*steps) {
+        const mica__touch *other = mica__touch_at(flow, r);
+        if (r.record != at && wave[r.record] >= found && mica__ranges_conflict(&touch->range, &other->range))
+            found = wave[r.record] + 1;
+        if (r.record != at && hides(&other->range, &touch->range))
+            break;
+        r = mica__touch_rival(touch, other);
     }
-    *out_waves = top[end - 1] + 1;
+    return found;
+}
+
+/* Waves of records [first, end), counted from 0. */
+static mica_status find_waves(const mica__flow *flow, uint32_t first, uint32_t end, uint32_t *wave,
+                              uint32_t *out_waves)
+{
+    uint32_t top = 0;
+    for (uint32_t i = first; i < end; i++) {
+        const mica__flow_node *node = &flow->node[i];
+        uint64_t steps = 1;
+        wave[i] = 0;
+        for (uint32_t k = 0; k < node->count; k++) {
+            const uint32_t w = wave_of(flow, &node->touch[k], i, first, wave, &steps);
+            wave[i] = w > wave[i] ? w : wave[i];
+        }
+        top = wave[i] > top ? wave[i] : top;
+        MICA__TRY(mica__spend(steps));
+    }
+    *out_waves = top + 1;
     return MICA_OK;
 }
 
@@ -79,7 +105,7 @@ mica_status mica__reorder(mica__record_list *list, uint64_t *out_moved)
             uint32_t waves = 0;
             for (end = first + 1; end < n && !list->record[end]->barrier_before;)
                 end++;
-            status = find_waves(&flow, first, end, wave, order, &waves);
+            status = find_waves(&flow, first, end, wave, &waves);
             if (status != MICA_OK)
                 break;
             sort_waves(wave, first, end, waves, start, order);

@@ -21,10 +21,8 @@ struct mica_session {
     mica_device *device;   /* counted */
     mica_encoder *encoder; /* NULL: spent */
     bool recording;
-    mica_buffer *
-        *temp; /* a reference on each, until the session is spent: then the records or the work hold them */
-    uint32_t temp_count, temp_capacity;
-    uint64_t temp_bytes;
+    mica_arena *arena; /* where temporaries are placed; NULL: none was needed yet */
+    mica__slots slots; /* of the recording to come */
     uint64_t begin_ns;
     mica_session_stats stats; /* of the stages so far */
     mica_fence *staged;       /* of the last of them, which answers for all; NULL: none */
@@ -59,11 +57,11 @@ mica_status mica_session_begin(mica_device *device, mica_queue *queue, uint32_t 
 /* Nothing more can be encoded. */
 static void spend(mica_session *session)
 {
-    for (uint32_t i = 0; i < session->temp_count; i++)
-        mica_buffer_release(session->temp[i]);
-    session->temp_count = 0;
     mica_encoder_release(session->encoder);
     session->encoder = NULL;
+    mica_arena_release(session->arena);
+    session->arena = NULL;
+    mica__slots_free(&session->slots);
     mica__scratch_release(&session->scratch);
 }
 
@@ -84,7 +82,6 @@ void mica_session_release(mica_session *session)
     stop_stages(session);
     spend(session);
     mica_fence_release(session->staged);
-    mica__free(session->temp);
     mica__free(session);
     mica_device_release(device);
 }
@@ -105,35 +102,29 @@ static mica_status check_open(const mica_session *session)
 
 /* ---- temporaries ---- */
 
-static mica_status reserve_temp(mica_session *session)
+/* In a recording session a name of so many bytes: the passes decide whether and where it gets memory. */
+static mica_status make_storage(const mica_session *session, uint64_t bytes, mica__storage **out)
 {
-    if (session->temp_count < session->temp_capacity)
-        return MICA_OK;
-    uint32_t capacity = session->temp_capacity * 2 + 16;
-    mica_buffer **grown = mica__realloc(session->temp, capacity * sizeof *grown);
-    if (grown == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %u session temporaries", capacity);
-    session->temp = grown;
-    session->temp_capacity = capacity;
-    return MICA_OK;
+    return session->recording ? mica__storage_promise(session->device, bytes, out)
+                              : mica__storage_create(session->device, bytes, false, out);
 }
 
 static mica_status make_temp(mica_session *session, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
                              mica_buffer **out_buffer)
 {
-    mica_buffer *buffer = NULL;
+    mica__storage *storage = NULL;
+    uint64_t bytes = 0;
     MICA__TRY(check_open(session));
-    if (shape == NULL || ndim > MICA_MAX_DIMS)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "shape is NULL or ndim %u is over %d", ndim,
-                          MICA_MAX_DIMS);
-    mica_buffer_desc desc = {.dtype = dtype, .ndim = ndim, .flags = MICA_BUFFER_UNINITIALIZED};
-    memcpy(desc.shape, shape, ndim * sizeof *shape);
-    MICA__TRY(reserve_temp(session));
-    MICA__TRY(mica_buffer_create(session->device, &desc, &buffer));
-    buffer->temporary = 1;
-    session->temp[session->temp_count++] = mica_buffer_retain(buffer);
-    session->temp_bytes += buffer->length;
-    *out_buffer = buffer;
+    mica_buffer_desc desc = {.dtype = dtype};
+    MICA__TRY(mica__shape_take(ndim, shape, &desc));
+    MICA__TRY(mica__desc_check(&desc, NULL, NULL, &bytes));
+    MICA__TRY(make_storage(session, bytes, &storage));
+    const mica_status status = mica__buffer_over(storage, &desc, NULL, out_buffer);
+    mica__storage_release(storage);
+    if (status != MICA_OK)
+        return status;
+    (*out_buffer)->temporary = 1;
+    session->stats.temp_bytes += bytes;
     return MICA_OK;
 }
 
@@ -148,6 +139,51 @@ mica_status mica_session_temp(mica_session *session, mica_dtype dtype, uint32_t 
     return mica__call_end(&call, make_temp(session, dtype, ndim, shape, out_buffer));
 }
 
+static mica_status check_recording(const mica_session *session)
+{
+    MICA__TRY(check_open(session));
+    return session->recording
+               ? MICA_OK
+               : mica__fail(MICA_ERR_STATE, "session is a direct one; begin it with MICA_SESSION_RECORD");
+}
+
+static mica_status use_arena(mica_session *session, mica_arena *arena)
+{
+    MICA__TRY(check_recording(session));
+    if (arena == NULL || arena->device != session->device)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "arena is %s",
+                          arena == NULL ? "NULL" : "of another device");
+    if (session->staged != NULL)
+        return mica__fail(MICA_ERR_STATE, "session has stages, which are submitted already");
+    mica_arena_release(session->arena);
+    session->arena = mica__arena_retain(arena);
+    return MICA_OK;
+}
+
+mica_status mica_session_use_arena(mica_session *session, mica_arena *arena)
+{
+    mica__call call;
+    mica__call_begin(&call, "session_use_arena");
+    return mica__call_end(&call, use_arena(session, arena));
+}
+
+static mica_status add_slot(mica_session *session, const char *name, mica_buffer *buffer)
+{
+    MICA__TRY(check_recording(session));
+    if (name == NULL || buffer == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL", name == NULL ? "name" : "buffer");
+    if (mica_buffer_device(buffer) != session->device)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer is on another device");
+    return mica__slots_add(&session->slots, name, buffer);
+}
+
+mica_status mica_session_slot(mica_session *session, const char *name, mica_buffer *buffer)
+{
+    mica__call call;
+    mica__call_begin(&call, "session_slot");
+    return mica__call_end(&call, add_slot(session, name, buffer));
+}
+
 /* ---- running ---- */
 
 static mica_status commit_direct(mica_session *session)
@@ -159,24 +195,41 @@ static mica_status commit_direct(mica_session *session)
     mica__passes_count(stats, &part);
     stats->records_in = stats->records_out = part.records;
     stats->submissions = part.stages;
-    stats->temp_bytes = session->temp_bytes;
     return status;
 }
 
-/* Records [first, end) as one stage. The fence of the last stage answers for those before it. */
-static mica_status submit_stage(mica_session *session, const mica__record_list *list, uint32_t first,
-                                uint32_t end)
+/* What was recorded since the last stage, as it goes to the device. */
+typedef struct stage_source {
+    mica__record_list list;
+    mica__placement placement;
+    mica__storage *memory; /* of temporaries; NULL: there are none */
+} stage_source;
+
+/* The passes, then memory for the temporaries that they left: that of the stages before, which are over when this one begins,
+ * where it is enough. */
+static mica_status prepare_stage(mica_session *session, uint32_t flags, stage_source *from)
 {
-    const mica__record_list part = {.record = first < end ? list->record + first : NULL,
+    uint64_t generation = 0;
+    MICA__TRY(mica__passes_run(session->device, &from->list, flags, &session->stats, &from->placement));
+    if (from->placement.bytes == 0)
+        return MICA_OK;
+    if (session->arena == NULL)
+        MICA__TRY(mica_arena_create(session->device, &session->arena));
+    return mica__arena_reserve(session->arena, from->placement.bytes, &from->memory, &generation);
+}
+
+/* Records [first, end) as one stage. The fence of the last stage answers for those before it. */
+static mica_status submit_stage(mica_session *session, const stage_source *from, uint32_t first, uint32_t end)
+{
+    const mica__record_list part = {.record = first < end ? from->list.record + first : NULL,
                                     .count = end - first};
     mica__work *work = NULL;
     mica_fence *fence = NULL;
-    mica_status status =
-        mica__passes_lower_once(session->device, &part, &session->scratch, &session->stats, &work);
-    if (status == MICA_OK)
-        status = mica__work_submit(work, mica__encoder_queue(session->encoder), &fence);
-    if (status != MICA_OK)
-        return status;
+    bool stale = false;
+    MICA__TRY(mica__passes_lower_once(session->device, &part, &from->placement, from->memory,
+                                      &session->scratch, &session->stats, &work));
+    MICA__TRY(mica__arena_submit(session->arena, work, mica__encoder_queue(session->encoder),
+                                 MICA__NO_GENERATION, &fence, &stale));
     session->stats.submissions++;
     mica__fence_follow(fence, session->staged);
     mica_fence_release(session->staged);
@@ -192,22 +245,23 @@ static uint32_t head_count(uint32_t count, uint32_t flags)
     return (flags & MICA_FINISH_OVERLAP) && head < count ? head : 0;
 }
 
-/* What was recorded since the last stage. */
 static mica_status commit_recorded(mica_session *session, uint32_t flags)
 {
     mica_session_stats *stats = &session->stats;
-    mica__record_list list;
-    mica_status status = mica__encoder_take(session->encoder, &list);
+    stage_source from = {0};
+    mica_status status = mica__encoder_take(session->encoder, &from.list);
     if (status == MICA_OK)
-        status = mica__passes_run(session->device, &list, flags, stats);
-    const uint32_t head = head_count(list.count, flags);
+        status = prepare_stage(session, flags, &from);
+    const uint32_t head = head_count(from.list.count, flags);
     if (status == MICA_OK && head > 0)
-        status = submit_stage(session, &list, 0, head);
+        status = submit_stage(session, &from, 0, head);
     stats->barriers_head = stats->barriers;
     if (status == MICA_OK)
-        status = submit_stage(session, &list, head, list.count);
+        status = submit_stage(session, &from, head, from.list.count);
     stats->barriers_tail = stats->barriers - stats->barriers_head;
-    mica__record_list_free(&list);
+    mica__storage_release(from.memory);
+    mica__placement_free(&from.placement);
+    mica__record_list_free(&from.list);
     return status;
 }
 
@@ -215,8 +269,7 @@ static mica_status stage(mica_session *session, uint32_t flags)
 {
     MICA__TRY(check_open(session));
     MICA__TRY(mica__passes_check_flags(flags));
-    if (!session->recording)
-        return mica__fail(MICA_ERR_STATE, "session is a direct one; begin it with MICA_SESSION_RECORD");
+    MICA__TRY(check_recording(session));
     return commit_recorded(session, flags);
 }
 
@@ -301,20 +354,22 @@ mica_status mica_session_commit(mica_session *session, uint32_t flags, mica_sess
 static mica_status record(mica_session *session, uint32_t flags, mica_session_stats *stats,
                           mica_recording **out_recording)
 {
-    mica__record_list list;
+    mica__recorded_pass pass = {0};
     MICA__TRY(check_open(session));
     MICA__TRY(mica__passes_check_flags(flags));
-    if (!session->recording || session->staged != NULL)
-        return mica__fail(MICA_ERR_STATE, "session %s",
-                          session->recording ? "has stages, which are submitted already"
-                                             : "is a direct one; begin it with MICA_SESSION_RECORD");
-    MICA__TRY(mica__encoder_take(session->encoder, &list));
-    mica_status status = mica__passes_run(session->device, &list, flags, stats);
+    MICA__TRY(check_recording(session));
+    if (session->staged != NULL)
+        return mica__fail(MICA_ERR_STATE, "session has stages, which are submitted already");
+    MICA__TRY(mica__encoder_take(session->encoder, &pass.list));
+    pass.slots = session->slots;
+    session->slots = (mica__slots){0};
+    stats->temp_bytes = session->stats.temp_bytes;
+    mica_status status = mica__passes_run(session->device, &pass.list, flags, stats, &pass.placement);
     if (status == MICA_OK)
-        status = mica__recording_create(session->device, mica__encoder_queue(session->encoder), &list, stats,
-                                        out_recording);
+        status = mica__recording_create(session->device, mica__encoder_queue(session->encoder), &pass,
+                                        session->arena, stats, out_recording);
     else
-        mica__record_list_free(&list);
+        mica__recorded_pass_free(&pass);
     stats->encode_ns = mica__clock_ns() - session->begin_ns;
     if (status == MICA_OK)
         (*out_recording)->stats.encode_ns = stats->encode_ns;

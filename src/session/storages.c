@@ -30,8 +30,7 @@ static mica_status make_room(mica__storages *s, uint64_t operands)
     s->mask = (uint32_t)(places - 1);
     s->place = mica__calloc(places, sizeof *s->place);
     s->storage = mica__alloc((operands + 1) * sizeof *s->storage);
-    s->temporary = mica__alloc(operands + 1);
-    if (s->place != NULL && s->storage != NULL && s->temporary != NULL)
+    if (s->place != NULL && s->storage != NULL)
         return MICA_OK;
     mica__storages_free(s);
     return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to number the storages of %llu operands",
@@ -51,11 +50,10 @@ mica_status mica__storages_build(const mica__record_list *list, mica__storages *
         const mica__record *record = list->record[i];
         for (uint32_t k = 0; k < record->operand_count; k++) {
             const mica__operand *operand = &record->operand[k];
-            uint32_t at = operand->memory == NULL ? 0 : find_place(out, operand->storage);
-            if (operand->memory == NULL || out->place[at] != 0)
+            uint32_t at = !mica__operand_present(operand) ? 0 : find_place(out, operand->storage);
+            if (!mica__operand_present(operand) || out->place[at] != 0)
                 continue;
             out->storage[out->count] = operand->storage;
-            out->temporary[out->count] = operand->temporary;
             out->place[at] = ++out->count;
         }
     }
@@ -66,15 +64,5 @@ void mica__storages_free(mica__storages *storages)
 {
     mica__free(storages->place);
     mica__free(storages->storage);
-    mica__free(storages->temporary);
     memset(storages, 0, sizeof *storages);
-}
-
-uint64_t mica__storages_temp_bytes(const mica__storages *storages)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < storages->count; i++)
-        if (storages->temporary[i])
-            bytes += storages->storage[i]->bytes;
-    return bytes;
 }

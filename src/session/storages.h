@@ -8,7 +8,6 @@
 
 typedef struct mica__storages {
     mica__storage **storage; /* [count], borrowed from the records */
-    uint8_t *temporary;      /* [count] */
     uint32_t count;
     uint32_t *place; /* hash table [mask + 1]: number + 1, 0 = free */
     uint32_t mask;
@@ -19,7 +18,5 @@ mica_status mica__storages_build(const mica__record_list *list, mica__storages *
 void mica__storages_free(mica__storages *storages);
 /* The number of a storage that is in the table. */
 uint32_t mica__storages_find(const mica__storages *storages, const void *storage);
-/* Bytes of all session temporaries. */
-uint64_t mica__storages_temp_bytes(const mica__storages *storages);
 
 #endif

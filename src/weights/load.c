@@ -141,7 +141,7 @@ static void shape_text(uint32_t ndim, const uint64_t *shape, char *text, size_t 
 static mica_status check_expected(const mica__tensor *tensor, mica_dtype dtype, uint32_t ndim,
                                   const uint64_t *shape)
 {
-    char found[160], wanted[160];
+    char found[192], wanted[192];
     MICA__TRY(mica__check_enum("weights_load_named: dtype", (uint32_t)dtype, MICA_DTYPE_COUNT));
     if (dtype != MICA_DTYPE_NONE && dtype != (mica_dtype)tensor->dtype)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "dtype: tensor \"%.200s\" is %s, expected %s",

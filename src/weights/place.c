@@ -7,7 +7,7 @@
 #include "base/work.h"
 #include "quant/dtype.h"
 
-/* A part as a buffer would have it. A scalar becomes a vector of one. */
+/* A part as a buffer would have it. */
 static mica_status describe_part(const mica_weights *weights, const mica__tensor *tensor, mica__place *place)
 {
     const uint32_t i = place->parts;
@@ -16,10 +16,8 @@ static mica_status describe_part(const mica_weights *weights, const mica__tensor
     if (status != MICA_OK)
         return status;
     desc->dtype = (mica_dtype)tensor->dtype;
-    desc->ndim = tensor->ndim == 0 ? 1 : tensor->ndim;
+    desc->ndim = tensor->ndim;
     memcpy(desc->shape, tensor->shape, sizeof desc->shape);
-    if (tensor->ndim == 0)
-        desc->shape[0] = 1;
     desc->flags = MICA_BUFFER_UNINITIALIZED;
     if (mica__desc_check(desc, NULL, NULL, &place->part_bytes[i]) != MICA_OK)
         return mica__fail(MICA_ERR_UNSUPPORTED, "tensor \"%.120s\" makes no buffer: %s", tensor->name,
@@ -60,9 +58,10 @@ static bool can_import(const mica_weights *weights, const mica_device *device, c
 {
     bool can = (weights->flags & MICA_WEIGHTS_NO_MAP) == 0 && device->info.properties.unified_memory != 0 &&
                device->table->buffer_import != NULL;
-    /* What the archive made is its memory, and goes with it. */
+    /* What the archive made is its memory, and goes with it; of nothing there is nothing to map. */
     for (uint32_t i = 0; can && i < place->parts; i++)
-        can = is_aligned(place->part[i]) && place->part[i]->file + 1 != weights->archive->made_file;
+        can = is_aligned(place->part[i]) && place->part[i]->file + 1 != weights->archive->made_file &&
+              place->part_bytes[i] != 0;
     return can;
 }
 

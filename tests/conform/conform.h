@@ -15,7 +15,7 @@
 #include "support/random.h"
 #include "support/tensor.h"
 
-#define CONFORM_OPERANDS 10
+#define CONFORM_OPERANDS 24
 #define CONFORM_TEXT 1024
 
 typedef struct conform_row conform_row;
@@ -25,18 +25,31 @@ typedef struct conform_operand {
     bool present, written;
     bool shared; /* in place: the tensor of operand `same_as` */
     uint32_t same_as;
+    uint8_t *right;           /* what it was when all was found right, for a written one; NULL: not yet */
+    double *expected, *error; /* of an output beside the one of the case; NULL: nothing */
 } conform_operand;
 
+/* A program, and who is called to add it: 0 mica_region_apply, else a row of conform_region.c. */
+typedef struct conform_region {
+    mica_region_desc desc; /* without its steps */
+    mica_region_step step[MICA_REGION_STEPS];
+    uint32_t call;
+    double number; /* fill's value, advance's delta, softcap's cap */
+} conform_region;
+
 typedef union conform_params {
-    double number;
     float real;
-    int32_t delta;
     mica_rope_params rope;
+    mica_cumsum_params cumsum;
+    mica_reduce_params reduce;
     mica_kv_params kv;
     mica_attention_params attention;
     mica_matmul_params matmul;
-    mica__chain_record chain;
+    conform_region region;
     mica_route_params route;
+    mica_pad_params pad;
+    mica_gather_params gather;
+    mica_scatter_params scatter;
 } conform_params;
 
 /* One case: operands on the host, what must come out, and the buffers while it is on a device. */
@@ -54,6 +67,8 @@ typedef struct conform_case {
     mica_status wanted;       /* MICA_OK or MICA_ERR_FAULT */
     uint32_t bits_of;         /* the output must be that operand bit for bit; UINT32_MAX: compare numbers */
     double *expected, *error; /* of the output, once it was asked for */
+    /* of regions: oracle_value of each element of each output, then of its imaginary part */
+    void *wanted_values;
     double *other, *other_error; /* what is right as well, element for element; NULL: nothing */
     double flops, bytes;
     mica_buffer *weight; /* on the device: affine parts joined, packed if asked */
@@ -68,6 +83,7 @@ struct conform_row {
     void (*oracle)(conform_case *);
     double factor; /* tolerance = factor * oracle's error + one store */
     const char *reason;
+    bool (*judge)(conform_case *, char *why); /* of what came back; NULL: numbers, within the tolerance */
 };
 
 typedef enum conform_mode {
@@ -80,6 +96,11 @@ typedef enum conform_mode {
 /* Set by the programs of devices that multiply 16-bit numbers: there activations may enter a matmul as f16 where ops.h leaves
  * it open. */
 extern bool conform_half_activations;
+/* Set by the programs of GPUs for one with few processors, as PoCL is: cases that are large to give a hundred of them work are
+ * small there. */
+extern bool conform_few_processors;
+/* The device runs kernel texts, which have not every type of every scalar. */
+extern bool conform_kernels;
 extern const conform_row conform_table[];
 extern const uint32_t conform_table_count;
 /* Lengths, windows, pages and masks that end exactly where something else does. Its cases are numbered, not drawn, so
@@ -91,6 +112,8 @@ extern const conform_row conform_attention_edges;
 void conform_case_make(conform_case *c, const conform_row *row, uint64_t seed, bool typical);
 /* Asks the oracle what must come out, which takes longer than making the case: for those who look at it. */
 void conform_case_expect(conform_case *c);
+/* For oracles of several outputs: what must come out in `slot` too, and its error measure. */
+void conform_expect_also(conform_case *c, uint32_t slot, double **out_expected, double **out_error);
 void conform_case_free(conform_case *c);
 /* "add x f32 [3, 7] ..." */
 void conform_case_describe(const conform_case *c, char *text, size_t bytes);

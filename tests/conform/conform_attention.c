@@ -431,7 +431,7 @@ typedef struct attention_edge {
 } attention_edge;
 
 static const attention_edge edges[CONFORM_ATTENTION_EDGES] = {
-    /* a ring around its brim, and around its second turn */
+    /* a ring around its brim, and around its second lap */
     {RING, 19, 0, 18, 0, 0, 0},
     {RING, 19, 0, 19, 0, 0, 0},
     {RING, 19, 0, 20, 0, 0, 0},

@@ -1,5 +1,5 @@
 /*
- * conform_experts.c - cases of route, once judged by its weights and once by its ids, and of expert_sum.
+ * conform_experts.c - cases of route, which has two outputs, and of expert_sum.
  */
 #include "conform/conform_rows.h"
 
@@ -34,7 +34,7 @@ static void draw_logits(conform_case *c, test_random *random)
     }
 }
 
-static void make_route(conform_case *c, test_random *random, uint32_t judged)
+void conform_make_route(conform_case *c, test_random *random)
 {
     uint64_t tokens = test_random_size(random, 40), experts = test_random_size(random, 300),
              slots = 1 + test_random_below(random, experts < 12 ? experts : 12);
@@ -56,14 +56,9 @@ static void make_route(conform_case *c, test_random *random, uint32_t judged)
         true;
     conform_add(c, random, "weights", draw_type(c, random), 2, (uint64_t[]){tokens, slots}, TEST_ROWS)
         ->written = true;
-    c->output = judged;
+    c->output = WEIGHTS;
     c->flops = (double)(tokens * experts) * 8;
     c->bytes = conform_bytes(c, LOGITS) + conform_bytes(c, IDS) + conform_bytes(c, WEIGHTS);
-}
-
-void conform_make_route(conform_case *c, test_random *random)
-{
-    make_route(c, random, WEIGHTS);
 }
 
 mica_status conform_encode_route(const conform_case *c, mica_encoder *encoder)
@@ -75,7 +70,11 @@ mica_status conform_encode_route(const conform_case *c, mica_encoder *encoder)
 void conform_oracle_route(conform_case *c)
 {
     const test_tensor *x = conform_tensor(c, LOGITS), *y = conform_tensor(c, WEIGHTS);
-    double *logits = conform_values(c, LOGITS), *ids = test_alloc(y->count, sizeof *ids);
+    double *logits = conform_values(c, LOGITS), *ids, *ids_error;
+
+    conform_expect_also(c, IDS, &ids, &ids_error);
+    for (uint64_t i = 0; i < y->count; i++)
+        ids_error[i] = ORACLE_EXACT;
     oracle_route route = {x->shape[0], x->shape[1], y->shape[1], logits, ids, false, false, 1};
 
     oracle_route_ids(route.rows, route.experts, route.slots, logits, ids);
@@ -83,28 +82,6 @@ void conform_oracle_route(conform_case *c)
     route.normalise = c->params.route.normalise != 0;
     route.scale = c->params.route.scale == 0 ? 1 : c->params.route.scale;
     oracle_route_weights(&route, c->expected, c->error);
-    free(logits);
-    free(ids);
-}
-
-void conform_make_route_ids(conform_case *c, test_random *random)
-{
-    make_route(c, random, IDS);
-}
-
-mica_status conform_encode_route_ids(const conform_case *c, mica_encoder *encoder)
-{
-    return conform_encode_route(c, encoder);
-}
-
-void conform_oracle_route_ids(conform_case *c)
-{
-    const test_tensor *x = conform_tensor(c, LOGITS), *ids = conform_tensor(c, IDS);
-    double *logits = conform_values(c, LOGITS);
-
-    oracle_route_ids(x->shape[0], x->shape[1], ids->shape[1], logits, c->expected);
-    for (uint64_t i = 0; i < ids->count; i++)
-        c->error[i] = ORACLE_EXACT;
     free(logits);
 }
 

@@ -112,26 +112,27 @@ static uint64_t draw_side(test_random *random, uint64_t count, uint64_t tile)
  * For matrix units: products in tiles of 128 rows by 256 columns of y, which a GPU with few tiles cuts in halves. Two of sixteen
  * cases in a row have 67 to 74 tiles, all in one row or all in one column, which 132 multiprocessors take whole; the others
  * have up to four. The inner size is small, since the sums are the same in every tile; three cases have one that several groups
- * share. Sanitizers see nothing new in the large ones.
+ * share. Sanitizers and few processors see nothing new in the large ones.
  */
 void conform_make_matmul_tiles(conform_case *c, test_random *random)
 {
-    const uint64_t turn = TEST_ANY_SANITIZER ? 0 : c->number % 16;
+    const uint64_t kind = TEST_ANY_SANITIZER ? 0 : c->number % 16;
+    const bool few = conform_few_processors;
     const uint64_t block = oracle_is_affine(c->row->weight) ? 128 : oracle_block_values(c->row->weight);
     const bool four = test_random_one_in(random, 3);
     uint64_t m = 9 + test_random_below(random, four ? 150 : 20);
     uint64_t n = 1 + test_random_below(random, four ? 300 : 40),
              k = block * (1 + test_random_below(random, 3));
 
-    if (turn == 8) {
+    if (kind == 8 && !few) {
         m = 9 + test_random_below(random, 2);
         n = draw_side(random, 66, 256);
         k = block;
-    } else if (turn >= 10 && turn < 13) {
-        m = 9 + test_random_below(random, 120);
-        k = 256 * (1 + test_random_below(random, 12));
+    } else if (kind >= 10 && kind < 13) {
+        m = 9 + test_random_below(random, few ? 20 : 120);
+        k = 256 * (1 + test_random_below(random, few ? 4 : 12));
         c->aligned = true;
-    } else if (turn == 9) {
+    } else if (kind == 9 && !few) {
         m = draw_side(random, 66, 128);
         n = 1 + test_random_below(random, 12);
     }
@@ -142,21 +143,22 @@ void conform_make_matmul_tiles(conform_case *c, test_random *random)
 /*
  * For kernels that stream weights past a few rows of x: whole groups, everything at multiples of 16 bytes. Of sixteen cases in a row
  * one has rows so long that a lane takes more of them than usual, and of two types one has so many rows that each of 132
- * multiprocessors goes through more than the eight slots that it can hold at once. Sanitizers see nothing new in those.
+ * multiprocessors goes through more than the eight slots that it can hold at once. Sanitizers and few processors see nothing new in
+ * those.
  */
 void conform_make_matmul_stream(conform_case *c, test_random *random)
 {
-    const uint64_t turn = TEST_ANY_SANITIZER ? 0 : c->number % 16;
+    const uint64_t kind = TEST_ANY_SANITIZER || conform_few_processors ? 0 : c->number % 16;
     const mica_dtype type = c->row->weight;
     const uint64_t block = oracle_has_scales(type) || oracle_is_affine(type) ? 1024 : 256;
     uint64_t m = test_random_one_in(random, 2) ? 1 : 2 + test_random_below(random, 7);
     uint64_t n = 1 + test_random_below(random, 40), k = block * (1 + test_random_below(random, 4));
 
-    if (turn == 8 && (type == MICA_DTYPE_Q5_K || type == MICA_DTYPE_AFFINE4)) {
+    if (kind == 8 && (type == MICA_DTYPE_Q5_K || type == MICA_DTYPE_AFFINE4)) {
         m = 1;
         n = 34000 + test_random_below(random, 300);
         k = block;
-    } else if (turn == 9) {
+    } else if (kind == 9) {
         m = 1 + test_random_below(random, 2);
         n = 1 + test_random_below(random, 6);
         k = 32768 + block;
@@ -240,6 +242,7 @@ static bool has_q8_activations(conform_case *c)
 }
 
 bool conform_half_activations;
+bool conform_few_processors;
 
 /* Whether activations may be of 16 bits though that was not asked for: instead of 8-bit blocks, with block types and with weights
  * of 16 bits, as ops.h says. */

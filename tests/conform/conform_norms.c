@@ -1,6 +1,7 @@
 /*
  * conform_norms.c - cases of the norms, softmax, rope, argmax: ops over one row.
  */
+#include "conform/conform_op.h"
 #include "conform/conform_rows.h"
 
 #include <math.h>
@@ -128,6 +129,28 @@ void conform_oracle_layer_norm(conform_case *c)
     free(x);
     free(weight);
     free(bias);
+}
+
+void conform_make_cumsum(conform_case *c, test_random *random)
+{
+    c->params.cumsum =
+        (mica_cumsum_params){(uint32_t)test_random_below(random, 2), (uint32_t)test_random_below(random, 2)};
+    conform_make_op(c, random);
+}
+
+mica_status conform_encode_cumsum(const conform_case *c, mica_encoder *encoder)
+{
+    return mica_cumsum(encoder, conform_buffer(c, 0), &c->params.cumsum, conform_buffer(c, 1));
+}
+
+void conform_oracle_cumsum(conform_case *c)
+{
+    double *x = conform_values(c, 0);
+    const uint64_t dim = last(c, 0);
+
+    oracle_cumsum(conform_tensor(c, 0)->count / dim, dim, x, c->params.cumsum.exclusive != 0,
+                  c->params.cumsum.reverse != 0, c->expected, c->error);
+    free(x);
 }
 
 /* Rows of -inf alone, rows with some -inf, rows with a NaN. */

@@ -11,41 +11,25 @@
     mica_status conform_encode_##name(const conform_case *c, mica_encoder *encoder); \
     void conform_oracle_##name(conform_case *c);
 
-CONFORM_OP(copy)
-CONFORM_OP(fill)
-CONFORM_OP(advance)
-CONFORM_OP(add)
-CONFORM_OP(mul)
-CONFORM_OP(silu_mul)
-CONFORM_OP(gelu_mul)
-CONFORM_OP(gelu)
-CONFORM_OP(gelu_erf)
-CONFORM_OP(softcap)
-CONFORM_OP(chain)
-CONFORM_OP(rms_norm)
-CONFORM_OP(layer_norm)
-CONFORM_OP(softmax)
-CONFORM_OP(rope)
-CONFORM_OP(kv_write)
-CONFORM_OP(attention)
-CONFORM_OP(matmul)
-CONFORM_OP(matmul_experts)
-CONFORM_OP(route)
-CONFORM_OP(route_ids)
-CONFORM_OP(expert_sum)
-CONFORM_OP(embedding)
-CONFORM_OP(argmax)
-CONFORM_OP(penalize)
-CONFORM_OP(sample)
+/* Of each op of the table, and of outputs that are judged apart. */
+#define OP(op, name, ...) CONFORM_OP(name)
+#include "backend/ops.def"
+CONFORM_OP(scalar)
+bool conform_judge_region(conform_case *c, char *why);
+extern const uint32_t conform_scalar_calls; /* as many cases of "scalar" as count through all of them */
 CONFORM_OP(sample_log)
 CONFORM_OP(sample_settings)
 CONFORM_OP(sample_history)
+CONFORM_OP(scatter_add)
+bool conform_judge_bits(conform_case *c, char *why);
 #undef CONFORM_OP
 /* More cases of matmul and of attention, encoded and judged alike. */
 void conform_make_matmul_tiles(conform_case *c, test_random *random);
 void conform_make_experts_tiles(conform_case *c, test_random *random);
 void conform_make_matmul_stream(conform_case *c, test_random *random);
 void conform_make_matmul_library(conform_case *c, test_random *random);
+/* Reductions that are cut into parts. */
+void conform_make_reduce_long(conform_case *c, test_random *random);
 void conform_make_prompt(conform_case *c, test_random *random);
 
 #endif

@@ -272,7 +272,7 @@ static void draw_sure(conform_case *c, uint64_t row, uint64_t width, const doubl
     uint64_t n = conform_tensor(c, S_LOGITS)->shape[1];
     double margin = 0;
 
-    for (int turn = 0; turn < 30 && margin < SURE; turn++) {
+    for (int trial = 0; trial < 30 && margin < SURE; trial++) {
         draw_filters(s, row, n, random);
         const oracle_sampling sampling = sampling_of(s, row);
 

@@ -43,11 +43,18 @@ void conform_suite_close(conform_suite *suite)
     memset(suite, 0, sizeof *suite);
 }
 
+uint32_t conform_suite_widest(const conform_suite *suite)
+{
+    uint32_t isa = CONFORM_ISAS - 1;
+
+    while (isa > 0 && !suite->device[isa][0])
+        isa--;
+    return isa;
+}
+
 bool conform_suite_runs(const conform_suite *suite, uint32_t isa)
 {
-    const bool widest = isa + 1 == CONFORM_ISAS || !suite->device[isa + 1][0];
-
-    return suite->device[isa][0] && (widest || !TEST_THREAD_SANITIZER);
+    return suite->device[isa][0] && (!TEST_THREAD_SANITIZER || isa == conform_suite_widest(suite));
 }
 
 static bool same_bits(conform_case *c, uint8_t **first, char *why)
@@ -96,11 +103,11 @@ static void report(const conform_suite *suite, const conform_case *c, uint64_t s
     memcpy(why, text, sizeof text);
 }
 
-/* The thread sanitizer looks at two threads where there are forms with more than one: one has nothing that it could see, and more
- * than a small machine has cores wait for each other most of the time. */
+/* Sanitizers look at two threads where there are forms with more than one: one has nothing that the thread sanitizer could see, more
+ * than a small machine has cores wait for each other most of the time, and memory is touched in the same units by all. */
 static bool worth_a_run(const conform_suite *suite, uint32_t isa, uint32_t threads)
 {
-    return !TEST_THREAD_SANITIZER || threads == (suite->device[isa][1] ? 1 : 0);
+    return !TEST_ANY_SANITIZER || threads == (suite->device[isa][1] ? 1 : 0);
 }
 
 bool conform_suite_case(const conform_suite *suite, const conform_row *row, uint64_t seed, char *why)

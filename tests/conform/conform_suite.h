@@ -22,6 +22,8 @@ extern const char *const conform_isa_names[CONFORM_ISAS];
 /* Opens `id` in every form. An instruction set that the machine lacks is skipped and named on stdout. */
 mica_status conform_suite_open(conform_suite *suite, const char *id);
 void conform_suite_close(conform_suite *suite);
+/* The widest instruction set that is open. */
+uint32_t conform_suite_widest(const conform_suite *suite);
 /* Is this instruction set open, and worth a run? The thread sanitizer looks at the widest alone: threads hand out work in the
  * same way whatever it is. */
 bool conform_suite_runs(const conform_suite *suite, uint32_t isa);

@@ -10,10 +10,14 @@
 #define MADE(text, id, make, op, weight, factor, reason)                                   \
     {                                                                                      \
         text, MICA_OP_##id, MICA_DTYPE_##weight, conform_make_##make, conform_encode_##op, \
-            conform_oracle_##op, factor, reason                                            \
+            conform_oracle_##op, factor, reason, NULL                                      \
     }
 
-#define EXACT_STORE "one f32 rounding, then one store: known to the bit"
+#define BITS(text, id, op)                                                                                   \
+    {                                                                                                        \
+        text, MICA_OP_##id, MICA_DTYPE_NONE, conform_make_##op, conform_encode_##op, conform_oracle_##op, 0, \
+            "moved bit for bit", conform_judge_bits                                                          \
+    }
 #define DOT                                                                                                 \
     "f32 sums of k terms in any fixed order: sqrt(k)/4 + 1 roundings of the absolute sum, times 4 for the " \
     "tail"
@@ -49,7 +53,7 @@
         ROW(text " affine8", id, op, AFFINE8, factor, reason),                                              \
         ROW(text " fp4", id, op, FP4, factor, reason), ROW(text " f8_e4m3", id, op, F8_E4M3, factor, reason)
 
-/* One of each kind that native/runs.cu takes apart, and one of lanes.cu. */
+/* One of each kind that native/dot_blocks.cu takes apart, and one of dot_planes.cu. */
 #define STREAM_ROWS(text, factor, reason)                                                                   \
     STREAM(text " q4_0", Q4_0, factor, reason), STREAM(text " q4_1", Q4_1, factor, reason),                 \
         STREAM(text " q5_0", Q5_0, factor, reason), STREAM(text " q2_k", Q2_K, factor, reason),             \
@@ -63,23 +67,21 @@
 
 const conform_row conform_table[] = {
     ROW("copy", COPY, copy, NONE, 0, "a conversion rounds once: known to the bit"),
-    ROW("fill", FILL, fill, NONE, 0, "a conversion rounds once: known to the bit"),
-    ROW("advance", ADVANCE, advance, NONE, 0, "whole numbers"),
-    ROW("add", ADD, add, NONE, 0, EXACT_STORE),
-    ROW("mul", MUL, mul, NONE, 0, EXACT_STORE),
-    ROW("silu_mul", SILU_MUL, silu_mul, NONE, 6, "exp within 2 roundings, a sum, a quotient and a product"),
-    ROW("gelu_mul", GELU_MUL, gelu_mul, NONE, 3, "as gelu, and a product"),
-    ROW("gelu", GELU, gelu, NONE, 3, "tanh within 2 roundings of 1, its argument within 3"),
-    ROW("gelu_erf", GELU_ERF, gelu_erf, NONE, 4,
-        "the integral within 6 roundings of its own value, at most a half"),
-    ROW("softcap", SOFTCAP, softcap, NONE, 6, "tanh within 2 roundings, a quotient and a product"),
-    ROW("chain", CHAIN, chain, NONE, 1,
-        "each step strays as its op's own row says, carried through the steps behind it"),
+    {"region", MICA_OP_REGION, MICA_DTYPE_NONE, conform_make_region, conform_encode_region,
+     conform_oracle_region, 1, "each step strays as its scalar does, carried through the steps behind it",
+     conform_judge_region},
+    {"scalar", MICA_OP_REGION, MICA_DTYPE_NONE, conform_make_scalar, conform_encode_scalar,
+     conform_oracle_region, 1, "as oracle_scalar.c says of each", conform_judge_region},
     ROW("rms_norm", RMS_NORM, rms_norm, NONE, 4, "root, quotient and products after a sum of squares"),
     ROW("layer_norm", LAYER_NORM, layer_norm, NONE, 4,
         "root, quotient, products and a sum after the sums of two passes"),
+    MADE("reduce", REDUCE, reduce, reduce, NONE, 4,
+         "sums of n terms in any fixed order: sqrt(n)/4 + 1 roundings of the absolute sum, times 4 for the "
+         "tail; exp and log"),
+    MADE("reduce long", REDUCE, reduce_long, reduce, NONE, 4, "as reduce"),
     ROW("softmax", SOFTMAX, softmax, NONE, 4,
         "the rounded argument moves exp by its own size; then a sum and a quotient"),
+    ROW("cumsum", CUMSUM, cumsum, NONE, 2, DOT),
     ROW("rope", ROPE, rope, NONE, 4, "the angle is rounded in f32 and moves the result by its own size"),
     ROW("kv_write", KV_WRITE, kv_write, NONE, 0, "a conversion rounds once: known to the bit"),
     ROW("kv_write q8_0", KV_WRITE, kv_write, Q8_0, 0, "codes and scales of f32 arithmetic: known to the bit"),
@@ -104,9 +106,13 @@ const conform_row conform_table[] = {
     MADE("experts tiles affine4", MATMUL_EXPERTS, experts_tiles, matmul_experts, AFFINE4, 2, DOT),
     ROW("route", ROUTE, route, NONE, 4,
         "softmax over the experts, a sum of the chosen, a quotient, a product"),
-    ROW("route ids", ROUTE, route_ids, NONE, 0, "whole numbers"),
     ROW("expert_sum", EXPERT_SUM, expert_sum, NONE, 4, "a sum of products in the order of the slots"),
     WEIGHT_ROWS("embedding", EMBEDDING, embedding, 2, DECODE),
+    BITS("pad", PAD, pad),
+    BITS("gather", GATHER, gather),
+    BITS("scatter", SCATTER, scatter),
+    {"scatter add", MICA_OP_SCATTER, MICA_DTYPE_NONE, conform_make_scatter_add, conform_encode_scatter,
+     conform_oracle_scatter_add, 2, "f32 in the order of ids: " DOT, NULL},
     ROW("argmax", ARGMAX, argmax, NONE, 0, "whole numbers"),
     ROW("penalize", PENALIZE, penalize, NONE, 4, "a sum for each bias, then a product, a sum, a difference"),
     ROW("sample", SAMPLE, sample, NONE, 0, "whole numbers; no decision is near its bound"),

@@ -65,17 +65,18 @@ static void test_buffer_sizes(void **state)
 {
     mica_device *device = *state;
     mica_buffer *buffer = (mica_buffer *)&device;
-    uint64_t zero[2] = {3, 0}, huge[2] = {1ull << 33, 1ull << 33}, wraps[3] = {1ull << 62, 4, 1},
+    uint64_t zero[3] = {1ull << 62, 0, 8}, huge[2] = {1ull << 33, 1ull << 33}, wraps[3] = {1ull << 62, 4, 1},
              odd[2] = {2, 33};
-    uint64_t many[7] = {1, 1, 1, 1, 1, 1, 1};
+    uint64_t many[MICA_MAX_DIMS + 1] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
 
-    refused(mica_buffer_alloc(device, MICA_DTYPE_F32, 2, zero, &buffer), MICA_ERR_INVALID_ARGUMENT, "shape");
+    refused(mica_buffer_alloc(device, MICA_DTYPE_F32, 3, zero, &buffer), MICA_ERR_INVALID_ARGUMENT, "shape");
     assert_null(buffer);
     refused(mica_buffer_alloc(device, MICA_DTYPE_F32, 2, huge, &buffer), MICA_ERR_INVALID_ARGUMENT, "shape");
     refused(mica_buffer_alloc(device, MICA_DTYPE_F32, 3, wraps, &buffer), MICA_ERR_INVALID_ARGUMENT, "shape");
     refused(mica_buffer_alloc(device, MICA_DTYPE_Q4_0, 2, odd, &buffer), MICA_ERR_INVALID_ARGUMENT, "shape");
-    refused(mica_buffer_alloc(device, MICA_DTYPE_F32, 7, many, &buffer), MICA_ERR_INVALID_ARGUMENT, "ndim");
-    refused(mica_buffer_alloc(device, MICA_DTYPE_F32, 0, many, &buffer), MICA_ERR_INVALID_ARGUMENT, "ndim");
+    refused(mica_buffer_alloc(device, MICA_DTYPE_F32, MICA_MAX_DIMS + 1, many, &buffer),
+            MICA_ERR_INVALID_ARGUMENT, "ndim");
+    refused(mica_buffer_alloc(device, MICA_DTYPE_Q8_0, 0, NULL, &buffer), MICA_ERR_INVALID_ARGUMENT, "ndim");
     refused(mica_buffer_alloc(device, MICA_DTYPE_NONE, 1, many, &buffer), MICA_ERR_INVALID_ARGUMENT, "dtype");
     refused(mica_buffer_alloc(device, (mica_dtype)9999, 1, many, &buffer), MICA_ERR_INVALID_ARGUMENT,
             "dtype");
@@ -107,8 +108,8 @@ static void test_views(void **state)
             MICA_ERR_INVALID_ARGUMENT, "byte_offset");
     refused(mica_buffer_view(whole, MICA_DTYPE_F32, 2, wide, NULL, 0, &view), MICA_ERR_INVALID_ARGUMENT,
             "byte_offset");
-    refused(mica_buffer_view(whole, MICA_DTYPE_F32, 2, zero, NULL, 0, &view), MICA_ERR_INVALID_ARGUMENT,
-            "shape");
+    refused(mica_buffer_view(whole, MICA_DTYPE_F32, 2, zero, NULL, 132, &view), MICA_ERR_INVALID_ARGUMENT,
+            "byte_offset");
     refused(mica_buffer_view(whole, MICA_DTYPE_F32, 2, whole_shape, wrap, 0, &view),
             MICA_ERR_INVALID_ARGUMENT, "stride");
     refused(mica_buffer_view(blocks, MICA_DTYPE_Q4_0, 2, (uint64_t[]){2, 32}, gap, 0, &view),
@@ -122,7 +123,7 @@ static void test_views(void **state)
     refused(mica_buffer_view(view, MICA_DTYPE_F32, 2, row, NULL, 64, &inner), MICA_ERR_INVALID_ARGUMENT,
             "byte_offset");
     refused(mica_buffer_slice(view, 0, 1, 2, &inner), MICA_ERR_INVALID_ARGUMENT, "start");
-    refused(mica_buffer_slice(view, 0, 0, 0, &inner), MICA_ERR_INVALID_ARGUMENT, "count");
+    refused(mica_buffer_slice(view, 0, 3, 0, &inner), MICA_ERR_INVALID_ARGUMENT, "start");
     refused(mica_buffer_slice(view, 0, UINT64_MAX, 2, &inner), MICA_ERR_INVALID_ARGUMENT, "start");
     refused(mica_buffer_slice(view, 2, 0, 1, &inner), MICA_ERR_INVALID_ARGUMENT, "dim");
     refused(mica_buffer_slice(blocks, 1, 16, 32, &inner), MICA_ERR_INVALID_ARGUMENT, "start");
@@ -161,7 +162,7 @@ static void test_affine(void **state)
 static void test_host_access(void **state)
 {
     mica_device *device = *state;
-    mica_buffer *buffer = make(device, MICA_DTYPE_F32, 4, 8), *turned;
+    mica_buffer *buffer = make(device, MICA_DTYPE_F32, 4, 8), *transposed;
     uint32_t order[2] = {1, 0};
     float value[4];
     void *pointer = value;
@@ -176,9 +177,9 @@ static void test_host_access(void **state)
     refused(mica_buffer_map(buffer, 4, &pointer), MICA_ERR_INVALID_ARGUMENT, "access");
     assert_null(pointer);
     refused(mica_buffer_map(buffer, MICA_ACCESS_READ, NULL), MICA_ERR_INVALID_ARGUMENT, "out_pointer");
-    must(mica_buffer_permute(buffer, order, &turned));
-    refused(mica_buffer_read(turned, 0, value, 16), MICA_ERR_INVALID_ARGUMENT, "contiguous");
-    mica_buffer_release(turned);
+    must(mica_buffer_permute(buffer, order, &transposed));
+    refused(mica_buffer_read(transposed, 0, value, 16), MICA_ERR_INVALID_ARGUMENT, "contiguous");
+    mica_buffer_release(transposed);
     mica_buffer_release(buffer);
 }
 

@@ -166,6 +166,18 @@ static int close_devices(void **state)
     return mica_host_bytes() == 0 ? 0 : -1;
 }
 
+/* Sanitizers look at kernels in the conformance table, with every instruction set; here at what is around them, with one. */
+static bool runs(uint32_t isa)
+{
+    return suite.device[isa][0] && (!TEST_ANY_SANITIZER || isa == conform_suite_widest(&suite));
+}
+
+/* Two threads of the widest instruction set: for what is above the kernels. */
+static mica_device *pair(void)
+{
+    return suite.device[conform_suite_widest(&suite)][1];
+}
+
 static void run_prompt(mica_device *device, const test_shape *shape, uint32_t rows, float *logits)
 {
     uint32_t tokens[PROMPT];
@@ -192,7 +204,7 @@ static void test_threads_and_rows(void **state)
     float *first = test_alloc(bytes, 1), *other = test_alloc(bytes, 1);
 
     for (uint32_t isa = 0; isa < CONFORM_ISAS; isa++) {
-        if (!conform_suite_runs(&suite, isa))
+        if (!runs(isa))
             continue;
         for (size_t way = 0; way < (TEST_THREAD_SANITIZER ? 3 : sizeof ways / sizeof *ways); way++) {
             run_prompt(suite.device[isa][ways[way].threads - 1], shape, ways[way].rows, way ? other : first);
@@ -283,13 +295,13 @@ static void follow(mica_device *device, const test_shape *shape, uint32_t flags)
 /* One recording over 300 positions, across page, window and ring edges, equals direct dispatch at each. */
 static void test_replay(void **state)
 {
-    follow(suite.device[0][1], &variants[(uintptr_t)*state].shape, 0);
+    follow(pair(), &variants[(uintptr_t)*state].shape, 0);
 }
 
 static void test_fused_replay(void **state)
 {
     for (uint32_t isa = 0; isa < CONFORM_ISAS; isa++) {
-        if (conform_suite_runs(&suite, isa))
+        if (runs(isa))
             follow(suite.device[isa][1], &variants[(uintptr_t)*state].shape, FUSED);
     }
 }
@@ -343,7 +355,7 @@ static void test_clones(void **state)
 
     (void)state;
     memset(w, 0, sizeof w);
-    must(test_model_create(suite.device[0][1], shape, 5, &model));
+    must(test_model_create(pair(), shape, 5, &model));
     for (uint32_t i = 0; i < 4; i++) {
         must(test_stream_create(model, &w[i].stream));
         w[i].logits = test_alloc(shape->vocab, sizeof(float));
@@ -377,7 +389,7 @@ static void test_two_encoders(void **state)
 
     (void)state;
     memset(w, 0, sizeof w);
-    must(test_model_create(suite.device[0][1], shape, 5, &model));
+    must(test_model_create(pair(), shape, 5, &model));
     for (uint32_t i = 0; i < 4; i++) {
         must(test_stream_create(model, &w[i].stream));
         w[i].logits = test_alloc(shape->vocab, sizeof(float));

@@ -13,6 +13,7 @@
 #include "oracle/oracle_codes.h"
 #include "oracle/oracle_number.h"
 #include "oracle/oracle_ops.h"
+#include "oracle/oracle_scalar.h"
 
 static void test_f16(void **state)
 {
@@ -257,6 +258,33 @@ static void test_rows(void **state)
     assert_true(fabs(y[2] - 3 * sin(1)) < 1e-12 && fabs(y[1] + 4 * cos(0.1)) < 1e-12);
 }
 
+static oracle_value about(double x, double error)
+{
+    return (oracle_value){.type = MICA_REGISTER_F32, .x = x, .error = error};
+}
+
+/* What values that were rounded on their way may give: the bound has all of it, and is no verdict where anything may come out. */
+static void test_carried_errors(void **state)
+{
+    const oracle_value vanished[3] = {about(-5e-55, 1e-38), about(-5e-55, 1e-38)}; /* 0 on a device */
+    const oracle_value around_zero[3] = {about(0, 1), about(0, 2)};
+    const oracle_value around_the_dip[3] = {about(-50, 49.5)};
+    oracle_value y;
+
+    (void)state;
+    assert_true(oracle_scalar_run("div", MICA_REGISTER_F32, vanished).open); /* 0 / 0 */
+    assert_true(oracle_scalar_run("sqrt", MICA_REGISTER_F32, around_zero).open);
+    y = oracle_scalar_run("mul", MICA_REGISTER_F32, around_zero);
+    assert_true(!y.open && y.error >= 2 && y.error < 2.001L);
+    y = oracle_scalar_run("silu", MICA_REGISTER_F32, around_the_dip);
+    assert_true(!y.open && y.error >= 0.278L && y.error < 0.279L);
+    y = oracle_scalar_run("round_f16", MICA_REGISTER_F32, vanished);
+    for (int sign = 0; sign < 2; sign++) {
+        const uint16_t zero = (uint16_t)(sign << 15);
+        assert_true(oracle_region_near(MICA_DTYPE_F16, &y, NULL, &zero));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,7 +293,7 @@ int main(void)
         cmocka_unit_test(test_affine),       cmocka_unit_test(test_q8_activations),
         cmocka_unit_test(test_odd_affine),   cmocka_unit_test(test_levels),
         cmocka_unit_test(test_floats),       cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_rows),         cmocka_unit_test(test_carried_errors),
     };
 
     return cmocka_run_group_tests_name("oracle", tests, NULL, NULL);

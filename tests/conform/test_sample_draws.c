@@ -70,7 +70,7 @@ static void count_draws(mica_device *device, const filter_case *filter, const fl
     const mica_sample_operands operands = {.logits = repeated, .settings = state};
     must(mica_sample(mica_session_encoder(session), &operands, ids, NULL));
     must(mica_session_record(session, 0, NULL, &recording));
-    for (uint32_t turn = 0; turn < REPLAYS; turn++) {
+    for (uint32_t trial = 0; trial < REPLAYS; trial++) {
         must(mica_recording_replay_and_wait(recording));
         must(mica_buffer_read(ids, 0, drawn, ROWS * sizeof *drawn));
         for (uint32_t i = 0; i < ROWS; i++) {
@@ -158,22 +158,22 @@ static void long_rows_are_as_exact(void **state)
 
     (void)state;
     must(mica_device_open(device_id, NULL, &device));
-    for (uint32_t turn = 0; turn < 48; turn++) {
-        const uint32_t n = sizes[turn % 4];
+    for (uint32_t trial = 0; trial < 48; trial++) {
+        const uint32_t n = sizes[trial % 4];
         const uint64_t shape[2] = {1, n}, words[2] = {1, MICA_SAMPLE_WORDS}, one = 1;
-        const bool ties = turn / 4 % 3 == 0;
+        const bool ties = trial / 4 % 3 == 0;
         float *logits = test_alloc(n, sizeof *logits);
         double *wide = test_alloc(n, sizeof *wide), margin;
         mica_buffer *x, *settings, *ids;
         mica_encoder *encoder;
         uint32_t got;
         int64_t wanted;
-        mica_sample_settings s = {.temperature = 1.1f, .top_p = 1, .typical_p = 1, .seed_low = turn};
+        mica_sample_settings s = {.temperature = 1.1f, .top_p = 1, .typical_p = 1, .seed_low = trial};
 
-        s.top_k = turn % 5 == 0 ? n / 3 : turn % 5 == 1 ? 300 : 0;
-        s.top_p = turn % 3 == 0 ? 0.9f : 1;
-        s.typical_p = turn % 4 == 3 ? 0.6f : 1;
-        s.min_p = turn % 7 == 3 ? 0.01f : 0;
+        s.top_k = trial % 5 == 0 ? n / 3 : trial % 5 == 1 ? 300 : 0;
+        s.top_p = trial % 3 == 0 ? 0.9f : 1;
+        s.typical_p = trial % 4 == 3 ? 0.6f : 1;
+        s.min_p = trial % 7 == 3 ? 0.01f : 0;
         for (uint32_t i = 0; i < n; i++) {
             logits[i] = (float)(4 * test_random_normal(&random));
             if (ties)
@@ -182,7 +182,7 @@ static void long_rows_are_as_exact(void **state)
         }
         do { /* a draw whose answer does not hang on the rounding of a sum of 10^5 terms */
             s.pick_low++;
-            const oracle_sampling sampling = {.seed = turn,
+            const oracle_sampling sampling = {.seed = trial,
                                               .pick = s.pick_low,
                                               .temperature = (double)s.temperature,
                                               .top_p = (double)s.top_p,

@@ -11,11 +11,13 @@
 #include "fake_cuda/fake_cuda.h"
 #include "mica/host.h"
 
+#define RIG_FOREVER UINT64_MAX
+
 typedef struct rig {
     mica__device *device;
     const mica__backend_table *table;
     mica__program *program;
-    mica__kernel *add, *fault, *bare;
+    mica__kernel *add, *fault, *bare, *far;
 } rig;
 
 typedef struct add_params {
@@ -23,7 +25,8 @@ typedef struct add_params {
 } add_params;
 
 /* Kernels that the stand-in knows how to run. */
-static const char rig_text[] = "MK_KERNEL(fake_add)\nMK_KERNEL(fake_fault)\nMK_KERNEL(fake_bare)\n";
+static const char rig_text[] = "MK_KERNEL(fake_add)\nMK_KERNEL(fake_fault)\nMK_KERNEL(fake_bare)\n"
+                               "MK_KERNEL(fake_far)\n";
 
 static inline mica_status rig_open_index(rig *r, uint32_t index)
 {
@@ -38,6 +41,8 @@ static inline mica_status rig_open_index(rig *r, uint32_t index)
         status = r->table->kernel_get(r->device, r->program, "fake_fault", &r->fault);
     if (status == MICA_OK)
         status = r->table->kernel_get(r->device, r->program, "fake_bare", &r->bare);
+    if (status == MICA_OK)
+        status = r->table->kernel_get(r->device, r->program, "fake_far", &r->far);
     return status;
 }
 
@@ -80,7 +85,7 @@ static inline void rig_add_as(rig *r, mica__encoding *encoding, mica__memory *a,
                                      .params_size = sizeof params,
                                      .dependencies = dependencies,
                                      .dependency_count = dependency_count,
-                                     .op = MICA_OP_ADD};
+                                     .op = MICA_OP_REGION};
     r->table->dispatch(encoding, &dispatch);
 }
 
@@ -103,6 +108,54 @@ static inline void rig_fault(rig *r, mica__encoding *encoding, uint32_t code)
                                      .params_size = sizeof code,
                                      .op = MICA_OP_EMBEDDING};
     r->table->dispatch(encoding, &dispatch);
+}
+
+static inline rig rig_opened(void)
+{
+    rig r;
+    fake_reset();
+    must(rig_open_index(&r, 0));
+    return r;
+}
+
+static inline void rig_closed(rig *r)
+{
+    rig_close(r);
+    rig_check_clean();
+}
+
+static inline mica__memory *rig_memory(rig *r, const float *values, uint64_t count)
+{
+    mica__memory *memory = NULL;
+    must(r->table->buffer_create(r->device, count * sizeof *values, &memory));
+    if (values != NULL)
+        must(r->table->upload(r->device, memory, 0, values, count * sizeof *values));
+    return memory;
+}
+
+static inline mica__encoding *rig_begin(rig *r, uint32_t flags)
+{
+    mica__encoding *encoding = NULL;
+    must(r->table->encoder_begin(r->device, flags, &encoding));
+    return encoding;
+}
+
+static inline mica__commands *rig_end(rig *r, mica__encoding *encoding)
+{
+    mica__commands *commands = NULL;
+    must(r->table->encoder_end(encoding, false, &commands));
+    return commands;
+}
+
+/* Submits to the first queue and waits. */
+static inline mica__completion rig_run(rig *r, mica__commands *commands)
+{
+    mica__completion done;
+    uint64_t value = 0;
+    must(r->table->submit(r->device, NULL, commands, &value));
+    must(r->table->wait(r->device, NULL, value, RIG_FOREVER, &done));
+    assert_int_equal(done.status, MICA_OK);
+    return done;
 }
 
 #endif

@@ -16,25 +16,25 @@ typedef struct attention_case {
 } attention_case;
 
 static const attention_case cases[] = {
-    {16, 128, 128, MICA_DTYPE_F16, MICA_DTYPE_F16, 0, false, "prefill"},
-    {16, 128, 128, MICA_DTYPE_BF16, MICA_DTYPE_BF16, 0, false, "prefill"},
-    {16, 128, 128, MICA_DTYPE_Q8_0, MICA_DTYPE_Q8_0, 0, false, "prefill"},
-    {16, 128, 128, MICA_DTYPE_F32, MICA_DTYPE_F32, 0, false, "prefill"},
-    {40, 64, 64, MICA_DTYPE_Q8_0, MICA_DTYPE_F16, 0, true, "prefill"},
-    {40, 256, 256, MICA_DTYPE_F32, MICA_DTYPE_Q8_0, 0, true, "prefill"},
-    {40, 256, 64, MICA_DTYPE_Q8_0, MICA_DTYPE_Q8_0, 0, false, "prefill"},
-    {40, 80, 80, MICA_DTYPE_BF16, MICA_DTYPE_F32, 0, false, "prefill"},
+    {16, 128, 128, MICA_DTYPE_F16, MICA_DTYPE_F16, 0, false, "attention_prefill"},
+    {16, 128, 128, MICA_DTYPE_BF16, MICA_DTYPE_BF16, 0, false, "attention_prefill"},
+    {16, 128, 128, MICA_DTYPE_Q8_0, MICA_DTYPE_Q8_0, 0, false, "attention_prefill"},
+    {16, 128, 128, MICA_DTYPE_F32, MICA_DTYPE_F32, 0, false, "attention_prefill"},
+    {40, 64, 64, MICA_DTYPE_Q8_0, MICA_DTYPE_F16, 0, true, "attention_prefill"},
+    {40, 256, 256, MICA_DTYPE_F32, MICA_DTYPE_Q8_0, 0, true, "attention_prefill"},
+    {40, 256, 64, MICA_DTYPE_Q8_0, MICA_DTYPE_Q8_0, 0, false, "attention_prefill"},
+    {40, 80, 80, MICA_DTYPE_BF16, MICA_DTYPE_F32, 0, false, "attention_prefill"},
     /* blocks of two heads begin at multiples of 8 where a head has four, of 2 where it has one */
-    {16, 128, 128, MICA_DTYPE_Q8_0, MICA_DTYPE_Q8_0, 8, false, "prefill"},
+    {16, 128, 128, MICA_DTYPE_Q8_0, MICA_DTYPE_Q8_0, 8, false, "attention_prefill"},
     {16, 128, 128, MICA_DTYPE_Q8_0, MICA_DTYPE_Q8_0, 4, false, "attention/part"},
-    {16, 32, 32, MICA_DTYPE_Q8_0, MICA_DTYPE_Q8_0, 2, false, "prefill"},
+    {16, 32, 32, MICA_DTYPE_Q8_0, MICA_DTYPE_Q8_0, 2, false, "attention_prefill"},
     {16, 128, 128, MICA_DTYPE_BF16, MICA_DTYPE_BF16, 8, false, "attention/part"},
     /* heads that matrix units do not divide, that registers do not hold */
     {16, 72, 72, MICA_DTYPE_BF16, MICA_DTYPE_BF16, 0, false, "attention/part"},
     {16, 128, 256, MICA_DTYPE_Q8_0, MICA_DTYPE_Q8_0, 0, false, "attention/part"},
     {16, 288, 128, MICA_DTYPE_Q8_0, MICA_DTYPE_Q8_0, 0, false, "attention/part"},
     /* few tokens */
-    {15, 128, 128, MICA_DTYPE_Q8_0, MICA_DTYPE_Q8_0, 0, false, "attend"},
+    {15, 128, 128, MICA_DTYPE_Q8_0, MICA_DTYPE_Q8_0, 0, false, "attention_decode"},
     {15, 128, 128, MICA_DTYPE_Q8_0, MICA_DTYPE_Q8_0, 0, true, "attention/part"},
 };
 

@@ -80,9 +80,11 @@ static void impossible_shapes_are_refused(void **state)
     } wrong[] = {
         {{.dtype = MICA_DTYPE_NONE, .ndim = 1, .shape = {1}}, "dtype"},
         {{.dtype = MICA_DTYPE_COUNT, .ndim = 1, .shape = {1}}, "dtype"},
-        {{.dtype = MICA_DTYPE_F32, .ndim = 0}, "ndim"},
-        {{.dtype = MICA_DTYPE_F32, .ndim = MICA_MAX_DIMS + 1, .shape = {1, 1, 1, 1, 1, 1}}, "ndim"},
-        {{.dtype = MICA_DTYPE_F32, .ndim = 3, .shape = {4, 0, 4}}, "shape[1]"},
+        {{.dtype = MICA_DTYPE_Q4_0, .ndim = 0}, "ndim"},
+        {{.dtype = MICA_DTYPE_F32, .ndim = MICA_MAX_DIMS + 1, .shape = {1, 1, 1, 1, 1, 1, 1, 1}}, "ndim"},
+        {{.dtype = MICA_DTYPE_Q4_0, .ndim = 2, .shape = {0, 33}}, "32"},
+        {{.dtype = MICA_DTYPE_F32, .ndim = 3, .shape = {0, 1ull << 32, 1ull << 32}}, "shape"},
+        {{.dtype = MICA_DTYPE_F32, .ndim = 3, .shape = {1ull << 31, 1ull << 31, 0}}, "shape"},
         {{.dtype = MICA_DTYPE_Q4_0, .ndim = 2, .shape = {4, 33}}, "32"},
         {{.dtype = MICA_DTYPE_Q6_K, .ndim = 1, .shape = {128}}, "256"},
         {{.dtype = MICA_DTYPE_F32, .ndim = 3, .shape = {1ull << 32, 1ull << 32, 2}}, "shape"},
@@ -159,10 +161,122 @@ static void mapping_is_the_memory(void **state)
     mica_device_release(device);
 }
 
+/* The same on every device: scalars, as many dimensions as there are, and nothing at all. */
+static void check_ranks(mica_device *device)
+{
+    for (uint32_t ndim = 0; ndim <= MICA_MAX_DIMS; ndim++)
+        for (uint32_t none = 0; none <= ndim; none++) { /* the dimension of 0; ndim: there is none */
+            uint64_t shape[MICA_MAX_DIMS], all = 1, count;
+            for (uint32_t d = 0; d < ndim; d++) {
+                shape[d] = d == none ? 0 : 1 + d % 3;
+                all *= d == none ? 1 : shape[d];
+            }
+            count = none < ndim ? 0 : all;
+            unsigned char bytes[8 * 216], back[8 * 216];
+            mica_buffer *buffer = NULL;
+            mica_buffer_info info;
+            mica_dlpack_view view;
+            void *pointer = &info;
+            must(mica_buffer_alloc(device, MICA_DTYPE_F64, ndim, ndim > 0 ? shape : NULL, &buffer));
+            must(mica_buffer_get_info(buffer, &info));
+            assert_true(info.ndim == ndim && info.element_count == count && info.byte_length == 8 * count &&
+                        info.contiguous && info.byte_offset == 0);
+            assert_int_equal(info.storage_bytes, 8 * count);
+            memset(bytes, 0x5a, sizeof bytes);
+            must(mica_buffer_write(buffer, 0, count > 0 ? bytes : NULL, 8 * count));
+            must(mica_buffer_read(buffer, 0, count > 0 ? back : NULL, 8 * count));
+            assert_memory_equal(bytes, back, 8 * count);
+            refused(mica_buffer_read(buffer, 8 * count, back, 1), MICA_ERR_INVALID_ARGUMENT, "offset");
+            must(mica_buffer_map(buffer, MICA_ACCESS_READ | MICA_ACCESS_WRITE, &pointer));
+            assert_true((pointer == NULL) == (count == 0));
+            assert_memory_equal(bytes, count > 0 ? pointer : bytes, 8 * count);
+            must(mica_buffer_unmap(buffer));
+            must(mica_buffer_dlpack(buffer, &view));
+            assert_int_equal(view.ndim, ndim);
+            for (uint32_t d = 0; d < ndim; d++)
+                assert_true(view.shape[d] == (int64_t)shape[d] && view.strides[d] > 0);
+            mica_buffer_release(buffer);
+        }
+}
+
+static void buffers_have_any_rank(void **state)
+{
+    static const char *const ids[] = {"cpu", "null", "opencl", "cuda"};
+    (void)state;
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        mica_device *device = NULL;
+        const mica_status status = mica_device_open(ids[i], NULL, &device);
+        assert_true(status == MICA_OK || status == MICA_ERR_DEVICE_NOT_FOUND);
+        if (status == MICA_OK)
+            check_ranks(device);
+        mica_device_release(device);
+    }
+}
+
+static void a_packed_weight_may_be_empty(void **state)
+{
+    (void)state;
+    mica_device *device = open_device("cpu", 1);
+    const uint64_t shape[][2] = {{0, 256}, {16, 0}};
+    mica_buffer *weight = NULL, *packed = NULL, *rows = NULL;
+    mica_buffer_info info;
+    for (int i = 0; i < 2; i++) {
+        must(mica_buffer_alloc(device, MICA_DTYPE_Q4_0, 2, shape[i], &weight));
+        must(mica_buffer_pack(weight, &packed));
+        must(mica_buffer_get_info(packed, &info));
+        assert_true(info.element_count == 0 && info.byte_length == 0);
+        mica_buffer_release(packed);
+        mica_buffer_release(weight);
+    }
+    must(mica_buffer_alloc(device, MICA_DTYPE_Q4_0, 2, (uint64_t[]){16, 256}, &weight));
+    must(mica_buffer_pack(weight, &packed));
+    must(mica_buffer_slice(packed, 0, 16, 0, &rows)); /* behind the last row */
+    must(mica_buffer_get_info(rows, &info));
+    assert_true(info.element_count == 0 && info.byte_length == 0 && info.contiguous && info.shape[1] == 256);
+    mica_buffer_release(rows);
+    mica_buffer_release(packed);
+    mica_buffer_release(weight);
+    mica_device_release(device);
+}
+
 static int given_back;
 static void give_back(void *context, void *pointer)
 {
     given_back += *(int *)context == 42 && pointer != NULL;
+}
+static void give_nothing_back(void *context, void *pointer)
+{
+    given_back += *(int *)context == 42 && pointer == NULL;
+}
+
+static void nothing_can_be_imported(void **state)
+{
+    (void)state;
+    static _Alignas(64) float foreign[4];
+    static const char *const ids[] = {"cpu", "null"};
+    mica_buffer_desc desc = {.dtype = MICA_DTYPE_F32, .ndim = 2, .shape = {3, 0}};
+    for (size_t i = 0; i < 2; i++) {
+        mica_device *device = open_device(ids[i], 1);
+        mica_buffer *buffer = NULL;
+        mica_buffer_info info;
+        int context = 42;
+        void *pointer = foreign;
+        given_back = 0;
+        must(mica_buffer_import(device, NULL, 0, &desc, give_nothing_back, &context, &buffer));
+        must(mica_buffer_get_info(buffer, &info));
+        assert_true(info.imported && info.element_count == 0);
+        must(mica_buffer_map(buffer, MICA_ACCESS_READ, &pointer));
+        assert_null(pointer);
+        must(mica_buffer_unmap(buffer));
+        mica_buffer_release(buffer);
+        assert_int_equal(given_back, 1);
+        must(mica_buffer_import(device, foreign, 0, &desc, give_back, &context, &buffer));
+        mica_buffer_release(buffer);
+        assert_int_equal(given_back, 2);
+        refused(mica_buffer_import(device, NULL, 4, &desc, NULL, NULL, &buffer), MICA_ERR_INVALID_ARGUMENT,
+                "pointer");
+        mica_device_release(device);
+    }
 }
 
 static void imported_memory_is_not_copied(void **state)
@@ -257,15 +371,15 @@ static void dlpack_describes_plain_types(void **state)
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         uint64_t shape[3] = {3, 4, 5};
         uint32_t order[3] = {2, 0, 1};
-        mica_buffer *buffer = NULL, *slice = NULL, *turned = NULL;
+        mica_buffer *buffer = NULL, *slice = NULL, *transposed = NULL;
         mica_dlpack_view d;
         void *handle = NULL;
         uint64_t offset = 0;
         must(mica_buffer_alloc(device, row[i].dtype, 3, shape, &buffer));
         must(mica_buffer_slice(buffer, 1, 1, 2, &slice));
-        must(mica_buffer_permute(slice, order, &turned));
-        must(mica_buffer_dlpack(turned, &d));
-        must(mica_buffer_native(turned, &handle, &offset));
+        must(mica_buffer_permute(slice, order, &transposed));
+        must(mica_buffer_dlpack(transposed, &d));
+        must(mica_buffer_native(transposed, &handle, &offset));
         assert_ptr_equal(d.data, handle);
         assert_int_equal(d.byte_offset, offset);
         assert_int_equal(offset, 5 * row[i].bits / 8);
@@ -274,7 +388,7 @@ static void dlpack_describes_plain_types(void **state)
         assert_true(d.type_code == row[i].code && d.type_bits == row[i].bits && d.type_lanes == 1);
         assert_true(d.shape[0] == 5 && d.shape[1] == 3 && d.shape[2] == 2);
         assert_true(d.strides[0] == 1 && d.strides[1] == 20 && d.strides[2] == 5);
-        mica_buffer_release(turned);
+        mica_buffer_release(transposed);
         mica_buffer_release(slice);
         mica_buffer_release(buffer);
     }
@@ -401,17 +515,13 @@ static void handles_are_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test(every_type_has_its_size),
-        test(fresh_memory_is_zero),
-        test(impossible_shapes_are_refused),
-        test(bytes_come_back),
-        test(mapping_is_the_memory),
-        test(imported_memory_is_not_copied),
-        test(read_only_memory_is_never_written),
-        test(dlpack_describes_plain_types),
-        test(affine_parts_must_fit),
-        test(packing_keeps_the_meaning),
-        test(handles_are_counted),
+        test(every_type_has_its_size),       test(fresh_memory_is_zero),
+        test(impossible_shapes_are_refused), test(bytes_come_back),
+        test(mapping_is_the_memory),         test(buffers_have_any_rank),
+        test(a_packed_weight_may_be_empty),  test(nothing_can_be_imported),
+        test(imported_memory_is_not_copied), test(read_only_memory_is_never_written),
+        test(dlpack_describes_plain_types),  test(affine_parts_must_fit),
+        test(packing_keeps_the_meaning),     test(handles_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,9 @@
 
 #include <pthread.h>
 
+#include "backend/region.h"
+#include "device/encoder.h"
+
 /* out[i] = in[i] + add, over the groups given. */
 static void add_kernel(const mica_host_binding *bindings, uint32_t count, const void *params, uint32_t first,
                        uint32_t last)
@@ -50,6 +53,57 @@ static void expect_all(mica_buffer *buffer, uint32_t count, int32_t wanted)
     for (uint32_t i = 0; i < count; i++)
         assert_int_equal(back[i], wanted);
     free(back);
+}
+
+static void add_record(mica_encoder *encoder, mica_op op, const mica_buffer *x, const mica_buffer *y)
+{
+    mica__region_small room;
+    mica__operand operand[MICA__COPY_SLOTS] = {0};
+    mica__record record = {
+        .op = (uint16_t)op, .label = "", .fused = "", .operand = operand, .params = &room.program};
+    if (op == MICA_OP_COPY) {
+        record.operand_count = MICA__COPY_SLOTS;
+    } else {
+        mica__region_begin(&room.program, 1, 1);
+        room.program.input[0] = MICA_REGISTER_F32;
+        room.program.output[0] = 0;
+        record.operand_count = MICA__UNARY_SLOTS;
+        record.params_size = (uint16_t)mica__region_bytes(0);
+    }
+    mica__operand_from(x, MICA_ACCESS_READ, &operand[0]);
+    mica__operand_from(y, MICA_ACCESS_WRITE, &operand[record.operand_count - 1]);
+    must(mica__encoder_add(encoder, &record));
+}
+
+/* White-box: no op adds such a record. */
+static void nothing_is_no_dispatch(void **state)
+{
+    static const char *const ids[] = {"cpu", "opencl", "cuda"};
+    static const uint64_t shape[3] = {5, 0, 7}, stride[3] = {4, 4, 20};
+    (void)state;
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        mica_device *device = NULL;
+        mica_buffer *whole, *x = NULL, *y = NULL;
+        if (mica_device_open(ids[i], NULL, &device) != MICA_OK)
+            continue;
+        whole = new_vector(device, MICA_DTYPE_F32, 100);
+        must(mica_buffer_view(whole, MICA_DTYPE_F32, 3, shape, stride, 40, &x));
+        must(mica_buffer_alloc(device, MICA_DTYPE_F32, 3, shape, &y));
+        mica_encoder *encoder = begin(device);
+        for (int turn = 0; turn < 2; turn++) {
+            add_record(encoder, MICA_OP_COPY, x, y);
+            add_record(encoder, MICA_OP_COPY, y, y);
+            add_record(encoder, MICA_OP_REGION, y, x);
+        }
+        assert_int_equal(stats_of(encoder).records, 6);
+        assert_int_equal(stats_of(encoder).dispatches, 0);
+        must(mica_encoder_commit_and_wait(encoder));
+        mica_encoder_release(encoder);
+        mica_buffer_release(x);
+        mica_buffer_release(y);
+        mica_buffer_release(whole);
+        mica_device_release(device);
+    }
 }
 
 /* A chain in which each link reads what the one before wrote. */
@@ -440,6 +494,7 @@ int main(void)
         test(uncommitted_work_is_dropped),
         test(work_keeps_what_it_uses),
         test(groups_are_one_range),
+        test(nothing_is_no_dispatch),
         test(wrong_dispatches_are_refused),
         test(labels_nest),
         test(threads_encode_side_by_side),

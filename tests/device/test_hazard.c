@@ -26,7 +26,7 @@ static void touch(view *v, uint32_t dim, uint64_t at)
         touch(v, dim + 1, at + i * v->operand.stride[dim]);
 }
 
-/* A view of any shape and strides inside SPACE bytes. With `pitch` the outer stride is that, and rows are solid. */
+/* A view of any shape and strides inside SPACE bytes, now and then an empty one. With `pitch` the outer stride is that, and rows are solid. */
 static void random_view(test_random *random, view *v, uint64_t pitch)
 {
     const mica_dtype dtypes[] = {MICA_DTYPE_U8, MICA_DTYPE_F16, MICA_DTYPE_F32, MICA_DTYPE_Q4_0};
@@ -38,7 +38,10 @@ static void random_view(test_random *random, view *v, uint64_t pitch)
     o->memory = (mica__memory *)(uintptr_t)16; /* present; never looked into */
     o->storage = test_random_one_in(random, 10) ? &storage_b : &storage_a;
     o->access = (uint8_t)(1 + test_random_below(random, 3));
-    o->ndim = pitch != 0 ? 2 : (uint8_t)(1 + test_random_below(random, 4));
+    o->ndim = (uint8_t)(elements > 1 ? 1 + test_random_below(random, MICA_MAX_DIMS)
+                                     : test_random_below(random, MICA_MAX_DIMS + 1));
+    if (pitch != 0)
+        o->ndim = 2;
     o->offset = test_random_below(random, SPACE / 2);
     uint64_t room = SPACE - o->offset - unit, hull = unit;
     for (uint32_t d = o->ndim; d-- > 0;) {
@@ -59,6 +62,8 @@ static void random_view(test_random *random, view *v, uint64_t pitch)
         hull += (count - 1) * stride;
     }
     o->length = hull;
+    if (pitch == 0 && o->ndim > 0 && test_random_one_in(random, 8))
+        o->shape[test_random_below(random, o->ndim)] = o->length = 0;
     touch(v, 0, o->offset);
 }
 
@@ -74,7 +79,7 @@ static int bytes_meet(const view *a, const view *b)
 
 static int hulls_meet(const view *a, const view *b)
 {
-    return a->operand.storage == b->operand.storage &&
+    return a->operand.storage == b->operand.storage && a->operand.length > 0 && b->operand.length > 0 &&
            a->operand.offset < b->operand.offset + b->operand.length &&
            b->operand.offset < a->operand.offset + a->operand.length;
 }

@@ -98,19 +98,19 @@ static void test_damaged(void **state)
     assert_non_null(whole);
     assert_int_equal(fread(whole, 1, length, file), length);
     fclose(file);
-    for (size_t turn = 0; turn < 2 * length; turn++) {
-        const size_t at = turn / 2, written = turn % 2 == 0 ? at : length;
+    for (size_t trial = 0; trial < 2 * length; trial++) {
+        const size_t at = trial / 2, written = trial % 2 == 0 ? at : length;
         file = fopen(path, "wb");
         assert_non_null(file);
-        if (turn % 2 != 0)
+        if (trial % 2 != 0)
             whole[at] ^= 1;
         assert_int_equal(fwrite(whole, 1, written, file), written);
-        if (turn % 2 != 0)
+        if (trial % 2 != 0)
             whole[at] ^= 1;
         fclose(file);
         void *found = mica__kernel_cache_load(&key, &size);
         if (found != NULL) { /* the name is the one part that nothing depends on */
-            assert_int_equal(turn % 2, 1);
+            assert_int_equal(trial % 2, 1);
             assert_int_equal(size, sizeof bytes);
             assert_memory_equal(found, bytes, sizeof bytes);
             mica__free(found);
@@ -301,7 +301,7 @@ static void *write_and_read(void *context)
 {
     const unsigned char mark = (unsigned char)(uintptr_t)context;
     unsigned char bytes[3000];
-    for (int turn = 0; turn < 40; turn++) {
+    for (int trial = 0; trial < 40; trial++) {
         uint64_t size = 0;
         memset(bytes, 0x77, sizeof bytes); /* the same key means the same bytes, whoever writes */
         mica__kernel_cache_store(&key, mark % 2 != 0 ? "odd" : "even", bytes, sizeof bytes);

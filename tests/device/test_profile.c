@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 static void spin(const mica_host_binding *bindings, uint32_t count, const void *params, uint32_t first,
                  uint32_t last)
@@ -74,7 +74,7 @@ static void entries_tell_what_ran(void **state)
     for (uint32_t i = 0; i < 6; i++) {
         assert_int_equal(entries[i].index, i);
         assert_int_equal(entries[i].submission, entries[0].submission);
-        assert_int_equal(entries[i].op, i < 3 ? MICA_OP_CUSTOM : i < 5 ? MICA_OP_FILL : MICA_OP_COPY);
+        assert_int_equal(entries[i].op, i < 3 ? MICA_OP_CUSTOM : i < 5 ? MICA_OP_REGION : MICA_OP_COPY);
         assert_string_equal(entries[i].label, labels[i]);
         assert_true(entries[i].end_ns >= entries[i].begin_ns);
         if (i > 0) /* one at a time */
@@ -84,6 +84,45 @@ static void entries_tell_what_ran(void **state)
             assert_true(entries[i].end_ns > entries[i].begin_ns);
         }
     }
+    mica_device_release(device);
+}
+
+/* However many kernels ran, each has its bucket. */
+static void no_bucket_is_dropped(void **state)
+{
+    enum { KERNELS = 300 };
+    (void)state;
+    mica_device *device = open_device("cpu", 1);
+    mica_buffer *buffer = new_vector(device, MICA_DTYPE_I32, 8);
+    mica_encoder *encoder = NULL;
+    mica_profile_bucket *buckets = calloc(KERNELS + 1, sizeof *buckets);
+    uint64_t count = 0, dispatches = 0;
+    char seen[KERNELS] = {0};
+    assert_non_null(buckets);
+    must(mica_profile_begin(device));
+    must(mica_encoder_begin(device, NULL, &encoder));
+    for (uint32_t i = 0; i < 2 * KERNELS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "kernel %u", i % KERNELS);
+        mica_kernel *kernel = host_kernel(device, name, spin);
+        encode_spin(encoder, kernel, buffer, 1);
+        mica_kernel_release(kernel);
+    }
+    must(mica_encoder_commit_and_wait(encoder));
+    mica_encoder_release(encoder);
+    must(mica_profile_end(device));
+    must(mica_profile_buckets(device, buckets, KERNELS + 1, &count));
+    assert_int_equal(count, KERNELS);
+    for (uint64_t b = 0; b < count; b++) {
+        dispatches += buckets[b].count;
+        seen[strtoul(buckets[b].kernel + 7, NULL, 10)]++;
+        assert_true(b == 0 || buckets[b - 1].total_ns >= buckets[b].total_ns);
+    }
+    assert_int_equal(dispatches, 2 * KERNELS);
+    for (uint32_t i = 0; i < KERNELS; i++)
+        assert_int_equal(seen[i], 1);
+    free(buckets);
+    mica_buffer_release(buffer);
     mica_device_release(device);
 }
 
@@ -246,8 +285,8 @@ static void wrong_calls_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test(entries_tell_what_ran),    test(buckets_sum_up),          test(the_trace_is_json),
-        test(replays_are_profiled_too), test(wrong_calls_are_refused),
+        test(entries_tell_what_ran), test(buckets_sum_up),           test(no_bucket_is_dropped),
+        test(the_trace_is_json),     test(replays_are_profiled_too), test(wrong_calls_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,14 @@
 #include "device_test.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "device/once.h"
+#include "support/meter.h"
 
 static void noop(const mica_host_binding *bindings, uint32_t count, const void *params, uint32_t first,
                  uint32_t last)
@@ -64,13 +72,13 @@ static void constants_make_the_key(void **state)
 static void every_op_has_a_name(void **state)
 {
     (void)state;
-    static const char *const names[] = {
-#define OP_NAME(name, text) text,
-        MICA_OP_LIST(OP_NAME)
-#undef OP_NAME
-    };
-    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++)
-        assert_string_equal(mica_op_name((mica_op)(i + 1)), names[i]);
+    for (uint32_t op = 1; op < MICA_OP_COUNT; op++) {
+        mica_op_info info;
+        must(mica_op_get_info((mica_op)op, &info));
+        assert_string_equal(mica_op_name((mica_op)op), info.name);
+        for (uint32_t other = 0; other < op; other++)
+            assert_string_not_equal(mica_op_name((mica_op)other), info.name);
+    }
     assert_string_equal(mica_op_name(MICA_OP_NONE), "none");
     assert_string_equal(mica_op_name(MICA_OP_COUNT), "none");
 }
@@ -236,6 +244,249 @@ static void threads_compile_once(void **state)
     mica_device_release(device);
 }
 
+/* ---- made once: src/device/once.h, which no public call shows ---- */
+
+typedef struct maker {
+    mica__once once;
+    _Atomic uint32_t inside, most_inside, made;
+    uint32_t wait_for; /* makers that must be inside at once before any goes on */
+    mica_status status;
+} maker;
+
+static void sleep_ms(long ms)
+{
+    nanosleep(&(struct timespec){0, ms * 1000000}, NULL);
+}
+
+static mica_status make(void *context, const char *key, void **out)
+{
+    maker *m = context;
+    const uint32_t inside = atomic_fetch_add(&m->inside, 1) + 1;
+    if (inside > atomic_load(&m->most_inside))
+        atomic_store(&m->most_inside, inside);
+    for (uint32_t i = 0; i < 500 && atomic_load(&m->most_inside) < m->wait_for; i++)
+        sleep_ms(10);
+    sleep_ms(5);
+    atomic_fetch_sub(&m->inside, 1);
+    atomic_fetch_add(&m->made, 1);
+    *out = m->status == MICA_OK ? m : NULL;
+    if (m->status != MICA_OK)
+        mica__fail(m->status, "%s", key);
+    return m->status;
+}
+
+typedef struct asker {
+    maker *maker;
+    const char *key;
+    pthread_t thread;
+    mica_status status;
+    void *value;
+    char sentence[64];
+} asker;
+
+static void *ask(void *context)
+{
+    asker *a = context;
+    a->status = mica__once_get(&a->maker->once, a->key, make, a->maker, &a->value);
+    snprintf(a->sentence, sizeof a->sentence, "%.60s", a->status == MICA_OK ? "" : mica_status_message());
+    return NULL;
+}
+
+static void ask_all(asker *all, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(pthread_create(&all[i].thread, NULL, ask, &all[i]), 0);
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(pthread_join(all[i].thread, NULL), 0);
+}
+
+static void nothing(void *context, void *value)
+{
+    (void)context, (void)value;
+}
+
+/* Neither of two threads that want two things waits for the other. */
+static void two_things_are_made_at_once(void **state)
+{
+    (void)state;
+    maker m = {.wait_for = 2, .status = MICA_OK};
+    asker all[2] = {{.maker = &m, .key = "one"}, {.maker = &m, .key = "two"}};
+    must(mica__once_init(&m.once));
+    ask_all(all, 2);
+    assert_int_equal(m.most_inside, 2);
+    assert_int_equal(m.made, 2);
+    assert_true(all[0].value == &m && all[1].value == &m);
+    mica__once_free(&m.once, nothing, NULL);
+}
+
+static void one_thing_is_made_once(void **state)
+{
+    (void)state;
+    maker m = {.status = MICA_OK};
+    asker all[6];
+    for (uint32_t i = 0; i < 6; i++)
+        all[i] = (asker){.maker = &m, .key = "one"};
+    must(mica__once_init(&m.once));
+    ask_all(all, 6);
+    assert_int_equal(m.made, 1);
+    for (uint32_t i = 0; i < 6; i++)
+        assert_true(all[i].status == MICA_OK && all[i].value == &m);
+    assert_ptr_equal(mica__once_find(&m.once, "one"), &m);
+    assert_null(mica__once_find(&m.once, "two"));
+    mica__once_free(&m.once, nothing, NULL);
+}
+
+/* Who waits for a thing that cannot be made is told why; who asks later has it tried again. */
+static void a_failure_is_given_to_all(void **state)
+{
+    (void)state;
+    maker m = {.status = MICA_ERR_KERNEL_COMPILATION};
+    asker all[6];
+    void *value = NULL;
+    for (uint32_t i = 0; i < 6; i++)
+        all[i] = (asker){.maker = &m, .key = "bad key"};
+    must(mica__once_init(&m.once));
+    ask_all(all, 6);
+    assert_true(m.made >= 1 && m.made <= 6);
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_int_equal(all[i].status, MICA_ERR_KERNEL_COMPILATION);
+        assert_null(all[i].value);
+        assert_string_equal(all[i].sentence, "bad key");
+    }
+    assert_int_equal(mica__once_count(&m.once), 0);
+    m.status = MICA_OK;
+    must(mica__once_get(&m.once, "bad key", make, &m, &value));
+    assert_ptr_equal(value, &m);
+    mica__once_free(&m.once, nothing, NULL);
+}
+
+/* In the child of a fork nobody is making what a thread of the parent was: it is made anew. */
+static void a_child_makes_what_was_under_way(void **state)
+{
+    (void)state;
+    maker m = {.wait_for = 2, .status = MICA_OK};
+    asker first = {.maker = &m, .key = "one"}, second = {.maker = &m, .key = "two"};
+    int result = 0;
+    must(mica__once_init(&m.once));
+    assert_int_equal(pthread_create(&first.thread, NULL, ask, &first), 0);
+    while (atomic_load(&m.inside) == 0)
+        sleep_ms(1);
+    const pid_t child = fork();
+    if (child == 0) {
+        void *value = NULL;
+        alarm(10);
+        m.wait_for = 0;
+        const bool good = mica__once_get(&m.once, "one", make, &m, &value) == MICA_OK && value == &m &&
+                          mica__once_count(&m.once) == 1;
+        mica__once_free(&m.once, nothing, NULL);
+        _exit(good ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_true(WIFEXITED(result) && WEXITSTATUS(result) == 0);
+    ask_all(&second, 1); /* lets the first go on */
+    assert_int_equal(pthread_join(first.thread, NULL), 0);
+    assert_true(first.value == &m && second.value == &m);
+    mica__once_free(&m.once, nothing, NULL);
+}
+
+static mica_status copy_key(void *context, const char *key, void **out)
+{
+    (void)context;
+    *out = strdup(key);
+    return *out != NULL ? MICA_OK : MICA_ERR_OUT_OF_MEMORY;
+}
+
+/* Every third fails, after the next one was made: what is taken out then has others behind it. */
+static mica_status refuse_some(void *context, const char *key, void **out)
+{
+    const unsigned long number = strtoul(key, NULL, 10);
+    char next[32];
+    void *value = NULL;
+    if (number % 3 != 0)
+        return copy_key(context, key, out);
+    snprintf(next, sizeof next, "%lu|A=%lu", number + 1, (number + 1) / 7);
+    must(mica__once_get(context, next, copy_key, NULL, &value));
+    return mica__fail(MICA_ERR_UNSUPPORTED, "%s", key);
+}
+
+static void free_value(void *context, void *value)
+{
+    (void)context;
+    free(value);
+}
+
+/* Thousands of keys, a third of which fail and leave no trace: all others are found. */
+static void keys_are_found_among_many(void **state)
+{
+    enum { KEYS = 3000 };
+    (void)state;
+    mica__once once;
+    char key[32];
+    must(mica__once_init(&once));
+    for (uint32_t i = 0; i < KEYS; i++) {
+        void *value = NULL;
+        snprintf(key, sizeof key, "%u|A=%u", i, i / 7);
+        assert_int_equal(mica__once_get(&once, key, refuse_some, &once, &value),
+                         i % 3 == 0 ? MICA_ERR_UNSUPPORTED : MICA_OK);
+    }
+    assert_int_equal(mica__once_count(&once), KEYS - KEYS / 3);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        snprintf(key, sizeof key, "%u|A=%u", i, i / 7);
+        const char *value = mica__once_find(&once, key);
+        if (i % 3 == 0)
+            assert_null(value);
+        else
+            assert_string_equal(value, key);
+    }
+    mica__once_free(&once, free_value, NULL);
+}
+
+static void no_memory_for_a_key(void **state)
+{
+    (void)state;
+    test_meter meter = {0};
+    mica__once once;
+    void *value = NULL;
+    must(test_meter_set(&meter));
+    must(mica__once_init(&once));
+    for (uint64_t allowed = 0; allowed < 2; allowed++) {
+        test_meter_allow(&meter, allowed);
+        refused(mica__once_get(&once, "key", copy_key, NULL, &value), MICA_ERR_OUT_OF_MEMORY, "key");
+        assert_null(value);
+    }
+    test_meter_allow(&meter, UINT64_MAX);
+    must(mica__once_get(&once, "key", copy_key, NULL, &value));
+    mica__once_free(&once, free_value, NULL);
+    must(mica_set_allocator(NULL));
+}
+
+/* While some register a name again and again, others compile it: nobody gets a kernel that is gone. */
+static void *register_again(void *argument)
+{
+    const mica_kernel_desc desc = {.name = "shared", .host = noop};
+    for (uint32_t round = 0; round < 100; round++)
+        if (mica_kernel_register(argument, &desc) != MICA_OK)
+            return NULL;
+    return argument;
+}
+
+static void names_are_replaced_while_they_are_compiled(void **state)
+{
+    (void)state;
+    mica_device *device = open_device("cpu", 1);
+    pthread_t thread[4];
+    assert_ptr_equal(register_again(device), device);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, i < 2 ? ask_for_kernels : register_again, device),
+                         0);
+    for (int i = 0; i < 4; i++) {
+        void *result = NULL;
+        assert_int_equal(pthread_join(thread[i], &result), 0);
+        assert_ptr_equal(result, device);
+    }
+    mica_device_release(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +498,13 @@ int main(void)
         test(wrong_names_and_constants_are_refused),
         test(a_failed_compilation_is_tried_again),
         test(threads_compile_once),
+        test(two_things_are_made_at_once),
+        test(one_thing_is_made_once),
+        test(a_failure_is_given_to_all),
+        test(a_child_makes_what_was_under_way),
+        test(keys_are_found_among_many),
+        test(no_memory_for_a_key),
+        test(names_are_replaced_while_they_are_compiled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

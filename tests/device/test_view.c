@@ -35,6 +35,8 @@ static uint64_t place_of(const model *m, uint64_t index)
 static int is_dense(const model *m)
 {
     uint64_t step = 2;
+    if (count_of(m) == 0)
+        return 1;
     for (uint32_t d = m->ndim; d-- > 0;) {
         if (m->shape[d] > 1 && m->stride[d] != step)
             return 0;
@@ -46,6 +48,8 @@ static int is_dense(const model *m)
 static uint64_t hull_of(const model *m)
 {
     uint64_t bytes = 2;
+    if (count_of(m) == 0)
+        return 0;
     for (uint32_t d = 0; d < m->ndim; d++)
         bytes += (m->shape[d] - 1) * m->stride[d];
     return bytes;
@@ -62,7 +66,7 @@ static void check_equal(mica_buffer *view, const model *m, const uint16_t *image
     assert_int_equal(info.contiguous, is_dense(m));
     assert_memory_equal(info.shape, m->shape, m->ndim * sizeof *m->shape);
     for (uint32_t d = 0; d < m->ndim; d++)
-        assert_true(info.stride[d] == m->stride[d] || m->shape[d] == 1);
+        assert_true(info.stride[d] == m->stride[d] || m->shape[d] == 1 || count_of(m) == 0);
     unsigned char *pointer = NULL;
     must(mica_buffer_map(view, MICA_ACCESS_READ, (void **)&pointer));
     for (uint64_t i = 0; i < count_of(m); i++) {
@@ -81,11 +85,18 @@ static void check_equal(mica_buffer *view, const model *m, const uint16_t *image
 
 static mica_status step_slice(test_random *random, mica_buffer *from, model *m, mica_buffer **out)
 {
+    if (m->ndim == 0) {
+        refused(mica_buffer_slice(from, 0, 0, 1, out), MICA_ERR_INVALID_ARGUMENT, "dim");
+        *out = mica_buffer_retain(from);
+        return MICA_OK;
+    }
     uint32_t dim = (uint32_t)test_random_below(random, m->ndim);
-    uint64_t start = test_random_below(random, m->shape[dim]);
-    uint64_t count = 1 + test_random_below(random, m->shape[dim] - start);
-    m->offset += start * m->stride[dim];
+    uint64_t start = test_random_below(random, m->shape[dim] + 1);
+    uint64_t count = test_random_below(random, m->shape[dim] - start + 1);
+    if (count == 0 && !test_random_one_in(random, 8)) /* few, since nothing comes after them */
+        start = 0, count = m->shape[dim];
     m->shape[dim] = count;
+    m->offset += count_of(m) > 0 ? start * m->stride[dim] : 0;
     return mica_buffer_slice(from, dim, start, count, out);
 }
 
@@ -107,13 +118,17 @@ static mica_status step_permute(test_random *random, mica_buffer *from, model *m
     return mica_buffer_permute(from, order, out);
 }
 
-/* Splits the element count into two factors when the view is dense, else takes the view again. */
+/* Splits the element count into two factors when the view is dense, else takes the view again. One element becomes a scalar. */
 static mica_status step_reshape(test_random *random, mica_buffer *from, model *m, mica_buffer **out)
 {
-    uint64_t count = count_of(m), factor = 1 + test_random_below(random, count);
+    uint64_t count = count_of(m), factor = 1 + test_random_below(random, count + 1);
     while (count % factor != 0)
         factor--;
     uint64_t shape[2] = {count / factor, factor};
+    if (count == 1) {
+        *m = (model){.ndim = 0, .offset = m->offset};
+        return mica_buffer_reshape(from, 0, NULL, out);
+    }
     if (!is_dense(m)) {
         refused(mica_buffer_reshape(from, 2, shape, out), MICA_ERR_INVALID_ARGUMENT, "contiguous");
         *out = mica_buffer_retain(from);
@@ -126,8 +141,14 @@ static mica_status step_reshape(test_random *random, mica_buffer *from, model *m
 /* Any strides that stay inside the parent's bytes; zero now and then. */
 static mica_status step_view(test_random *random, mica_buffer *from, model *m, mica_buffer **out)
 {
-    uint64_t room = hull_of(m), at = test_random_below(random, room / 2) * 2;
-    model next = {.ndim = 1 + (uint32_t)test_random_below(random, MICA_MAX_DIMS), .offset = m->offset + at};
+    uint64_t room = hull_of(m), at = room > 0 ? test_random_below(random, room / 2) * 2 : 0;
+    model next = {.ndim = (uint32_t)test_random_below(random, MICA_MAX_DIMS + 1), .offset = m->offset + at};
+    if (room == 0) {
+        refused(mica_buffer_view(from, MICA_DTYPE_U16, 0, NULL, NULL, 0, out), MICA_ERR_INVALID_ARGUMENT,
+                "past the buffer's 0");
+        *out = mica_buffer_retain(from);
+        return MICA_OK;
+    }
     room -= at + 2;
     for (uint32_t d = 0; d < next.ndim; d++) {
         next.shape[d] = 1 + test_random_below(random, 4);
@@ -213,7 +234,7 @@ static void views_stay_inside_their_parent(void **state)
             "ndim");
     refused(mica_buffer_slice(part, 1, 0, 1, &view), MICA_ERR_INVALID_ARGUMENT, "dim");
     refused(mica_buffer_slice(part, 0, 20, 1, &view), MICA_ERR_INVALID_ARGUMENT, "start");
-    refused(mica_buffer_slice(part, 0, 3, 0, &view), MICA_ERR_INVALID_ARGUMENT, "count");
+    refused(mica_buffer_slice(part, 0, 21, 0, &view), MICA_ERR_INVALID_ARGUMENT, "start");
     refused(mica_buffer_slice(part, 0, 1, UINT64_MAX, &view), MICA_ERR_INVALID_ARGUMENT, "count");
     refused(mica_buffer_slice(NULL, 0, 1, 1, &view), MICA_ERR_INVALID_ARGUMENT, "buffer");
     refused(mica_buffer_permute(part, twice, &view), MICA_ERR_INVALID_ARGUMENT, "order[0]");
@@ -227,12 +248,83 @@ static void views_stay_inside_their_parent(void **state)
     mica_device_release(device);
 }
 
+/* Views that see nothing lie anywhere in their parent, its end included. */
+static void empty_views_see_nothing(void **state)
+{
+    (void)state;
+    mica_device *device = open_device("cpu", 1);
+    mica_buffer *whole = new_vector(device, MICA_DTYPE_F32, 12), *view = NULL, *again = NULL;
+    mica_buffer_info info;
+    for (uint64_t at = 0; at <= 52; at += 4) {
+        const mica_status status =
+            mica_buffer_view(whole, MICA_DTYPE_F32, 2, (uint64_t[]){3, 0}, NULL, at, &view);
+        assert_int_equal(status, at <= 48 ? MICA_OK : MICA_ERR_INVALID_ARGUMENT);
+        mica_buffer_release(view);
+    }
+    must(mica_buffer_view(whole, MICA_DTYPE_F32, 2, (uint64_t[]){1ull << 40, 0}, (uint64_t[]){1ull << 40, 4},
+                          0, &view));
+    must(mica_buffer_reshape(view, 3, (uint64_t[]){0, 7, 1ull << 20}, &again));
+    must(mica_buffer_get_info(again, &info));
+    assert_true(info.element_count == 0 && info.byte_length == 0 && info.contiguous && info.stride[2] == 4);
+    mica_buffer_release(again);
+    refused(mica_buffer_reshape(view, 0, NULL, &again), MICA_ERR_INVALID_ARGUMENT, "elements");
+    refused(mica_buffer_reshape(whole, 2, (uint64_t[]){12, 0}, &again), MICA_ERR_INVALID_ARGUMENT,
+            "elements");
+    refused(mica_buffer_reshape(view, 3, (uint64_t[]){0, 1ull << 32, 1ull << 32}, &again),
+            MICA_ERR_INVALID_ARGUMENT, "overflows");
+    mica_buffer_release(view);
+    mica_buffer_release(whole);
+    mica_device_release(device);
+}
+
+/* Every other column of a slice, and a column that repeats. */
+static void steps_and_repeats(void **state)
+{
+    mica_device *device = open_device("cpu", 1);
+    mica_buffer *whole, *slice = NULL, *some = NULL, *column = NULL, *wide = NULL;
+    uint64_t shape[2] = {3, 10}, block[1] = {32};
+    mica_buffer_info info;
+
+    (void)state;
+    must(mica_buffer_alloc(device, MICA_DTYPE_F16, 2, shape, &whole));
+    must(mica_buffer_slice(whole, 1, 1, 8, &slice));
+    must(mica_buffer_stride(slice, 1, 3, &some));
+    must(mica_buffer_get_info(some, &info));
+    assert_true(info.shape[0] == 3 && info.shape[1] == 3 && info.stride[0] == 20 && info.stride[1] == 6);
+    assert_int_equal(info.byte_offset, 2);
+    assert_int_equal(info.byte_length, 2 * 20 + 2 * 6 + 2);
+    mica_buffer_release(some);
+    must(mica_buffer_stride(slice, 1, UINT64_MAX, &some));
+    must(mica_buffer_get_info(some, &info));
+    assert_int_equal(info.shape[1], 1);
+    refused(mica_buffer_stride(slice, 1, 0, &column), MICA_ERR_INVALID_ARGUMENT, "step");
+    refused(mica_buffer_stride(slice, 2, 1, &column), MICA_ERR_INVALID_ARGUMENT, "dim");
+    refused(mica_buffer_stride(NULL, 0, 1, &column), MICA_ERR_INVALID_ARGUMENT, "buffer");
+    must(mica_buffer_expand(some, 3, (uint64_t[]){5, 3, 7}, &wide));
+    must(mica_buffer_get_info(wide, &info));
+    assert_true(info.shape[0] == 5 && info.shape[1] == 3 && info.shape[2] == 7);
+    assert_true(info.stride[0] == 0 && info.stride[1] == 20 && info.stride[2] == 0);
+    refused(mica_buffer_expand(some, 3, (uint64_t[]){5, 4, 7}, &column), MICA_ERR_INVALID_ARGUMENT,
+            "shape[1]");
+    refused(mica_buffer_expand(some, 1, shape, &column), MICA_ERR_INVALID_ARGUMENT, "ndim");
+    refused(mica_buffer_expand(some, 2, NULL, &column), MICA_ERR_INVALID_ARGUMENT, "shape");
+    mica_buffer_release(wide);
+    mica_buffer_release(some);
+    mica_buffer_release(slice);
+    mica_buffer_release(whole);
+    must(mica_buffer_alloc(device, MICA_DTYPE_Q4_0, 1, block, &whole));
+    refused(mica_buffer_stride(whole, 0, 2, &some), MICA_ERR_INVALID_ARGUMENT, "blocks");
+    refused(mica_buffer_expand(whole, 1, block, &some), MICA_ERR_INVALID_ARGUMENT, "blocks");
+    mica_buffer_release(whole);
+    mica_device_release(device);
+}
+
 static void blocks_stay_whole(void **state)
 {
     (void)state;
     mica_device *device = open_device("cpu", 1);
     uint64_t shape[2] = {8, 128}, part[2] = {2, 64}, stride[2] = {72, 18}, gap[2] = {72, 36};
-    uint32_t turned[2] = {1, 0};
+    uint32_t swapped[2] = {1, 0};
     mica_buffer *weight = NULL, *view = NULL, *row = NULL;
     mica_buffer_info info;
     must(mica_buffer_alloc(device, MICA_DTYPE_Q4_0, 2, shape, &weight));
@@ -249,7 +341,7 @@ static void blocks_stay_whole(void **state)
     refused(mica_buffer_slice(weight, 1, 32, 33, &view), MICA_ERR_INVALID_ARGUMENT, "32");
     refused(mica_buffer_view(weight, MICA_DTYPE_Q4_0, 2, part, gap, 0, &view), MICA_ERR_INVALID_ARGUMENT,
             "stride[1]");
-    assert_int_equal(mica_buffer_permute(weight, turned, &view), MICA_ERR_INVALID_ARGUMENT);
+    assert_int_equal(mica_buffer_permute(weight, swapped, &view), MICA_ERR_INVALID_ARGUMENT);
     must(mica_buffer_view(weight, MICA_DTYPE_Q4_0, 2, part, stride, 36, &view));
     mica_buffer_release(view);
     mica_buffer_release(weight);
@@ -318,10 +410,9 @@ static void elements_are_aligned(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test(random_chains_compose),
-        test(views_stay_inside_their_parent),
-        test(elements_are_aligned),
-        test(blocks_stay_whole),
+        test(random_chains_compose), test(views_stay_inside_their_parent),
+        test(elements_are_aligned),  test(empty_views_see_nothing),
+        test(blocks_stay_whole),     test(steps_and_repeats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 # The stand-in for NVIDIA's libraries, in a folder of its own per variant, under the names that mica looks for. Tests of
-# tests/cuda link with one of them, so that they find it there and nowhere else: test_cuda_old* and test_cuda_hollow* with
-# the driver of that name, the others with the new one.
+# tests/cuda link with one of them, so that they find it there and nowhere else: test_cuda_old* and test_cuda_hollow* are
+# programs of their own, cuda_old and cuda_hollow, with the driver of that name; the others are cuda, with the new one.
 file(GLOB fake_cuda_sources CONFIGURE_DEPENDS tests/fake_cuda/*.c)
 file(GLOB fake_cuda_hollow_sources CONFIGURE_DEPENDS tests/fake_cuda/hollow/*.c)
 set(fake_cuda_old_sources ${fake_cuda_sources})
@@ -15,10 +15,9 @@ foreach(fake fake_cuda fake_cuda_old fake_cuda_hollow)
     endforeach()
 endforeach()
 target_compile_definitions(fake_cuda_old PRIVATE FAKE_OLD=1)
-function(fake_cuda_serves name)
+function(fake_cuda_serves name program environment) # sets the program that the test is a part of, adds to its environment
     string(REGEX MATCH "_old|_hollow" variant ${name}) # or none: the new one
-    # An executable keeps no library that it calls nothing of, unless it is told to.
-    target_link_libraries(${name} PRIVATE -Wl,--no-as-needed fake_cuda${variant})
+    set(${program} cuda${variant} PARENT_SCOPE)
     # Sanitizers that open libraries in a program's stead look where they are told, not where it was linked.
-    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/fake_cuda${variant})
+    set(${environment} ${${environment}} LD_LIBRARY_PATH=${PROJECT_BINARY_DIR}/fake_cuda${variant} PARENT_SCOPE)
 endfunction()

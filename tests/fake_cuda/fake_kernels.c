@@ -34,6 +34,18 @@ static void run_fault(const uint64_t *address, const void *params)
     __atomic_store_n((uint32_t *)(uintptr_t)address[1], p->code, __ATOMIC_SEQ_CST);
 }
 
+/* A block in memory: a number of words, and they, which y gets. */
+static void run_far(const uint64_t *address, const void *params)
+{
+    const uint32_t *block = (const uint32_t *)(uintptr_t)address[0];
+    (void)params;
+    if (!fake_inside(address[0], 4) || !fake_inside(address[0], 4 + 4ull * block[0]) ||
+        !fake_inside(address[1], 4ull * block[0]))
+        fake_complain("fake_far: the block leaves its memory");
+    else
+        memcpy((void *)(uintptr_t)address[1], block + 1, 4ull * block[0]);
+}
+
 static const struct {
     const char *name;
     uint32_t bindings, params;
@@ -42,6 +54,7 @@ static const struct {
     {"fake_add", 3, sizeof(add_params), run_add},
     {"fake_fault", 2, sizeof(fault_params), run_fault},
     {"fake_bare", 1, 0, NULL},
+    {"fake_far", 2, 0, run_far},
 };
 
 bool fake_signature(const fake_object *function, uint32_t *out_bindings, uint32_t *out_params)

@@ -189,8 +189,8 @@ FAKE(cublasLtMatrixLayoutDestroy, (void *handle))
     return destroy("cublasLtMatrixLayoutDestroy", handle, FAKE_BLAS_PART);
 }
 
-static uint32_t
-    alignment[4]; /* what the preference made last says of the four matrices; the lock guards it */
+/* what the preference made last says of the four matrices; the lock guards it */
+static uint32_t alignment[4];
 
 FAKE(cublasLtMatmulPreferenceCreate, (void **out))
 {

@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include "base/sort.h"
+#include "base/work.h"
 #include "format/format_rig.h"
 #include "format/gguf_sample.h"
 #include "support/folder.h"
 #include "support/random.h"
+#include "support/status.h"
 
 static char folder[256], path[512];
 
@@ -164,6 +166,46 @@ static void the_sort_is_stable(void **state)
     }
 }
 
+static mica_work *sort_work;
+static uint64_t comparisons, comparisons_before; /* all, and those before the cancel */
+
+static int compare_and_cancel(const void *a, const void *b)
+{
+    if (++comparisons == comparisons_before)
+        mica_work_cancel(sort_work);
+    return compare_items(a, b);
+}
+
+/* A cancel in any pass of a long sort ends it soon, and no item is lost. */
+static void sort_stops(void **state)
+{
+    enum { COUNT = 1 << 20 };
+    item *items = malloc(COUNT * sizeof *items);
+    (void)state;
+    assert_non_null(items);
+    must(mica_work_create(NULL, &sort_work));
+    mica_work_use(sort_work);
+    for (uint64_t eighth = 0; eighth < 8; eighth++) {
+        uint64_t sum = 0;
+        mica__call call;
+        for (uint32_t i = 0; i < COUNT; i++)
+            items[i] = (item){i * 2654435761u, i};
+        comparisons = 0;
+        comparisons_before = 1 + COUNT * 20ull / 2 * eighth / 8;
+        mica__call_begin(&call, "sort");
+        refused(mica__call_end(&call, mica__sort(items, COUNT, sizeof items[0], compare_and_cancel)),
+                MICA_ERR_CANCELLED, "sort: cancelled");
+        mica_work_clear(sort_work);
+        assert_true(comparisons - comparisons_before <= 65536);
+        for (uint32_t i = 0; i < COUNT; i++)
+            sum += items[i].place;
+        assert_int_equal(sum, COUNT * (COUNT - 1ull) / 2);
+    }
+    mica_work_use(NULL);
+    mica_work_release(sort_work);
+    free(items);
+}
+
 static void words(void **state)
 {
     (void)state;
@@ -183,11 +225,9 @@ static void words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(magic_before_ending),
-        cmocka_unit_test(names_that_are_near),
-        cmocka_unit_test(memory_is_a_file),
-        cmocka_unit_test(the_sort_is_stable),
-        cmocka_unit_test(words),
+        cmocka_unit_test(magic_before_ending), cmocka_unit_test(names_that_are_near),
+        cmocka_unit_test(memory_is_a_file),    cmocka_unit_test(the_sort_is_stable),
+        cmocka_unit_test(sort_stops),          cmocka_unit_test(words),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

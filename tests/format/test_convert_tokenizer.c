@@ -3,8 +3,8 @@
 #define _DEFAULT_SOURCE
 #include "convert_rig.h"
 
-#include "format/convert.h"
-#include "format/sentencepiece.h"
+#include "format/convert/convert.h"
+#include "format/config/sentencepiece.h"
 
 #define COUNT(list) (sizeof list / sizeof list[0])
 

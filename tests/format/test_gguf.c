@@ -290,9 +290,9 @@ static void alignments(void **state)
 
 static void shapes(void **state)
 {
-    static const uint64_t ones[8] = {4, 1, 2, 1, 3, 1, 1, 1};
+    static const uint64_t ones[MICA_MAX_DIMS + 2] = {4, 1, 2, 1, 3, 1, 2, 1, 1, 1};
     (void)state;
-    for (uint32_t ndim = 0; ndim <= 8; ndim++) {
+    for (uint32_t ndim = 0; ndim <= MICA_MAX_DIMS + 2; ndim++) {
         uint64_t elements = 1;
         build b = {0};
         build_head(&b, 3, 1, 0);

@@ -279,7 +279,8 @@ static void bad_declarations(void **state)
     refused(mica_writer_tensor(w, "u", MICA_DTYPE_NONE, 1, shape), MICA_ERR_INVALID_ARGUMENT, "dtype");
     refused(mica_writer_tensor(w, "u", (mica_dtype)9999, 1, shape), MICA_ERR_INVALID_ARGUMENT, "dtype");
     refused(mica_writer_tensor(w, "u", MICA_DTYPE_F32, 5, shape), MICA_ERR_UNSUPPORTED, "5 dimensions");
-    refused(mica_writer_tensor(w, "u", MICA_DTYPE_F32, 7, shape), MICA_ERR_INVALID_ARGUMENT, "dimensions");
+    refused(mica_writer_tensor(w, "u", MICA_DTYPE_F32, MICA_MAX_DIMS + 1, shape), MICA_ERR_INVALID_ARGUMENT,
+            "dimensions");
     refused(mica_writer_tensor(w, "u", MICA_DTYPE_F32, 1, NULL), MICA_ERR_INVALID_ARGUMENT, "shape");
     refused(mica_writer_tensor(w, "", MICA_DTYPE_F32, 1, shape), MICA_ERR_INVALID_ARGUMENT, "name");
     refused(mica_writer_tensor(w, "u", MICA_DTYPE_F32, 2, (uint64_t[]){1ull << 40, 1ull << 40}),

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "format/keys.h"
+#include "format/config/keys.h"
 
 #define HOME "tests/format/"
 

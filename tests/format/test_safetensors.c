@@ -122,14 +122,17 @@ static void knows_types(void **state)
 static void lists_what_it_cannot_use(void **state)
 {
     rig_bytes b = make("{\"x\":{\"dtype\":\"Q9\",\"shape\":[3],\"data_offsets\":[0,5]},"
-                       "\"y\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,2],\"data_offsets\":[5,7]}}",
-                       7);
+                       "\"y\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,2],\"data_offsets\":[5,7]},"
+                       "\"z\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,2],\"data_offsets\":[7,9]}}",
+                       9);
     mica__archive *archive = rig_open_ok(mica__safetensors_read, &b);
     (void)state;
     assert_int_equal(rig_tensor(archive, "x")->problem, MICA__TENSOR_TYPE);
     assert_string_equal(rig_tensor(archive, "x")->type_name, "Q9");
     assert_int_equal(mica__archive_usable(archive, rig_tensor(archive, "x")), MICA_ERR_UNSUPPORTED);
     assert_int_equal(rig_tensor(archive, "y")->problem, MICA__TENSOR_DIMS);
+    assert_int_equal(rig_tensor(archive, "z")->problem, MICA__TENSOR_FINE);
+    assert_int_equal(rig_tensor(archive, "z")->ndim, MICA_MAX_DIMS);
     rig_check(archive);
     mica__archive_close(archive);
     rig_free(&b);

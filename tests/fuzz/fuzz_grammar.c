@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "mica/host.h"
-#include "model/grammar_vocabulary.h"
+#include "grammar/vocabulary.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

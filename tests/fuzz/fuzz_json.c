@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/json_reader.h"
+#include "base/json/json_reader.h"
 #include "mica/host.h"
 #include "support/json_text.h"
 

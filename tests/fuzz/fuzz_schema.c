@@ -4,9 +4,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "mica/host.h"
-#include "model/grammar_vocabulary.h"
+#include "grammar/vocabulary.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "format/sentencepiece.h"
+#include "format/config/sentencepiece.h"
 #include "mica/host.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -16,7 +16,7 @@ static void require(int condition)
         __builtin_trap();
 }
 
-static void check_piece(const mica__vocabulary_piece *piece, const uint8_t *data, size_t size)
+static void check_piece(const mica__token_list_piece *piece, const uint8_t *data, size_t size)
 {
     require(piece->length != 0 && isfinite(piece->score));
     require(piece->kind >= MICA__PIECE_NORMAL && piece->kind <= MICA__PIECE_BYTE);
@@ -28,7 +28,7 @@ static void compare(const mica__sentencepiece *a, const mica__sentencepiece *b)
     require(a->count == b->count && a->unigram == b->unigram && a->prefix == b->prefix && a->trim == b->trim);
     require(a->chars_length == b->chars_length);
     for (uint32_t i = 0; i < a->count; i++) {
-        const mica__vocabulary_piece *x = &a->piece[i], *y = &b->piece[i];
+        const mica__token_list_piece *x = &a->piece[i], *y = &b->piece[i];
         require(x->length == y->length && memcmp(x->text, y->text, x->length) == 0);
         require(memcmp(&x->score, &y->score, sizeof x->score) == 0 && x->kind == y->kind);
     }

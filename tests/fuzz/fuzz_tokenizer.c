@@ -7,7 +7,7 @@
 
 #include "base/utf8.h"
 #include "mica/host.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -625,6 +625,85 @@ static mica_status quantize_keys(uint64_t size)
     return mica_quantize(input, result, &(mica_quantize_options){.type = "f16", .threads = 1}, NULL);
 }
 
+/* A GGUF of a checkpoint, made without being counted, as a folder again. */
+static mica_status to_folder(uint64_t layers, uint64_t tokens)
+{
+    char input[400];
+    make_llama(layers, tokens);
+    snprintf(input, sizeof input, "%s/input.gguf", folder);
+    mica_work *counting = mica_work_use(NULL);
+    must(mica_convert(model, input, NULL));
+    mica_work_use(counting);
+    snprintf(result, sizeof result, "%s/result", folder);
+    return mica_convert(input, result, NULL);
+}
+
+static mica_status back_layers(uint64_t size)
+{
+    return to_folder(size, 8);
+}
+
+static mica_status back_tokens(uint64_t size)
+{
+    return to_folder(1, size);
+}
+
+/* An importance matrix for the queries of each layer, whose rows have `row` values: a multiple of 8. */
+static void put_matrix(uint64_t layers, uint64_t row)
+{
+    bytes b = {0};
+    gguf_head(&b, layers * 2, 0);
+    for (uint64_t i = 0; i < layers; i++)
+        for (uint64_t part = 0; part < 2; part++) {
+            char name[64];
+            snprintf(name, sizeof name, "blk.%llu.attn_q.weight.%s", (unsigned long long)i,
+                     part == 0 ? "in_sum2" : "counts");
+            gguf_text(&b, name);
+            number(&b, 1, 4);
+            number(&b, part == 0 ? row : 1, 8);
+            number(&b, 0, 4);
+            number(&b, i * (row * 4 + 32) + part * row * 4, 8);
+        }
+    gguf_data(&b, layers * (row / 8 + 1));
+    keep(folder, "matrix.gguf", &b);
+}
+
+static mica_status quantize_by_matrix(const char *input)
+{
+    char matrix[400];
+    snprintf(matrix, sizeof matrix, "%s/matrix.gguf", folder);
+    snprintf(result, sizeof result, "%s/result.gguf", folder);
+    return mica_quantize(input, result,
+                         &(mica_quantize_options){.type = "f16", .threads = 1, .imatrix = matrix}, NULL);
+}
+
+static mica_status matrix_layers(uint64_t size)
+{
+    make_llama(size, 8);
+    put_matrix(size, 8);
+    return quantize_by_matrix(model);
+}
+
+static mica_status matrix_columns(uint64_t size)
+{
+    bytes b = {0};
+    char input[400];
+    const uint64_t row = size * 8;
+    fresh_model();
+    gguf_head(&b, 1, 0);
+    gguf_text(&b, "blk.0.attn_q.weight");
+    number(&b, 2, 4);
+    number(&b, row, 8);
+    number(&b, 2, 8);
+    number(&b, 0, 4);
+    number(&b, 0, 8);
+    gguf_data(&b, size * 2);
+    keep(model, "a.gguf", &b);
+    put_matrix(1, row);
+    snprintf(input, sizeof input, "%s/a.gguf", model);
+    return quantize_by_matrix(input);
+}
+
 /* Nesting has no row: JSON ends at 64 containers inside each other, GGUF at 8 arrays. */
 
 /* ---- the rows --------------------------------------------------------------------------------------------- */
@@ -661,7 +740,11 @@ static void files_grow(void **state)
         {{"as gguf: pieces", hf_pieces, 2048, 3}, 16},
         {{"convert: layers", convert_layers, 32, 3}, 8},
         {{"convert: tokens", convert_tokens, 1024, 3}, 32},
+        {{"convert to a folder: layers", back_layers, 32, 3}, 8},
+        {{"convert to a folder: tokens", back_tokens, 1024, 3}, 32},
         {{"quantise: layers", quantize_layers, 32, 3}, 8},
+        {{"quantise: layers with matrices", matrix_layers, 32, 3}, 8},
+        {{"quantise: columns of a matrix, eights", matrix_columns, 1024, 3}, 64},
         {{"quantise: keys", quantize_keys, 1024, 3}, 32},
     };
     (void)state;

@@ -4,9 +4,9 @@
 
 #include "mica/host.h"
 #include "mica/sample.h"
-#include "model/grammar_vocabulary.h"
+#include "grammar/vocabulary.h"
 #include "base/work.h"
-#include "model/sample.h"
+#include "sample/sample.h"
 
 static const growth_pattern *current;
 

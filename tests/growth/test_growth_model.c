@@ -268,8 +268,8 @@ static void models_grow(void **state)
 {
     static const struct {
         growth_row row;
-        uint64_t
-            more; /* times as large in the long run; 0: not in it, for attention looks at all earlier tokens */
+        /* times as large in the long run; 0: not in it, for attention looks at all earlier tokens */
+        uint64_t more;
     } rows[] = {
         {{"open: layers", open_layers, 64, 3}, 32},
         {{"open: vocabulary", open_vocabulary, 1024, 3}, 16},

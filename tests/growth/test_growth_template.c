@@ -240,7 +240,7 @@ static void sized(void **state)
 {
     (void)state;
     static const growth_pattern rows[] = {
-        {.name = "template: turns of a loop",
+        {.name = "template: iterations of a loop",
          .first = 256,
          .doublings = 4,
          .before = "{% for i in range(%llu) %}{{ i }}{% endfor %}"},

@@ -141,6 +141,7 @@ static kind kinds[] = {
     {"unigram", UNIGRAM, "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\"},",
      NULL},
     {"unigram, nfkc", UNIGRAM, "\"normalizer\":{\"type\":\"NFKC\"},", NULL},
+    {"one word, nfc", WORDS, "\"normalizer\":{\"type\":\"NFC\"},", NULL},
     {"unigram, nfd", UNIGRAM,
      "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFD\"},{\"type\":\"StripAccents\"},"
      "{\"type\":\"Nmt\"},{\"type\":\"Strip\"}]},",

@@ -10,7 +10,7 @@ QUANT_CONFIG = "MICA_ERR_QUANT_CONFIG"
 NOT_FOUND = "MICA_ERR_NOT_FOUND"
 OK = "MICA_OK"
 
-MOST_DIMS = 6       # more: the tensor is listed and cannot be used
+MOST_DIMS = 8       # more: the tensor is listed and cannot be used
 LONGEST_NAME = 65535
 
 

@@ -13,7 +13,7 @@
 
 #include "mica/host.h"
 #include "mica/sample.h"
-#include "model/grammar_vocabulary.h"
+#include "grammar/vocabulary.h"
 
 #define RIG_END 256u /* the end token of the vocabulary of bytes */
 

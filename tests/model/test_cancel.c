@@ -13,7 +13,7 @@
 #include "mica/sample.h"
 #include "mica/text.h"
 #include "mica/work.h"
-#include "model/grammar_vocabulary.h"
+#include "grammar/vocabulary.h"
 
 #define MOST_SECONDS (TEST_ANY_SANITIZER ? 10.0 : 2.0) /* text.h says 0.1 */
 

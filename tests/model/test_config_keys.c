@@ -6,7 +6,7 @@
 #define _DEFAULT_SOURCE
 #include <unistd.h>
 
-#include "format/keys.h"
+#include "format/config/keys.h"
 #include "golden_models.h"
 
 #define MOST 8192
@@ -309,7 +309,7 @@ static const sample *find_sample(const char *key_class, const char *key)
 {
     const sample *best = NULL;
     for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
-        if (strcmp(samples[i].key, key) == 0 && mica__family_listed(samples[i].classes, key_class) &&
+        if (strcmp(samples[i].key, key) == 0 && mica__name_family_listed(samples[i].classes, key_class) &&
             (best == NULL || samples[i].classes[0] != '\0'))
             best = &samples[i];
     return best;

@@ -400,48 +400,98 @@ static void children_feed(void **state)
 
 /* ---- memory --------------------------------------------------------------------------------------------- */
 
-/* Steps of 1 to 16 tokens, each with a recording of its own, in a budget for a few of them; then a prompt. All run, and give
+/* Steps of 1 to 24 tokens, each with a recording of its own, in a budget for a few of them; then a prompt. All run, and give
  * what they give with all the memory of the machine. */
 static void recordings_give_way(void **state)
 {
     uint32_t tokens[40], rows;
     rig r = rig_open("llama", 1);
-    mica_context *wide = rig_context(&r, 512, 1, 64), *narrow = rig_context(&r, 512, 1, 64);
+    mica_context *wide = rig_context(&r, 1024, 1, 64), *narrow = rig_context(&r, 1024, 1, 64);
     const uint32_t a = rig_sequence(wide), b = rig_sequence(narrow);
     mica_context_info info;
     mica_device_memory memory;
     const float *first, *second;
-    mica_status status = MICA_OK;
     (void)state;
     rig_tokens(&r, 3, tokens, 40);
-    for (uint32_t width = 1; width <= 16; width++)
+    for (uint32_t width = 1; width <= 24; width++)
         must(mica_context_feed(wide, &(mica_feed){a, tokens, width, MICA_WANT_ALL}, 1));
     must(mica_context_feed(wide, &(mica_feed){a, tokens, 40, MICA_WANT_LAST}, 1));
     must(mica_context_logits(wide, a, &first, &rows));
     must(mica_device_get_memory(r.device, &memory));
-    must(mica_device_set_budget(r.device, memory.owned_bytes + 60000));
-    for (uint32_t width = 1; width <= 16; width++)
+    must(mica_device_set_budget(r.device, memory.owned_bytes + 36000));
+    for (uint32_t width = 1; width <= 24; width++)
         must(mica_context_feed(narrow, &(mica_feed){b, tokens, width, MICA_WANT_ALL}, 1));
     must(mica_context_get_info(narrow, &info));
-    assert_true(info.recordings < 16);
+    assert_true(info.recordings < 24);
     must(mica_context_feed(narrow, &(mica_feed){b, tokens, 40, MICA_WANT_LAST}, 1));
     must(mica_context_logits(narrow, b, &second, &rows));
     assert_memory_equal(first, second, r.info.vocabulary * sizeof *first);
     /* No memory, and no room: two things. */
+    must(mica_device_set_budget(r.device, 0));
+    mica_context *empty = rig_context(&r, 512, 1, 64);
+    const uint32_t c = rig_sequence(empty);
+    must(mica_context_feed(empty, &(mica_feed){c, tokens, 2, MICA_WANT_ALL}, 1));
     must(mica_device_get_memory(r.device, &memory));
     must(mica_device_set_budget(r.device, memory.owned_bytes));
-    for (uint32_t width = 17; width <= 32; width++)
-        status = mica_context_feed(narrow, &(mica_feed){b, tokens, width, MICA_WANT_ALL}, 1);
-    refused(status, MICA_ERR_BUDGET, "context_feed: ");
-    must(mica_context_get_info(narrow, &info));
+    refused(mica_context_feed(empty, &(mica_feed){c, tokens, 32, MICA_WANT_ALL}, 1), MICA_ERR_BUDGET,
+            "context_feed: ");
+    must(mica_context_get_info(empty, &info));
     assert_int_equal(info.recordings, 0); /* all were given back for it */
+    mica_status status = MICA_ERR_BUDGET;
+    for (uint64_t room = 0; status == MICA_ERR_BUDGET; room += 256) { /* whatever part of it finds room */
+        must(mica_device_set_budget(r.device, memory.owned_bytes + room));
+        status = mica_context_feed(empty, &(mica_feed){c, tokens, 32, MICA_WANT_ALL}, 1);
+    }
+    must(status);
     must(mica_device_set_budget(r.device, 0));
-    while (length_of(narrow, b) + 40 <= 512)
+    must(mica_context_feed(empty, &(mica_feed){c, tokens, 32, MICA_WANT_ALL}, 1));
+    mica_context_release(empty);
+    while (length_of(narrow, b) + 40 <= 1024)
         must(mica_context_feed(narrow, &(mica_feed){b, tokens, 40, MICA_WANT_NONE}, 1));
     refused(mica_context_feed(narrow, &(mica_feed){b, tokens, 40, MICA_WANT_NONE}, 1), MICA_ERR_FULL,
             "context_feed: the context is full");
     mica_context_release(wide);
     mica_context_release(narrow);
+    rig_close(&r);
+}
+
+/* What the device owns more than before after feeds of `width` to `end` tokens, that one left out, whose logits are all read. */
+static uint64_t widths_cost(const rig *r, mica_context *context, uint32_t sequence, uint32_t width,
+                            uint32_t end)
+{
+    uint32_t tokens[16], rows;
+    mica_device_memory before, after;
+    const float *logits;
+    rig_tokens(r, 3, tokens, 16);
+    must(mica_device_get_memory(r->device, &before));
+    for (; width != end; width += width < end ? 1u : -1u) {
+        must(mica_sequence_trim(context, sequence, 0));
+        must(mica_context_feed(context, &(mica_feed){sequence, tokens, width, MICA_WANT_ALL}, 1));
+        must(mica_context_logits(context, sequence, &logits, &rows));
+        assert_int_equal(rows, width);
+    }
+    must(mica_device_get_memory(r->device, &after));
+    return after.owned_bytes - before.owned_bytes;
+}
+
+/* Recordings of all widths write their logits into the same memory, which is as large as the widest needs; where they came
+ * upwards, what is left of smaller ones adds less than that. */
+static void recordings_share_rows(void **state)
+{
+    rig r = rig_open("llama", 1);
+    mica_context *context = rig_context(&r, 512, 1, 64), *upwards = rig_context(&r, 512, 1, 64);
+    const uint32_t a = rig_sequence(context), b = rig_sequence(upwards);
+    const uint64_t row = r.info.vocabulary * sizeof(float);
+    mica_context_info info;
+    (void)state;
+    const uint64_t widest = widths_cost(&r, context, a, 16, 15);
+    const uint64_t others = widths_cost(&r, context, a, 15, 0);
+    assert_true(others < 16 * row); /* what each reads; rows of their own would be 120 */
+    assert_true(widths_cost(&r, upwards, b, 1, 17) < widest + others + 16 * row);
+    must(mica_context_get_info(context, &info));
+    assert_int_equal(info.recordings, 16);
+    mica_context_release(context);
+    mica_context_release(upwards);
     rig_close(&r);
 }
 
@@ -493,6 +543,7 @@ int main(void)
         cmocka_unit_test(two_threads_are_told),
         cmocka_unit_test(children_feed),
         cmocka_unit_test(recordings_give_way),
+        cmocka_unit_test(recordings_share_rows),
         cmocka_unit_test(sentences_name_the_call),
     };
     return cmocka_run_group_tests_name("context calls", tests, NULL, NULL);

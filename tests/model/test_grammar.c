@@ -227,12 +227,12 @@ static void build(test_random *random, int depth, char *gbnf, language *out)
         power->too_large = a->too_large;
         add_text(power, "");
         out->too_large = a->too_large;
-        for (uint32_t turn = 0; turn <= max; turn++) {
-            for (uint32_t i = 0; turn >= min && i < power->count; i++)
+        for (uint32_t count = 0; count <= max; count++) {
+            for (uint32_t i = 0; count >= min && i < power->count; i++)
                 add_text(out, power->texts[i]);
             join(next, power, a);
             memcpy(power, next, sizeof *power);
-            out->too_large |= turn < max && power->too_large;
+            out->too_large |= count < max && power->too_large;
         }
         sprintf(gbnf, "(%s){%u,%u}", left, min, max);
         free(next);

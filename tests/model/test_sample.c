@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "model/sample.h"
+#include "sample/sample.h"
 #include "support/sanitizer.h"
 
 #define DRAWS (TEST_ANY_SANITIZER ? 10000 : 100000)

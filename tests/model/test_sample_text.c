@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "model/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 enum { A, B, C, LINE, QUOTE, AB, STOP, NOTE_A, NOTE_B, HALF, OTHER_HALF, END, TOKENS };
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 static mica_grammar *make(const char *schema)
 {

@@ -10,7 +10,7 @@
 #include "support/sanitizer.h"
 
 #define LONGEST 100u
-#define CROWD (TEST_ANY_SANITIZER ? 40u : 200u) /* sequences that come and go */
+#define CROWD (TEST_ANY_SANITIZER ? 24u : 200u) /* sequences that come and go */
 
 /* ---- what each would say alone ---------------------------------------------------------------------------- */
 

@@ -13,7 +13,7 @@
 
 #include "mica/sample.h"
 #include "mica/text.h"
-#include "model/grammar_vocabulary.h"
+#include "grammar/vocabulary.h"
 
 #define ROOM (8u << 20)
 #define MOST (128u << 10) /* what text.h and sample.h promise */

@@ -7,8 +7,8 @@
 #include "support/status.h"
 
 #include "base/alloc.h"
-#include "base/file.h"
-#include "base/json.h"
+#include "base/file/file.h"
+#include "base/json/json.h"
 #include "mica/text.h"
 
 #define FOLDER "tests/model/golden/templates/"

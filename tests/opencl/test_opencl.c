@@ -10,6 +10,8 @@
 #include "backend/opencl/opencl_device.h"
 #include "base/alloc.h"
 #include "device/device_test.h"
+#include "device/objects.h"
+#include "device/programs.h"
 #include "support/need.h"
 
 #define COUNT 1000u
@@ -220,6 +222,76 @@ static void kernels_that_do_not_compile(void **state)
     mica_device_release(device);
 }
 
+/* y gets `count` words of its parameters, as an argument and, where that is too long, from a buffer. */
+static const char block_text[] =
+    "typedef struct block { mk_u32 count, first[COUNT]; } block;\n"
+    "MK_FN mk_u32 word(MK_BLOCK_PTR(block, p), mk_u32 i) { return p->first[i]; }\n"
+    "MK_KERNEL(words) MK_OUT(y), MK_BLOCK(block, p) MK_END\n"
+    "{\n"
+    "    MK_BIND(y);\n"
+    "    MK_BIND_BLOCK(block, p);\n"
+    "    const mk_u32 i = MK_GROUP_X * MK_WG + MK_LID;\n"
+    "    if (i < p->count)\n"
+    "        mk_st_u32(y, i * 4u, word(p, i));\n"
+    "}\n";
+
+/* Encodes, runs twice where it may, and looks. */
+static void run_block(mica_device *device, const char *constants, uint32_t count, uint32_t flags)
+{
+    static uint32_t block[1 + 3000], back[3000];
+    const mica_kernel_desc desc = {.name = "words", .source = block_text};
+    const bool far = strstr(constants, "MK_FAR") != NULL;
+    const mica__backend_table *table = device->table;
+    mica__program *program = NULL;
+    mica__memory *y = NULL;
+    mica__encoding *encoding = NULL;
+    mica__commands *commands = NULL;
+    mica__completion done;
+    uint64_t value = 0;
+    mica__dispatch dispatch = {.groups = {(count + 255) / 256, 1, 1}, .local = {256, 1, 1}};
+    must(mica__program_of_user(device, &desc, constants, &program));
+    must(table->kernel_get(device->impl, program, "words", &dispatch.kernel));
+    must(table->buffer_create(device->impl, sizeof back, &y));
+    const mica__binding bindings[2] = {{y, 0, y->bytes, MICA_ACCESS_WRITE},
+                                       {NULL, 0, 4 * (count + 1), MICA__BIND_PARAMS}};
+    dispatch.bindings = bindings;
+    dispatch.binding_count = 1 + far;
+    dispatch.params = block;
+    dispatch.params_size = 4 * (count + 1);
+    must(table->encoder_begin(device->impl, flags, &encoding));
+    for (uint32_t round = 0; round < 3; round++) { /* the last one is seen */
+        block[0] = count;
+        for (uint32_t i = 0; i < count; i++)
+            block[1 + i] = 1000 * round + i;
+        table->dispatch(encoding, &dispatch);
+    }
+    memset(block, 0xee, sizeof block); /* backends copy */
+    must(table->encoder_end(encoding, false, &commands));
+    for (uint32_t run = 0; run < (flags != 0 ? 2u : 1u); run++) {
+        must(table->buffer_fill(device->impl, y, 0));
+        must(table->submit(device->impl, NULL, commands, &value));
+        must(table->wait(device->impl, NULL, value, UINT64_MAX, &done));
+        must(table->download(device->impl, y, 0, back, 4 * count));
+        for (uint32_t i = 0; i < count; i++)
+            assert_int_equal(back[i], 2000 + i);
+    }
+    if (flags != 0)
+        table->commands_destroy(device->impl, commands);
+    table->buffer_destroy(device->impl, y);
+    table->program_destroy(device->impl, program);
+}
+
+static void long_parameters_lie_in_a_buffer(void **state)
+{
+    (void)state;
+    mica_device *device = open_device("opencl", 0);
+    run_block(device, "COUNT=100", 100, 0);
+    run_block(device, "COUNT=100|MK_FAR=1", 100, MICA__ENCODE_REUSABLE);
+    run_block(device, "COUNT=3000|MK_FAR=1", 3000, 0);
+    run_block(device, "COUNT=3000|MK_FAR=1", 3000, MICA__ENCODE_REUSABLE);
+    mica_device_release(device);
+}
+
 /* A text of another language is named as what it is, before any compiler sees it. */
 static void kernels_in_other_languages(void **state)
 {
@@ -375,7 +447,7 @@ static void profiles_name_kernels(void **state)
     must(mica_profile_end(device));
     must(mica_profile_entries(device, entry, 4, &count));
     assert_int_equal(count, 2);
-    assert_int_equal(entry[0].op, MICA_OP_MUL);
+    assert_int_equal(entry[0].op, MICA_OP_REGION);
     assert_non_null(strchr(entry[0].kernel, '/'));
     assert_string_equal(entry[0].label, "layer 1");
     assert_int_equal(entry[1].op, MICA_OP_COPY);
@@ -460,6 +532,7 @@ int main(void)
         test(properties),
         test(more_memory_than_there_is),
         test(kernels_that_do_not_compile),
+        test(long_parameters_lie_in_a_buffer),
         test(kernels_in_other_languages),
         test(launches_larger_than_limits),
         test(a_fork_loses_the_device),

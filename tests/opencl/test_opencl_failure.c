@@ -155,7 +155,7 @@ static mica_status record(scene *s)
     TRY(mica_profile_end(s->device));
     TRY(mica_profile_entries(s->device, entry, 8, &count));
     assert_int_equal(count, 2);
-    assert_int_equal(entry[0].op, MICA_OP_ADD);
+    assert_int_equal(entry[0].op, MICA_OP_REGION);
     TRY(mica_buffer_write(s->w, 0, s->value, sizeof s->value));
     TRY(mica_recording_rebind(s->recording, s->x, s->w, &uses));
     TRY(mica_recording_replay_and_wait(s->recording));

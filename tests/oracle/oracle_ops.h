@@ -30,6 +30,21 @@ void oracle_rms_norm(size_t rows, size_t dim, const double *x, const double *wei
 /* weight and bias may be NULL. */
 void oracle_layer_norm(size_t rows, size_t dim, const double *x, const double *weight, const double *bias,
                        double eps, double *y, double *error);
+/* Of sums from the first element on, or from the last one back; without their own element where they are exclusive. */
+void oracle_cumsum(size_t rows, size_t dim, const double *x, bool exclusive, bool reverse, double *y,
+                   double *error);
+typedef enum oracle_reduce {
+    ORACLE_REDUCE_SUM,
+    ORACLE_REDUCE_MEAN,
+    ORACLE_REDUCE_MAX,
+    ORACLE_REDUCE_MIN,
+    ORACLE_REDUCE_PROD,
+    ORACLE_REDUCE_VAR,
+    ORACLE_REDUCE_LOGSUMEXP
+} oracle_reduce;
+/* Of the n terms of one output; `ends` are the greatest of nothing and the least of nothing. */
+double oracle_reduce_one(oracle_reduce kind, size_t n, const double *x, const double *ends, double correction,
+                         double *error);
 void oracle_softmax(size_t rows, size_t dim, const double *x, double scale, double *y, double *error);
 void oracle_argmax(size_t rows, size_t dim, const double *x, double *ids);
 

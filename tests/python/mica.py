@@ -3,7 +3,7 @@ import ctypes as c
 
 NONE, GGUF, SAFETENSORS, MLX, NPY, NPZ = range(6)
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
-MOST_DIMS = 6
+MOST_DIMS = 8
 ITEM = {U8: c.c_uint8, I8: c.c_int8, U16: c.c_uint16, I16: c.c_int16, U32: c.c_uint32, I32: c.c_int32, F32: c.c_float,
         BOOL: c.c_uint8, U64: c.c_uint64, I64: c.c_int64, F64: c.c_double}
 

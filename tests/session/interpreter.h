@@ -97,7 +97,7 @@ static inline void rms(float *row, uint64_t n, float eps, const hand *h, memory 
     float r = 1.0f / sqrtf(sum / (float)n + eps);
     for (uint64_t i = 0; i < n; i++) {
         row[i] = row[i] * r;
-        if (weight->memory != NULL)
+        if (mica__operand_present(weight))
             row[i] = row[i] * get(h, m, weight, i);
     }
 }
@@ -112,16 +112,16 @@ static inline void run_norm(const hand *h, memory *m, const mica__record *r)
     for (uint64_t base = 0; base < elements(x); base += n) {
         for (uint64_t i = 0; i < n; i++) {
             row[i] = get(h, m, x, base + i);
-            if (o[MICA__NORM_RESIDUAL].memory != NULL)
+            if (mica__operand_present(&o[MICA__NORM_RESIDUAL]))
                 row[i] = row[i] + get(h, m, &o[MICA__NORM_RESIDUAL], base + i);
-            if (o[MICA__NORM_SUM].memory != NULL)
+            if (mica__operand_present(&o[MICA__NORM_SUM]))
                 set(h, m, &o[MICA__NORM_SUM], base + i, row[i]);
         }
-        rms(row, n, ((const mica__norm_params *)r->params)->eps, h, m, &o[MICA__NORM_WEIGHT]);
+        rms(row, n, ((const mica_norm_params *)r->params)->eps, h, m, &o[MICA__NORM_WEIGHT]);
         for (uint64_t i = 0; i < n; i++) {
-            if (o[MICA__NORM_MUL].memory != NULL)
+            if (mica__operand_present(&o[MICA__NORM_MUL]))
                 row[i] = row[i] * get(h, m, &o[MICA__NORM_MUL], base + i);
-            if (o[MICA__NORM_ADD].memory != NULL)
+            if (mica__operand_present(&o[MICA__NORM_ADD]))
                 row[i] = row[i] + get(h, m, &o[MICA__NORM_ADD], base + i);
             set(h, m, y, base + i, row[i]);
         }
@@ -146,7 +146,7 @@ static inline void run_matmul(const hand *h, memory *m, const mica__record *r)
     for (uint64_t w = 0; w < p->weight_count; w++) {
         const mica__operand *weight = &o[MICA__MATMUL_SLOT(w, MICA__WEIGHT_DATA)];
         const mica__operand *y = &o[MICA__MATMUL_SLOT(w, MICA__WEIGHT_Y)];
-        if (y->memory == NULL)
+        if (!mica__operand_present(y))
             continue;
         uint64_t columns = weight->shape[0];
         for (uint64_t e = 0; e < rows * columns; e++) {
@@ -160,7 +160,7 @@ static inline void run_matmul(const hand *h, memory *m, const mica__record *r)
                         dot(h, m, row, &o[MICA__MATMUL_SLOT(1, MICA__WEIGHT_DATA)], e % columns, k);
             if (w == 0 && p->softcap > 0)
                 value = softcap(value, p->softcap);
-            if (w == 0 && o[MICA__MATMUL_RESIDUAL].memory != NULL)
+            if (w == 0 && mica__operand_present(&o[MICA__MATMUL_RESIDUAL]))
                 value = value + get(h, m, &o[MICA__MATMUL_RESIDUAL], e);
             set(h, m, y, e, value);
         }
@@ -208,9 +208,9 @@ static inline void run_rope(const hand *h, memory *m, const mica__record *r)
             row[i] = a;
         }
         for (uint64_t i = 0; i < n; i++) {
-            if (o[MICA__ROPE_Y].memory != NULL)
+            if (mica__operand_present(&o[MICA__ROPE_Y]))
                 set(h, m, &o[MICA__ROPE_Y], base + i, row[i]);
-            if (cache->memory != NULL && position < cache->shape[0])
+            if (mica__operand_present(cache) && position < cache->shape[0])
                 set(h, m, cache, position * token + base % token + i, row[i]);
         }
     }
@@ -227,54 +227,58 @@ static inline void run_kv_write(const hand *h, memory *m, const mica__record *r)
     }
 }
 
-/* One op of one or two values. */
-static inline float formula(uint16_t op, float a, float b, float value)
+/* A register: as many types as the lists here have. */
+typedef union reg {
+    float f;
+    uint32_t u;
+} reg;
+
+static inline reg formula(const mica_region_step *step, const reg *v)
 {
-    switch (op) {
-    case MICA_OP_ADD: return a + b;
-    case MICA_OP_MUL: return a * b;
-    case MICA_OP_SILU_MUL: return silu(a) * b;
-    case MICA_OP_GELU_MUL: return gelu(a) * b;
-    case MICA_OP_GELU: return gelu(a);
-    case MICA_OP_GELU_ERF: return 0.5f * a * (1 + erff(a * 0.70710678f));
-    case MICA_OP_SOFTCAP: return softcap(a, value);
+    const reg a = v[step->value[0] % 80], b = v[step->value[1] % 80]; /* NONE is read and not used */
+    switch (step->scalar) {
+    case MICA_SCALAR_CONSTANT:
+        return step->type == MICA_REGISTER_U32 ? (reg){.u = (uint32_t)step->constant.u64}
+                                               : (reg){.f = step->constant.f32};
+    case MICA_SCALAR_ADD:
+        return step->type == MICA_REGISTER_U32 ? (reg){.u = a.u + b.u} : (reg){.f = a.f + b.f};
+    case MICA_SCALAR_MUL: return (reg){.f = a.f * b.f};
+    case MICA_SCALAR_SILU: return (reg){.f = silu(a.f)};
+    case MICA_SCALAR_GELU: return (reg){.f = gelu(a.f)};
+    case MICA_SCALAR_GELU_ERF: return (reg){.f = 0.5f * a.f * (1 + erff(a.f * 0.70710678f))};
+    case MICA_SCALAR_SOFTCAP: return (reg){.f = softcap(a.f, b.f)};
+    case MICA_SCALAR_ROUND_F16: return (reg){.f = mica__f16_to_f32_soft(mica__f32_to_f16_soft(a.f))};
     default: abort();
     }
 }
 
-static inline float chain(const hand *h, memory *m, const mica__record *r, uint64_t e)
+/* One element at a time: all that it reads, then all that it writes. */
+static inline void run_region(const hand *h, memory *m, const mica__record *r)
 {
-    const mica__chain_record *p = r->params;
-    float v = get(h, m, &r->operand[MICA__CHAIN_X], e);
-    for (uint32_t i = 0; i < p->step_count; i++) {
-        const mica__operand *o = &r->operand[MICA__CHAIN_OTHER + i];
-        float other = o->memory != NULL ? get(h, m, o, e) : 0;
-        v = p->step[i].swapped ? formula(p->step[i].op, other, v, p->step[i].value)
-                               : formula(p->step[i].op, v, other, p->step[i].value);
-    }
-    return v;
-}
-
-static inline float elementwise(const hand *h, memory *m, const mica__record *r, uint64_t e)
-{
-    const mica__operand *o = r->operand;
-    switch (r->op) {
-    case MICA_OP_CHAIN: return chain(h, m, r, e);
-    case MICA_OP_COPY: return get(h, m, &o[0], e);
-    case MICA_OP_FILL: return (float)((const mica__fill_params *)r->params)->value;
-    default:
-        return formula(r->op, get(h, m, &o[0], e),
-                       r->operand_count == MICA__BINARY_SLOTS ? get(h, m, &o[1], e) : 0,
-                       ((const mica__scalar_params *)r->params)->value);
+    const mica__region_program *p = r->params;
+    const mica__operand *out = &r->operand[p->input_count];
+    reg v[MICA_REGION_INPUTS + MICA_REGION_STEPS];
+    memset(v, 0, sizeof v);
+    for (uint64_t e = 0; e < elements(out); e++) {
+        for (uint32_t i = 0; i < p->input_count; i++)
+            if (p->input[i] == MICA_REGISTER_U32)
+                v[i].u = get_index(h, m, &r->operand[i], e);
+            else
+                v[i].f = get(h, m, &r->operand[i], e);
+        for (uint32_t s = 0; s < p->step_count; s++)
+            v[p->input_count + s] = formula(&p->step[s], v);
+        for (uint32_t o = 0; o < p->output_count; o++)
+            if (out[o].dtype == MICA_DTYPE_U32)
+                memcpy(at(h, m, &out[o], e), &v[p->output[o]].u, sizeof(uint32_t));
+            else
+                set(h, m, &out[o], e, v[p->output[o]].f);
     }
 }
 
-static inline void run_advance(const hand *h, memory *m, const mica__operand *counters)
+static inline void run_copy(const hand *h, memory *m, const mica__record *r)
 {
-    for (uint64_t e = 0; e < elements(counters); e++) {
-        uint32_t value = get_index(h, m, counters, e) + 1;
-        memcpy(at(h, m, counters, e), &value, sizeof value);
-    }
+    for (uint64_t e = 0; e < elements(&r->operand[MICA__COPY_Y]); e++)
+        set(h, m, &r->operand[MICA__COPY_Y], e, get(h, m, &r->operand[MICA__COPY_X], e));
 }
 
 static inline void run_records(const hand *h, memory *m)
@@ -287,10 +291,9 @@ static inline void run_records(const hand *h, memory *m)
         case MICA_OP_MATMUL_EXPERTS: run_experts(h, m, r); break;
         case MICA_OP_ROPE: run_rope(h, m, r); break;
         case MICA_OP_KV_WRITE: run_kv_write(h, m, r); break;
-        case MICA_OP_ADVANCE: run_advance(h, m, &r->operand[0]); break;
-        default:
-            for (uint64_t e = 0; e < elements(&r->operand[r->operand_count - 1]); e++)
-                set(h, m, &r->operand[r->operand_count - 1], e, elementwise(h, m, r, e));
+        case MICA_OP_REGION: run_region(h, m, r); break;
+        case MICA_OP_COPY: run_copy(h, m, r); break;
+        default: abort();
         }
     }
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/region.h"
 #include "device/encoder.h"
 #include "session/passes.h"
 
@@ -76,10 +77,10 @@ static inline mica__operand hand_absent(void)
 static inline void hand_add(hand *h, mica_op op, const mica__operand *operands, uint32_t count,
                             uint32_t writes, const void *params, uint32_t params_size)
 {
-    mica__operand copy[MICA__PLAN_BINDINGS];
+    mica__operand copy[32];
     for (uint32_t i = 0; i < count; i++) {
         copy[i] = operands[i];
-        if (copy[i].memory != NULL && copy[i].access == 0)
+        if (mica__operand_present(&copy[i]) && copy[i].access == 0)
             copy[i].access = i >= count - writes ? MICA_ACCESS_WRITE : MICA_ACCESS_READ;
     }
     mica__record record = {.op = (uint16_t)op,
@@ -94,16 +95,53 @@ static inline void hand_add(hand *h, mica_op op, const mica__operand *operands, 
         abort();
 }
 
-static inline void hand_binary(hand *h, mica_op op, mica__operand a, mica__operand b, mica__operand y)
+/* Elementwise records as their ops make them. */
+typedef enum hand_op {
+    HAND_ADD,
+    HAND_MUL,
+    HAND_SILU_MUL,
+    HAND_GELU_MUL,
+    HAND_GELU,
+    HAND_GELU_ERF,
+    HAND_SOFTCAP
+} hand_op;
+
+static inline void hand_region(hand *h, const mica__operand *operands, const mica__region_program *program)
 {
-    mica__scalar_params params = {0};
-    hand_add(h, op, (mica__operand[]){a, b, y}, MICA__BINARY_SLOTS, 1, &params, sizeof params);
+    hand_add(h, MICA_OP_REGION, operands, (uint32_t)program->input_count + program->output_count,
+             program->output_count, program, mica__region_bytes(program->step_count));
 }
 
-static inline void hand_unary(hand *h, mica_op op, mica__operand x, mica__operand y, float value)
+static inline void hand_binary(hand *h, hand_op op, mica__operand a, mica__operand b, mica__operand y)
 {
-    mica__scalar_params params = {value};
-    hand_add(h, op, (mica__operand[]){x, y}, MICA__UNARY_SLOTS, 1, &params, sizeof params);
+    mica__region_small small;
+    mica__region_program *p = &small.program;
+    uint8_t gate = 0;
+    mica__region_begin(p, 2, 1);
+    p->input[0] = p->input[1] = MICA_REGISTER_F32;
+    if (op == HAND_SILU_MUL || op == HAND_GELU_MUL)
+        gate = mica__region_step(p, op == HAND_SILU_MUL ? MICA_SCALAR_SILU : MICA_SCALAR_GELU,
+                                 MICA_REGISTER_F32, 0, MICA_REGION_NONE, MICA_REGION_NONE);
+    p->output[0] = mica__region_step(p, op == HAND_ADD ? MICA_SCALAR_ADD : MICA_SCALAR_MUL, MICA_REGISTER_F32,
+                                     gate, 1, MICA_REGION_NONE);
+    hand_region(h, (mica__operand[]){a, b, y}, p);
+}
+
+static inline void hand_unary(hand *h, hand_op op, mica__operand x, mica__operand y, float value)
+{
+    mica__region_small small;
+    mica__region_program *p = &small.program;
+    uint8_t cap = MICA_REGION_NONE;
+    mica__region_begin(p, 1, 1);
+    p->input[0] = MICA_REGISTER_F32;
+    if (op == HAND_SOFTCAP)
+        cap = mica__region_constant(p, MICA_REGISTER_F32, (mica__scalar_value){.f32 = value});
+    p->output[0] = mica__region_step(p,
+                                     op == HAND_SOFTCAP ? MICA_SCALAR_SOFTCAP
+                                     : op == HAND_GELU  ? MICA_SCALAR_GELU
+                                                        : MICA_SCALAR_GELU_ERF,
+                                     MICA_REGISTER_F32, 0, cap, MICA_REGION_NONE);
+    hand_region(h, (mica__operand[]){x, y}, p);
 }
 
 static inline void hand_copy(hand *h, mica__operand x, mica__operand y)
@@ -114,20 +152,29 @@ static inline void hand_copy(hand *h, mica__operand x, mica__operand y)
 
 static inline void hand_fill(hand *h, mica__operand y, double value)
 {
-    mica__fill_params params = {value};
-    hand_add(h, MICA_OP_FILL, &y, 1, 1, &params, sizeof params);
+    mica__region_small small;
+    mica__region_begin(&small.program, 0, 1);
+    small.program.output[0] =
+        mica__region_constant(&small.program, MICA_REGISTER_F32, (mica__scalar_value){.f32 = (float)value});
+    hand_region(h, &y, &small.program);
 }
 
+/* Of u32. */
 static inline void hand_advance(hand *h, mica__operand counters)
 {
-    mica__advance_params params = {1};
-    counters.access = MICA_ACCESS_READ | MICA_ACCESS_WRITE;
-    hand_add(h, MICA_OP_ADVANCE, &counters, 1, 1, &params, sizeof params);
+    mica__region_small small;
+    mica__region_begin(&small.program, 1, 1);
+    small.program.input[0] = MICA_REGISTER_U32;
+    const uint8_t one =
+        mica__region_constant(&small.program, MICA_REGISTER_U32, (mica__scalar_value){.u64 = 1});
+    small.program.output[0] =
+        mica__region_step(&small.program, MICA_SCALAR_ADD, MICA_REGISTER_U32, 0, one, MICA_REGION_NONE);
+    hand_region(h, (mica__operand[]){counters, counters}, &small.program);
 }
 
 static inline void hand_norm(hand *h, mica__operand x, mica__operand weight, mica__operand y)
 {
-    mica__norm_params params = {1e-5f};
+    mica_norm_params params = {1e-5f};
     mica__operand operands[MICA__NORM_SLOTS] = {{0}};
     operands[MICA__NORM_X] = x;
     operands[MICA__NORM_WEIGHT] = weight;
@@ -138,11 +185,11 @@ static inline void hand_norm(hand *h, mica__operand x, mica__operand weight, mic
 static inline void hand_matmul(hand *h, mica__operand x, mica__operand weight, mica__operand y)
 {
     mica__matmul_record params = {.weight_count = 1};
-    mica__operand operands[MICA__MATMUL_SLOTS(1)] = {{0}};
+    mica__operand operands[MICA__MATMUL_OPERANDS(1)] = {{0}};
     operands[MICA__MATMUL_X] = x;
     operands[MICA__MATMUL_SLOT(0, MICA__WEIGHT_DATA)] = weight;
     operands[MICA__MATMUL_SLOT(0, MICA__WEIGHT_Y)] = y;
-    hand_add(h, MICA_OP_MATMUL, operands, MICA__MATMUL_SLOTS(1), 1, &params, sizeof params);
+    hand_add(h, MICA_OP_MATMUL, operands, MICA__MATMUL_OPERANDS(1), 1, &params, sizeof params);
 }
 
 static inline void hand_experts(hand *h, mica__operand x, mica__operand ids, mica__operand weight,

@@ -100,7 +100,7 @@ static void build_norm_mul(pattern *p)
     hand_norm(h, hand_f32(h, p->in, ROWS, DIM), hand_view(h, weight(p), MICA_DTYPE_F32, 0, 1, DIM),
               mid_view(p));
     between(p);
-    hand_binary(h, MICA_OP_MUL, rows_in(p, p->other), read_view(p), rows_in(p, p->out));
+    hand_binary(h, HAND_MUL, rows_in(p, p->other), read_view(p), rows_in(p, p->out));
 }
 
 static void build_norm_add(pattern *p)
@@ -108,13 +108,13 @@ static void build_norm_add(pattern *p)
     hand *h = &p->h;
     hand_norm(h, hand_f32(h, p->in, ROWS, DIM), hand_absent(), mid_view(p));
     between(p);
-    hand_binary(h, MICA_OP_ADD, read_view(p), rows_in(p, p->other), rows_in(p, p->out));
+    hand_binary(h, HAND_ADD, read_view(p), rows_in(p, p->other), rows_in(p, p->out));
 }
 
 static void build_residual_norm(pattern *p)
 {
     hand *h = &p->h;
-    hand_binary(h, MICA_OP_ADD, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, p->other, ROWS, DIM), mid_view(p));
+    hand_binary(h, HAND_ADD, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, p->other, ROWS, DIM), mid_view(p));
     between(p);
     hand_norm(h, read_view(p), hand_view(h, weight(p), MICA_DTYPE_F32, 0, 1, DIM), rows_in(p, p->out));
 }
@@ -124,7 +124,7 @@ static void build_matmul_residual(pattern *p)
     hand *h = &p->h;
     hand_matmul(h, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, weight(p), DIM, DIM), mid_view(p));
     between(p);
-    hand_binary(h, MICA_OP_ADD, rows_in(p, p->other), read_view(p), rows_in(p, p->out));
+    hand_binary(h, HAND_ADD, rows_in(p, p->other), read_view(p), rows_in(p, p->out));
 }
 
 static void build_matmul_softcap(pattern *p)
@@ -132,7 +132,7 @@ static void build_matmul_softcap(pattern *p)
     hand *h = &p->h;
     hand_matmul(h, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, weight(p), DIM, DIM), mid_view(p));
     between(p);
-    hand_unary(h, MICA_OP_SOFTCAP, read_view(p), rows_in(p, p->out), 30.0f);
+    hand_unary(h, HAND_SOFTCAP, read_view(p), rows_in(p, p->out), 30.0f);
 }
 
 static void build_gate_up(pattern *p)
@@ -143,7 +143,7 @@ static void build_gate_up(pattern *p)
     hand_matmul(h, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, weight(p), DIM, DIM),
                 hand_f32(h, up, ROWS, DIM));
     between(p);
-    hand_binary(h, MICA_OP_SILU_MUL, read_view(p), rows_in(p, up), rows_in(p, p->out));
+    hand_binary(h, HAND_SILU_MUL, read_view(p), rows_in(p, up), rows_in(p, p->out));
 }
 
 static void build_gelu_mul(pattern *p)
@@ -154,7 +154,7 @@ static void build_gelu_mul(pattern *p)
     hand_matmul(h, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, weight(p), DIM, DIM),
                 hand_f32(h, up, ROWS, DIM));
     between(p);
-    hand_binary(h, MICA_OP_GELU_MUL, read_view(p), rows_in(p, up), rows_in(p, p->out));
+    hand_binary(h, HAND_GELU_MUL, read_view(p), rows_in(p, up), rows_in(p, p->out));
 }
 
 static void build_gelu_up(pattern *p)
@@ -165,13 +165,13 @@ static void build_gelu_up(pattern *p)
                 hand_f32(h, up, ROWS, DIM));
     hand_matmul(h, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, weight(p), DIM, DIM), mid_view(p));
     between(p);
-    hand_unary(h, MICA_OP_GELU, read_view(p), rows_in(p, act), 0);
-    hand_binary(h, MICA_OP_MUL, rows_in(p, up), rows_in(p, act), rows_in(p, p->out));
+    hand_unary(h, HAND_GELU, read_view(p), rows_in(p, act), 0);
+    hand_binary(h, HAND_MUL, rows_in(p, up), rows_in(p, act), rows_in(p, p->out));
 }
 
 #define EXPERTS 8 /* of 16 that ids name: some lie outside */
 
-static void routed_pair(pattern *p, mica_op act)
+static void routed_pair(pattern *p, hand_op act)
 {
     hand *h = &p->h;
     uint32_t up = hand_storage(h, true);
@@ -186,12 +186,12 @@ static void routed_pair(pattern *p, mica_op act)
 
 static void build_experts_silu(pattern *p)
 {
-    routed_pair(p, MICA_OP_SILU_MUL);
+    routed_pair(p, HAND_SILU_MUL);
 }
 
 static void build_experts_gelu(pattern *p)
 {
-    routed_pair(p, MICA_OP_GELU_MUL);
+    routed_pair(p, HAND_GELU_MUL);
 }
 
 static void build_norm_matmul(pattern *p)
@@ -223,12 +223,12 @@ static void build_rope_kv_write(pattern *p)
                   hand_f32(h, p->out, 16, DIM));
 }
 
-static void build_chain(pattern *p)
+static void build_region(pattern *p)
 {
     hand *h = &p->h;
-    hand_binary(h, MICA_OP_ADD, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, p->other, ROWS, DIM), mid_view(p));
+    hand_binary(h, HAND_ADD, hand_f32(h, p->in, ROWS, DIM), hand_f32(h, p->other, ROWS, DIM), mid_view(p));
     between(p);
-    hand_binary(h, MICA_OP_SILU_MUL, rows_in(p, p->other), read_view(p), rows_in(p, p->out));
+    hand_binary(h, HAND_SILU_MUL, rows_in(p, p->other), read_view(p), rows_in(p, p->out));
 }
 
 typedef struct row {
@@ -254,7 +254,7 @@ static const row rows[] = {
     {"norm+matmul", build_norm_matmul, 2, ALWAYS},
     {"head-norm+rope", build_head_norm_rope, 2, ALWAYS},
     {"rope+kv_write", build_rope_kv_write, 2, ALWAYS | BOTH},
-    {"chain", build_chain, 2, ALWAYS},
+    {"region", build_region, 2, ALWAYS | BIT(READ_LATER) | BIT(READ_PART) | BIT(HALF_TYPE)},
     {"gate+up", build_gelu_mul, 3, ALWAYS},
     {"experts gate+up", build_experts_silu, 3, ALWAYS},
     {"experts gate+up", build_experts_gelu, 3, ALWAYS},
@@ -366,7 +366,7 @@ static void test_in_place(void **state)
     start(&p);
     mica__operand logits = hand_f32(&p.h, p.out, ROWS, DIM);
     hand_matmul(&p.h, hand_f32(&p.h, p.in, ROWS, DIM), hand_f32(&p.h, weight(&p), DIM, DIM), logits);
-    hand_unary(&p.h, MICA_OP_SOFTCAP, logits, logits, 30.0f);
+    hand_unary(&p.h, HAND_SOFTCAP, logits, logits, 30.0f);
     assert_int_equal(hand_fuse(&p.h), 1);
     assert_string_equal(p.h.list.record[0]->fused, "matmul+softcap");
     hand_free(&p.h);
@@ -375,7 +375,7 @@ static void test_in_place(void **state)
     start(&p);
     mica__operand stream = hand_f32(&p.h, p.out, ROWS, DIM);
     hand_matmul(&p.h, hand_f32(&p.h, p.in, ROWS, DIM), hand_f32(&p.h, weight(&p), DIM, DIM), mid_view(&p));
-    hand_binary(&p.h, MICA_OP_ADD, stream, mid_view(&p), stream);
+    hand_binary(&p.h, HAND_ADD, stream, mid_view(&p), stream);
     assert_int_equal(hand_fuse(&p.h), 1);
     hand_free(&p.h);
 
@@ -385,7 +385,7 @@ static void test_in_place(void **state)
     uint32_t normed = hand_storage(&p.h, true);
     hand_norm(&p.h, stream, hand_absent(), hand_f32(&p.h, normed, ROWS, DIM));
     hand_matmul(&p.h, hand_f32(&p.h, normed, ROWS, DIM), hand_f32(&p.h, weight(&p), DIM, DIM), mid_view(&p));
-    hand_binary(&p.h, MICA_OP_ADD, stream, mid_view(&p), stream);
+    hand_binary(&p.h, HAND_ADD, stream, mid_view(&p), stream);
     assert_int_equal(hand_fuse(&p.h), 1);
     assert_int_equal(p.h.list.count, 2);
     hand_free(&p.h);
@@ -398,7 +398,7 @@ static void test_used_twice(void **state)
     (void)state;
     start(&p);
     hand_matmul(&p.h, hand_f32(&p.h, p.in, ROWS, DIM), hand_f32(&p.h, weight(&p), DIM, DIM), mid_view(&p));
-    hand_binary(&p.h, MICA_OP_ADD, mid_view(&p), mid_view(&p), hand_f32(&p.h, p.out, ROWS, DIM));
+    hand_binary(&p.h, HAND_ADD, mid_view(&p), mid_view(&p), hand_f32(&p.h, p.out, ROWS, DIM));
     assert_int_equal(hand_fuse(&p.h), 0);
     hand_free(&p.h);
 }
@@ -416,7 +416,7 @@ static void test_gaps(void **state)
         columns.stride[1] = 4 * (DIM - 1); /* first and last column: the hull is all of it */
         columns.length = whole.length;
         hand_matmul(h, hand_f32(h, p.in, ROWS, DIM), hand_f32(h, weight(&p), DIM, DIM), whole);
-        hand_binary(h, MICA_OP_ADD, whole, hand_f32(h, p.other, ROWS, DIM), hand_f32(h, p.out, ROWS, DIM));
+        hand_binary(h, HAND_ADD, whole, hand_f32(h, p.other, ROWS, DIM), hand_f32(h, p.out, ROWS, DIM));
         if (how == 0)
             hand_fill(h, whole, 1);
         else if (how == 1)
@@ -466,7 +466,7 @@ static void test_projections(void **state)
         out[i] = hand_storage(h, false);
         hand_matmul(h, hand_f32(h, p.mid, 1, DIM), hand_f32(h, weight(&p), DIM + i, DIM),
                     hand_f32(h, out[i], 1, DIM + i));
-        hand_unary(h, MICA_OP_GELU, hand_f32(h, out[i], 1, DIM + i), hand_f32(h, out[i], 1, DIM + i), 0);
+        hand_unary(h, HAND_GELU, hand_f32(h, out[i], 1, DIM + i), hand_f32(h, out[i], 1, DIM + i), 0);
     }
     assert_int_equal(hand_fuse(h), 3);
     assert_int_equal(h->list.count, 4);
@@ -558,7 +558,7 @@ static void test_broadcast(void **state)
         mica__operand other = hand_f32(h, p.other, ROWS, DIM);
         other.stride[repeats_rows ? 0 : 1] = 0;
         hand_norm(h, hand_f32(h, p.in, ROWS, DIM), hand_absent(), mid_view(&p));
-        hand_binary(h, MICA_OP_MUL, mid_view(&p), other, hand_f32(h, p.out, ROWS, DIM));
+        hand_binary(h, HAND_MUL, mid_view(&p), other, hand_f32(h, p.out, ROWS, DIM));
         assert_int_equal(hand_fuse(h), repeats_rows);
         hand_free(h);
     }

@@ -76,7 +76,7 @@ static void make_trial(trial *t, bool strided, uint32_t barrier_in)
         mark(t, &a, t->foot[i].reads);
         mark(t, &b, t->foot[i].reads);
         mark(t, &y, t->foot[i].writes);
-        hand_binary(&t->h, MICA_OP_ADD, a, b, y);
+        hand_binary(&t->h, HAND_ADD, a, b, y);
         if (barrier_in > 0 && random_below(barrier_in) == 0) {
             t->h.list.record[i]->barrier_before = 1;
             segment++;
@@ -166,7 +166,7 @@ static void test_two_chains(void **state)
     uint32_t a = hand_storage(&t.h, false), b = hand_storage(&t.h, false);
     for (int i = 0; i < 8; i++) {
         mica__operand x = hand_f32(&t.h, i < 4 ? a : b, 1, 4);
-        hand_unary(&t.h, MICA_OP_GELU, x, x, 0);
+        hand_unary(&t.h, HAND_GELU, x, x, 0);
     }
     assert_int_equal(hand_reorder(&t.h), 6); /* the first and the last stay */
     for (uint32_t i = 0; i < 8; i++)

@@ -1,5 +1,9 @@
 /*
- * transformer.h - a small transformer with random weights: what tests and benchmarks run as a whole pass.
+ * transformer.h - a small transformer with random weights: what tests run as a whole pass.
+ *
+ * Beside src/model on purpose. Its passes are always recorded and fused, in types that files have; what is tested here lies below
+ * it: direct sessions and replays of one pass against each other, recordings that are not fused, clones bound to other buffers,
+ * activations of 16 bits, every kind of cache, and each allocation of all that failing. Whole models are tested in tests/model.
  *
  * A model owns the weights, a stream one sequence (its cache, token, position, logits), a pass the buffers between
  * ops. Position, length and token live on the device; a decode step reads them and moves them on by itself.
@@ -28,13 +32,9 @@ typedef struct test_model test_model;
 typedef struct test_stream test_stream;
 typedef struct test_pass test_pass;
 
-/* The shape of a name that benchmarks use: "tiny", "llama-1b". 0 when there is none. */
-int test_shape_named(const char *name, test_shape *out);
-
 mica_status test_model_create(mica_device *device, const test_shape *shape, uint64_t seed,
                               test_model **out_model);
 void test_model_release(test_model *model);
-uint64_t test_model_weight_bytes(const test_model *model);
 
 /* One sequence with an empty cache. */
 mica_status test_stream_create(const test_model *model, test_stream **out_stream);

@@ -12,33 +12,6 @@
 #include "support/random.h"
 #include "support/tensor.h"
 
-int test_shape_named(const char *name, test_shape *out)
-{
-    static const struct {
-        const char *name;
-        test_shape shape;
-    } shapes[] = {
-        {"tiny",
-         {.dim = 256, .layers = 4, .ffn = 768, .heads = 8, .kv_heads = 4, .head_dim = 32, .vocab = 1024}},
-        {"llama-1b",
-         {.dim = 2048,
-          .layers = 16,
-          .ffn = 8192,
-          .heads = 32,
-          .kv_heads = 8,
-          .head_dim = 64,
-          .vocab = 128256}},
-    };
-
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        if (strcmp(shapes[i].name, name) != 0)
-            continue;
-        *out = shapes[i].shape;
-        return 1;
-    }
-    return 0;
-}
-
 /* A contiguous buffer of random values: plain types normal around `middle`, block types in blocks. */
 static mica_status random_buffer(test_model *model, mica_dtype dtype, uint64_t rows, uint64_t columns,
                                  double middle, double spread, mica_buffer **out)
@@ -177,14 +150,4 @@ void test_model_release(test_model *model)
     mica_buffer_release(model->head);
     free(model->layer);
     free(model);
-}
-
-uint64_t test_model_weight_bytes(const test_model *model)
-{
-    const test_shape *s = &model->shape;
-    uint64_t kv = (uint64_t)s->kv_heads * s->head_dim, q = (uint64_t)s->heads * s->head_dim;
-    uint64_t values =
-        s->layers * (uint64_t)s->dim * (2 * q + 2 * kv + 3ull * s->ffn) + (uint64_t)s->vocab * s->dim;
-
-    return oracle_row_bytes(s->weight, values);
 }

@@ -372,6 +372,17 @@ class Pooling(Base):
         self.works("convert", self.at("b.gguf"), self.at("out"))
         self.assertFalse(os.path.exists(self.at("out", "modules.json")))
 
+    def test_lower_case(self):
+        folder = self.checkpoint("bert", {"pooling_mode": "cls"})
+        side = os.path.join(folder, "sentence_bert_config.json")
+        self.put(side, json.dumps({"max_seq_length": 128, "do_lower_case": False}))
+        self.works("convert", folder, self.at("a.gguf"))
+        self.put(side, json.dumps({"max_seq_length": 128, "do_lower_case": True}))
+        self.refused('"do_lower_case" is true', "convert", folder, self.at("b.gguf"))
+        self.refused('"do_lower_case" is true', "embed", "-m", folder, "-p", "A")
+        self.put(side, json.dumps({"do_lower_case": "yes"}))
+        self.refused("do_lower_case", "convert", folder, self.at("b.gguf"))
+
     def test_into_a_folder_that_is_there(self):
         self.works("convert", self.checkpoint("bert", {"pooling_mode": "cls"}), self.at("a.gguf"))
         self.works("convert", os.path.join(GOLDEN, "bert"), self.at("plain.gguf"))

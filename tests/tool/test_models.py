@@ -145,6 +145,14 @@ class Inspect(Files):
         parameters = 2 * 64 * WIDTH + LAYERS * (5 * WIDTH * WIDTH + 2 * 64 * WIDTH + WIDTH) + WIDTH
         self.assertRegex(out, r"parameters +%s\n" % format(parameters, ",d"))
 
+    def test_every_rank(self):
+        shapes = {"scalar": [], "longest": [0] + 7 * [2**64 - 1], "too many": 9 * [1]}
+        folder = checkpoint(self.path("ranks"), {},
+                            [(name, "u8", shape, bytes(math.prod(shape))) for name, shape in shapes.items()])
+        out = self.works("inspect", os.path.join(folder, "model.safetensors"), "--tensors")
+        for line in (r"scalar +u8 +scalar +1$", r"longest +u8 +0%s +0$" % (7 * " x 18446744073709551615"), "too many +"):
+            self.assertRegex(out, "(?m)^" + line)
+
     def test_json_is_complete(self):
         path = model(self.path("m.gguf"), [("tokens", ARRAY, (STRING, ["t%d" % i for i in range(151)])),
                                            ("deep", ARRAY, (ARRAY, [(U8, [1, 2]), (U8, [])])),
@@ -249,7 +257,7 @@ class Quantize(Files):
         """Every type that help names is known to the library, and it knows no other."""
         path = model(self.path("m.gguf"))
         words = re.search(r"TYPE is one of ([^.]+)\.", self.works("help", "quantize").replace("\n", " ")).group(1)
-        with open("src/format/mixes.def", encoding="utf-8") as file:
+        with open("src/format/convert/mixes.def", encoding="utf-8") as file:
             known = re.findall(r'(?m)^MICA__MIX(?:_ALIAS)?\(\w+, "(\w+)"', file.read())
         self.assertEqual(sorted(words.split(", ")), sorted(known))
         for kind in known:

@@ -94,6 +94,7 @@ class Help(Base):
         self.refused(2, "WHAT", "bench", "models")
         self.refused(2, "fly", "bench", "ops", "--op", "fly")
         self.refused(2, "--op", "bench", "launch", "--op", "add")
+        self.refused(2, "--quick", "bench", "ops", "--quick")
         self.refused(2, "--threads", "bench", "launch", "--threads", "1,2")
         self.refused(2, "--profile", "bench", "ops", "--profile")
         self.refused(2, "SHELL", "completion", "tcsh")
@@ -308,6 +309,36 @@ class Bench(Base):
         out = self.works("bench", "launch", "--threads=1")
         self.assertRegex(out, r"recordings of %d kernels" % facts["nodes"])
         self.assertRegex(out, r"(?m)^step +u32 +1 group +[\d.]+  tool_step$")
+
+    def test_overhead(self):
+        facts = json.loads(self.works("bench", "overhead", "--threads", "2", "--json"))
+        rows = {row["what"]: row for row in facts["overheads"]}
+        self.assertEqual(list(rows), ["encode, an add", "record, an add", "encode, decode pass of tiny", "replay, a step",
+                                      "fuse, reorder, place, lower"])
+        for row in rows.values():
+            self.assertGreater(row["count"], 1)
+            self.assertTrue(0 < row["least_ns"] <= row["ns"] <= row["most_ns"], row)
+
+    def test_fusion(self):
+        """Each pattern is joined by the fusion that it is there for, into one record."""
+        rows = json.loads(self.works("bench", "fusion", "--threads", "2", "--quick", "--json"))["fusions"]
+        self.assertGreater(len(rows), 12)
+        for row in rows:
+            self.assertTrue(row["fusion"].startswith(row["made"]) and row["made"], row)
+            self.assertEqual(row["records"], 1, row)
+            self.assertGreater(row["records_apart"], 1, row)
+            self.assertGreater(min(row["us"], row["us_apart"]), 0)
+
+    def test_load(self):
+        words = ("bench", "load", "-m", os.path.join("models", "demo.gguf"), "-r", "2", "-t", "1")
+        rows = json.loads(self.works(*words, "--json"))["loads"]
+        self.assertEqual([row["way"] for row in rows], ["open", "mapped", "mapped, packed", "read", "read, packed"])
+        for row in rows:
+            self.assertGreater(row["ms"], 0)
+            self.assertEqual(row["gb_per_s"] is None, row["way"] == "open")
+        self.assertRegex(self.works(*words), r"(?m)^read, packed +[\d.]+ +[\d.]+$")
+        self.refused(2, "--model", "bench", "load")
+        self.refused(1, "none.gguf", "bench", "load", "-m", "none.gguf")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/cpu_plan.h"
+#include "backend/planning.h"
 #include "mica/status.h"
 
 #define RIG_ISAS 3
@@ -50,11 +51,12 @@ static inline void rig_dispatch(const mica__record *record, const mica__plan *pl
                                 const mica__plan_dispatch *d, const mica__cpu_kernel *kernel,
                                 unsigned char *scratch, uint32_t piece, _Atomic uint32_t *fault)
 {
-    mica__cpu_view view[MICA__PLAN_BINDINGS];
+    mica__cpu_view *view = malloc((d->binding_count + 1) * sizeof *view);
+    assert_non_null(view);
     const unsigned char *block = plan->params + d->params_offset;
     memcpy(view, block, d->binding_count * sizeof *view);
     for (uint32_t i = 0; i < d->binding_count; i++) {
-        const mica__plan_binding *b = &d->binding[i];
+        const mica__plan_binding *b = &plan->binding[d->first_binding + i];
         view[i].data = b->source == MICA__SCRATCH ? scratch + b->offset
                                                   : (unsigned char *)record->operand[b->source].memory;
     }
@@ -70,6 +72,7 @@ static inline void rig_dispatch(const mica__record *record, const mica__plan *pl
         kernel->run(&args, first, last);
         free(local);
     }
+    free(view);
 }
 
 /* Plans and runs; gives the fault word. */
@@ -78,10 +81,8 @@ static inline uint32_t rig_run(const mica__cpu_kernel *table, rig_plan make, con
 {
     const mica__device_info info = {
         .threads = threads, .local_bytes = MICA__CPU_MAX_LOCAL, .cache_bytes = 256 << 10};
-    mica__plan *plan = aligned_alloc(16, sizeof *plan);
-    assert_non_null(plan);
-    memset(plan, 0, sizeof *plan);
-    if (make(record, &info, plan) != MICA_OK)
+    mica__plan whole = {0}, *plan = &whole;
+    if (mica__planning_begin(plan, record) != MICA_OK || make(record, &info, plan) != MICA_OK)
         fail_msg("%s", mica_status_message());
     unsigned char *scratch = aligned_alloc(64, (plan->scratch_bytes + 64) / 64 * 64);
     assert_non_null(scratch);
@@ -95,7 +96,7 @@ static inline uint32_t rig_run(const mica__cpu_kernel *table, rig_plan make, con
                      &fault);
     }
     free(scratch);
-    free(plan);
+    mica__planning_end(plan);
     return fault;
 }
 

@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "base/file.h"
+#include "base/file/file.h"
 #include "mica/host.h"
 #include "support/folder.h"
 

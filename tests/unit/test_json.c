@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "mica/host.h"
 #include "support/json_text.h"
 #include "support/meter.h"

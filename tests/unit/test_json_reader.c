@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/json_reader.h"
+#include "base/json/json_reader.h"
 #include "mica/host.h"
 #include "support/folder.h"
 #include "support/meter.h"

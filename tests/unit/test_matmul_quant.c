@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "backend/region.h"
 #include "base/half.h"
 #include "oracle/oracle_blocks.h"
 #include "oracle/oracle_codes.h"
@@ -210,7 +211,7 @@ static mica__operand rows_operand(const rows *x, uint64_t first, uint64_t count)
 static void multiply(const mica__cpu_kernel *table, const weight *w, bool packed, const rows *x,
                      uint64_t first, uint64_t count, mica_precision precision, uint32_t piece, float *y)
 {
-    mica__operand operand[MICA__MATMUL_SLOTS(1)] = {0};
+    mica__operand operand[MICA__MATMUL_OPERANDS(1)] = {0};
     const uint64_t shape[2] = {count, w->n};
     const mica__matmul_record params = {.precision = precision, .weight_count = 1};
     operand[MICA__MATMUL_X] = rows_operand(x, first, count);
@@ -218,7 +219,7 @@ static void multiply(const mica__cpu_kernel *table, const weight *w, bool packed
     operand[MICA__MATMUL_SLOT(0, MICA__WEIGHT_Y)] =
         rig_operand(y, MICA_DTYPE_F32, 2, shape, MICA_ACCESS_WRITE);
     const mica__record record = {.op = MICA_OP_MATMUL,
-                                 .operand_count = MICA__MATMUL_SLOTS(1),
+                                 .operand_count = MICA__MATMUL_OPERANDS(1),
                                  .operand = operand,
                                  .params_size = sizeof params,
                                  .params = (void *)(uintptr_t)&params};
@@ -415,7 +416,7 @@ static mica__operand floats(float *data, uint64_t m, uint64_t n, uint32_t access
 static void run_norm(const mica__cpu_kernel *table, const fused_case *c, float *y)
 {
     mica__operand operand[MICA__NORM_SLOTS] = {0};
-    mica__norm_params params = {1e-5f};
+    mica_norm_params params = {1e-5f};
     operand[MICA__NORM_X] = rows_operand(&c->x, 0, c->m);
     operand[MICA__NORM_WEIGHT] = rows_operand(&c->norm_weight, 0, 1);
     operand[MICA__NORM_WEIGHT].ndim = 1;
@@ -430,7 +431,7 @@ static void run_norm(const mica__cpu_kernel *table, const fused_case *c, float *
 static void run_fused(const mica__cpu_kernel *table, const fused_case *c, mica__matmul_record params,
                       float *y[3])
 {
-    mica__operand operand[MICA__MATMUL_SLOTS(3)] = {0};
+    mica__operand operand[MICA__MATMUL_OPERANDS(3)] = {0};
     operand[MICA__MATMUL_X] = rows_operand(&c->x, 0, c->m);
     operand[MICA__MATMUL_NORM_WEIGHT] = rows_operand(&c->norm_weight, 0, 1);
     if (params.gate == MICA__GATE_NONE)
@@ -440,29 +441,32 @@ static void run_fused(const mica__cpu_kernel *table, const fused_case *c, mica__
         if (y[i] != NULL)
             operand[MICA__MATMUL_SLOT(i, MICA__WEIGHT_Y)] = floats(y[i], c->m, c->w[i].n, MICA_ACCESS_WRITE);
     }
-    run_record(table, mica__cpu_plan_matmul, MICA_OP_MATMUL, operand, MICA__MATMUL_SLOTS(params.weight_count),
-               &params, sizeof params, 3);
+    run_record(table, mica__cpu_plan_matmul, MICA_OP_MATMUL, operand,
+               MICA__MATMUL_OPERANDS(params.weight_count), &params, sizeof params, 3);
 }
 
-static void run_binary(const mica__cpu_kernel *table, uint16_t op, float *a, mica__operand b, uint64_t m,
-                       uint64_t n)
+/* y = the scalar of y alone, of y and an operand, or of y and a constant: in place. */
+static void run_scalar(const mica__cpu_kernel *table, mica_scalar scalar, float *y,
+                       const mica__operand *other, float constant, uint64_t m, uint64_t n)
 {
-    mica__operand operand[MICA__BINARY_SLOTS];
-    mica__scalar_params params = {0};
-    operand[MICA__BINARY_A] = floats(a, m, n, MICA_ACCESS_READ);
-    operand[MICA__BINARY_B] = b;
-    operand[MICA__BINARY_Y] = floats(a, m, n, MICA_ACCESS_WRITE);
-    run_record(table, mica__cpu_plan_binary, op, operand, MICA__BINARY_SLOTS, &params, sizeof params, 1);
-}
-
-static void run_softcap(const mica__cpu_kernel *table, float *y, uint64_t m, uint64_t n, float cap)
-{
-    mica__operand operand[MICA__UNARY_SLOTS];
-    mica__scalar_params params = {cap};
-    operand[MICA__UNARY_X] = floats(y, m, n, MICA_ACCESS_READ);
-    operand[MICA__UNARY_Y] = floats(y, m, n, MICA_ACCESS_WRITE);
-    run_record(table, mica__cpu_plan_unary, MICA_OP_SOFTCAP, operand, MICA__UNARY_SLOTS, &params,
-               sizeof params, 1);
+    const uint32_t arity = mica__scalar_of(scalar)->arity, inputs = other != NULL ? 2 : 1;
+    const uint8_t none = MICA_REGION_NONE;
+    mica__operand operand[3] = {floats(y, m, n, MICA_ACCESS_READ)};
+    mica__region_small small;
+    mica__region_program *program = &small.program;
+    mica__region_begin(program, inputs, 1);
+    memset(program->input, MICA_REGISTER_F32, inputs);
+    if (other != NULL)
+        operand[1] = *other;
+    else if (arity == 2)
+        program->step[program->step_count++] = (mica_region_step){
+            MICA_SCALAR_CONSTANT, MICA_REGISTER_F32, {none, none, none}, 0, {0}, {.f32 = constant}};
+    program->step[program->step_count++] =
+        (mica_region_step){(uint8_t)scalar, MICA_REGISTER_F32, {0, arity == 2 ? 1 : none, none}, 0, {0}, {0}};
+    program->output[0] = (uint8_t)(inputs + program->step_count - 1);
+    operand[inputs] = floats(y, m, n, MICA_ACCESS_WRITE);
+    run_record(table, mica__cpu_plan_region, MICA_OP_REGION, operand, inputs + 1, program,
+               mica__region_bytes(program->step_count), 1);
 }
 
 static fused_case fused_make(test_random *random, uint64_t m)
@@ -505,22 +509,18 @@ static void check_fused(const mica__cpu_kernel *table, const fused_case *c)
     for (uint32_t gate = MICA__GATE_SILU; gate <= MICA__GATE_GELU; gate++) {
         float *expected = malloc(m * n * sizeof(float));
         memcpy(expected, want[0], m * n * sizeof(float));
-        if (gate == MICA__GATE_SILU) {
-            run_binary(table, MICA_OP_SILU_MUL, expected, floats(want[1], m, n, MICA_ACCESS_READ), m, n);
-        } else {
-            mica__operand operand[2] = {floats(expected, m, n, MICA_ACCESS_READ),
-                                        floats(expected, m, n, MICA_ACCESS_WRITE)};
-            mica__scalar_params none = {0};
-            run_record(table, mica__cpu_plan_unary, MICA_OP_GELU, operand, 2, &none, sizeof none, 1);
-            run_binary(table, MICA_OP_MUL, expected, floats(want[1], m, n, MICA_ACCESS_READ), m, n);
-        }
+        const mica__operand up = floats(want[1], m, n, MICA_ACCESS_READ);
+        run_scalar(table, gate == MICA__GATE_SILU ? MICA_SCALAR_SILU : MICA_SCALAR_GELU, expected, NULL, 0, m,
+                   n);
+        run_scalar(table, MICA_SCALAR_MUL, expected, &up, 0, m, n);
         params.gate = gate;
         run_fused(table, c, params, (float *[]){got[0], NULL, NULL});
         assert_memory_equal(got[0], expected, m * n * sizeof(float));
         free(expected);
     }
-    run_softcap(table, want[0], m, n, 3.0f);
-    run_binary(table, MICA_OP_ADD, want[0], rows_operand(&c->residual, 0, m), m, n);
+    const mica__operand residual = rows_operand(&c->residual, 0, m);
+    run_scalar(table, MICA_SCALAR_SOFTCAP, want[0], NULL, 3.0f, m, n);
+    run_scalar(table, MICA_SCALAR_ADD, want[0], &residual, 0, m, n);
     params = (mica__matmul_record){.weight_count = 3, .norm = 1, .eps = 1e-5f, .softcap = 3.0f};
     run_fused(table, c, params, got);
     for (int i = 0; i < 3; i++) {
@@ -572,7 +572,7 @@ static void test_batched(void **state)
         weight w = weight_make(&random, types[round / RIG_ISAS], MICA_DTYPE_F16, 32, b, n, 512);
         rows x = rows_make(&random, MICA_DTYPE_F16, b * each * m, w.k);
         float *y = calloc(b * each * m * (n + pad), sizeof *y), want[19];
-        mica__operand operand[MICA__MATMUL_SLOTS(1)] = {0};
+        mica__operand operand[MICA__MATMUL_OPERANDS(1)] = {0};
         mica__matmul_record params = {.weight_count = 1};
         operand[MICA__MATMUL_X] =
             rig_operand(x.data + 1, x.dtype, 3, (uint64_t[]){b * each, m, w.k}, MICA_ACCESS_READ);
@@ -582,8 +582,8 @@ static void test_batched(void **state)
         out->stride[1] = (n + pad) * sizeof *y;
         out->stride[0] = m * out->stride[1];
         if (table != NULL)
-            run_record(table, mica__cpu_plan_matmul, MICA_OP_MATMUL, operand, MICA__MATMUL_SLOTS(1), &params,
-                       sizeof params, 2);
+            run_record(table, mica__cpu_plan_matmul, MICA_OP_MATMUL, operand, MICA__MATMUL_OPERANDS(1),
+                       &params, sizeof params, 2);
         for (uint64_t r = 0; table != NULL && r < b * each * m; r++) {
             const weight one = matrix_of(&w, r / (each * m));
             multiply(table, &one, false, &x, r, 1, MICA_PRECISION_DEFAULT, 0, want);
@@ -623,7 +623,7 @@ static uint32_t run_experts(const mica__cpu_kernel *table, const experts_case *c
                                  .operand = operand,
                                  .params_size = sizeof params,
                                  .params = &params};
-    return rig_run(table, mica__cpu_plan_experts, &record, 2, piece);
+    return rig_run(table, mica__cpu_plan_matmul_experts, &record, 2, piece);
 }
 
 static void check_experts(const mica__cpu_kernel *table, test_random *random, mica_dtype dtype, bool bad)

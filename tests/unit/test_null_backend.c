@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backend/null/null.h"
+#include "backend/planning.h"
 #include "base/clock.h"
 #include "mica/host.h"
 #include "support/table.h"
@@ -50,7 +51,7 @@ static void add(rig *r, mica__encoding *encoding, mica__kernel *kernel, uint16_t
     dispatch.op = op;
     dispatch.dependencies = dependencies;
     dispatch.dependency_count = dependency_count;
-    dispatch.label = op == MICA_OP_MUL ? "mine" : NULL;
+    dispatch.label = op == MICA_OP_ARGMAX ? "mine" : NULL;
     r->table->dispatch(encoding, &dispatch);
 }
 
@@ -71,7 +72,7 @@ static mica__commands *end(rig *r, mica__encoding *encoding)
 static mica__commands *one_dispatch(rig *r, uint32_t flags)
 {
     mica__encoding *encoding = begin(r, flags);
-    add(r, encoding, kernel_named(r, "add"), MICA_OP_ADD, NULL, 0);
+    add(r, encoding, kernel_named(r, "softmax"), MICA_OP_SOFTMAX, NULL, 0);
     return end(r, encoding);
 }
 
@@ -80,21 +81,20 @@ static mica__commands *one_dispatch(rig *r, uint32_t flags)
 static void test_rows_serve_every_op(void **state)
 {
     uint32_t count;
-    const mica__kernel_row *rows = mica__backend_null.rows(&count);
-    mica__plan *plan = malloc(sizeof *plan);
+    const mica__kernel_row *rows = mica__backend_null.kernel_rows(&count);
+    mica__plan whole = {0}, *plan = &whole;
     mica__memory memory = {NULL, 100};
     mica__operand operands[MICA__MAX_OPERANDS];
     uint64_t params = 0x1122334455667788u;
     rig r = open_rig(0);
     (void)state;
-    assert_non_null(plan);
     assert_int_equal(count, MICA_OP_COUNT - 2); /* all but none and custom */
     for (uint32_t i = 0; i < count; i++) {
         memset(operands, 0, sizeof operands);
-        memset(plan, 0, sizeof *plan);
         const uint32_t used = 1 + i % MICA__MAX_OPERANDS;
         for (uint32_t slot = 0; slot < used; slot++) {
             operands[slot].memory = slot % 3 == 1 ? NULL : &memory;
+            operands[slot].dtype = slot % 3 == 1 ? MICA_DTYPE_NONE : MICA_DTYPE_F32;
             operands[slot].access = (uint8_t)(1 + slot % 3);
         }
         const mica__record record = {.op = rows[i].op,
@@ -105,6 +105,7 @@ static void test_rows_serve_every_op(void **state)
         mica__device_info info;
         r.table->info(r.device, &info);
         assert_int_equal(rows[i].op, i + 2);
+        assert_int_equal(mica__planning_begin(plan, &record), MICA_OK);
         assert_int_equal(rows[i].plan(&record, &info, plan), MICA_OK);
         assert_int_equal(plan->dispatch_count, 1);
         assert_int_equal(plan->scratch_bytes, 0);
@@ -116,13 +117,13 @@ static void test_rows_serve_every_op(void **state)
         for (uint32_t slot = 0; slot < used; slot++) {
             if (operands[slot].memory == NULL)
                 continue;
-            assert_int_equal(dispatch->binding[bound].source, slot);
-            assert_int_equal(dispatch->binding[bound].access, operands[slot].access);
+            assert_int_equal(plan->binding[bound].source, slot);
+            assert_int_equal(plan->binding[bound].access, operands[slot].access);
             bound++;
         }
         assert_int_equal(dispatch->binding_count, bound);
     }
-    free(plan);
+    mica__planning_end(plan);
     close_rig(&r);
 }
 
@@ -144,11 +145,11 @@ static void test_log(void **state)
     const mica__binding low = {memory, 0, 32, MICA_ACCESS_READ}, high = {memory, 32, 32, MICA_ACCESS_WRITE};
     mica__encoding *encoding = begin(&r, 0);
     r.table->barrier(encoding); /* nothing before it: does not count */
-    add(&r, encoding, kernel_named(&r, "add"), MICA_OP_ADD, NULL, 0);
+    add(&r, encoding, kernel_named(&r, "softmax"), MICA_OP_SOFTMAX, NULL, 0);
     table_copy(r.table, encoding, low, high, "labelled");
     r.table->barrier(encoding);
     r.table->barrier(encoding);
-    add(&r, encoding, kernel_named(&r, "mul"), MICA_OP_MUL, edges, 2);
+    add(&r, encoding, kernel_named(&r, "argmax"), MICA_OP_ARGMAX, edges, 2);
     table_copy(r.table, encoding, high, low, NULL);
     assert_int_equal(r.table->submit(r.device, NULL, end(&r, encoding), &value), MICA_OK);
     assert_int_equal(r.table->wait(r.device, NULL, value, 0, &completion), MICA_OK);
@@ -160,8 +161,10 @@ static void test_log(void **state)
     static const struct {
         const char *kernel, *label;
         uint32_t group, dependencies;
-    } expected[] = {
-        {"add", "", 0, 0}, {"copy_bytes", "labelled", 0, 0}, {"mul", "mine", 1, 2}, {"copy_bytes", "", 1, 0}};
+    } expected[] = {{"softmax", "", 0, 0},
+                    {"copy_bytes", "labelled", 0, 0},
+                    {"argmax", "mine", 1, 2},
+                    {"copy_bytes", "", 1, 0}};
     for (uint32_t i = 0; i < 4; i++) {
         assert_string_equal(log.entry[i].kernel, expected[i].kernel);
         assert_string_equal(log.entry[i].label, expected[i].label);
@@ -240,8 +243,8 @@ static void test_refusals(void **state)
     const mica__binding past = {memory, 1, 16, MICA_ACCESS_WRITE}, good = {memory, 0, 16, MICA_ACCESS_READ};
 
     mica__encoding *encoding = begin(&r, 0);
-    add(&r, encoding, kernel_named(&r, "add"), MICA_OP_ADD, NULL, 0);
-    add(&r, encoding, kernel_named(&r, "add"), MICA_OP_ADD, forward, 1); /* waits for itself */
+    add(&r, encoding, kernel_named(&r, "softmax"), MICA_OP_SOFTMAX, NULL, 0);
+    add(&r, encoding, kernel_named(&r, "softmax"), MICA_OP_SOFTMAX, forward, 1); /* waits for itself */
     assert_int_equal(r.table->encoder_end(encoding, false, &commands), MICA_ERR_INTERNAL);
     assert_null(commands);
     encoding = begin(&r, 0);
@@ -381,7 +384,7 @@ static void test_times(void **state)
     assert_int_equal(r.table->timestamps(r.device, false, entries, 4, &count), MICA_OK);
     assert_int_equal(count, 3);
     assert_int_equal(entries[2].submission, 3);
-    assert_string_equal(entries[2].kernel, "add");
+    assert_string_equal(entries[2].kernel, "softmax");
     assert_int_equal(r.table->submit(r.device, NULL, one_dispatch(&r, 0), &value), MICA_OK);
     assert_int_equal(r.table->timestamps(r.device, true, NULL, 0, &count), MICA_OK);
     assert_int_equal(count, 0);

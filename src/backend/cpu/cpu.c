@@ -33,7 +33,7 @@ static void fill_info(mica__device *device, mica__device_info *out)
     out->isa = device->isa;
     out->max_group = 1;
     out->local_bytes = MICA__CPU_MAX_LOCAL;
-    out->params_bytes = MICA__PLAN_PARAM_BYTES;
+    out->params_bytes = UINT32_MAX;
     out->cache_bytes = DEFAULT_CACHE_BYTES;
 #if defined(_SC_LEVEL2_CACHE_SIZE)
     const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -208,6 +208,6 @@ const mica__backend mica__backend_cpu = {
     .probe = probe,
     .describe = describe,
     .open = open_device,
-    .rows = mica__cpu_rows,
+    .kernel_rows = mica__cpu_kernel_rows,
     .weight_layout = mica__cpu_weight_layout,
 };

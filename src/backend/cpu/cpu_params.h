@@ -7,21 +7,71 @@
 #include <stdint.h>
 
 #include "backend/record.h"
+#include "backend/reduction.h"
+#include "backend/region.h"
 
-/* Elementwise kernels: unit u is elements [u, u + 1) * MICA__CPU_UNIT_ELEMENTS in the order of the collapsed views. */
+/* copy and region: unit u is elements [u, u + 1) * MICA__CPU_UNIT_ELEMENTS in the order of the collapsed views. */
 #define MICA__CPU_UNIT_ELEMENTS 1024
 
-typedef struct mica__cpu_elementwise {
-    uint64_t elements;
-    uint32_t bits; /* fill: the element; advance: what is added */
-    float value;   /* softcap: the cap */
-} mica__cpu_elementwise;
+/* region: a program over tiles. A value stands in a place: a slot, which is a tile of the thread's memory, or an operand's
+ * own memory where a tile of it lies there as registers do. Places of the views come first, then the slots. */
+typedef struct mica__cpu_region_entry {
+    uint16_t function; /* of those that the kernel has for entries of this kind */
+    uint8_t to, from[3];
+    uint8_t view;   /* loads and stores: of which operand; index: of which dimension */
+    uint8_t offset; /* loads and stores: bytes into an element (the second half of a c64) */
+    uint64_t bits;  /* fills: the element */
+} mica__cpu_region_entry;
 
-/* The views of a chain are x, the others that are there in the order of their steps, and y. */
-typedef struct mica__cpu_chain {
+/* What happens once a call, once a row (elements that repeat along it), and once a tile, in this order; and the whole
+ * program once more in blocks, where it can be had so: from[0] is the place in memory. */
+enum {
+    MICA__CPU_REGION_FILL,      /* a constant */
+    MICA__CPU_REGION_ROW_INDEX, /* the row's index */
+    MICA__CPU_REGION_ROW_LOAD,  /* an element that the row repeats */
+    MICA__CPU_REGION_INDEX,     /* the index along the row */
+    MICA__CPU_REGION_LOAD,      /* elements widened */
+    MICA__CPU_REGION_STEP,      /* a scalar function */
+    MICA__CPU_REGION_STORE,     /* elements rounded, wrapped or only strided */
+    MICA__CPU_REGION_BLOCK,     /* a function of region_blocks.h */
+    MICA__CPU_REGION_KINDS
+};
+
+#define MICA__CPU_REGION_VALUES (MICA_REGION_INPUTS + MICA_REGION_STEPS)
+#define MICA__CPU_REGION_VIEWS (MICA_REGION_INPUTS + MICA_REGION_OUTPUTS)
+#define MICA__CPU_REGION_SLOTS 128u /* a program in blocks that wanted more would run over tiles */
+#define MICA__CPU_REGION_PLACES (MICA__CPU_REGION_VIEWS + MICA__CPU_REGION_SLOTS)
+#define MICA__CPU_REGION_BLOCKS 144u /* the same */
+#define MICA__CPU_REGION_ENTRIES (MICA__CPU_REGION_VALUES + 2 * MICA_REGION_OUTPUTS + MICA__CPU_REGION_BLOCKS)
+
+_Static_assert(MICA__CPU_REGION_ENTRIES <= UINT8_MAX, "entries are counted in bytes");
+
+typedef struct mica__cpu_region {
     uint64_t elements;
-    mica__chain_record chain;
-} mica__cpu_chain;
+    uint32_t tile;                                          /* elements */
+    uint32_t slot_bytes;                                    /* a multiple of 64 */
+    uint8_t slots, end[MICA__CPU_REGION_KINDS];             /* entries of kind k are those before end[k] */
+    mica__cpu_region_entry entry[MICA__CPU_REGION_ENTRIES]; /* as many as there are */
+} mica__cpu_region;
+
+/* The functions of steps: [scalar][register that it computes in], then casts as [from][to] behind them. */
+#define MICA__CPU_REGION_STEP_OF(scalar, type) ((scalar)*MICA_REGISTER_COUNT + (type))
+#define MICA__CPU_REGION_CAST_OF(from, to) MICA__CPU_REGION_STEP_OF(MICA_SCALAR_COUNT + (from), to)
+
+/* A scalar of one f32, times another value: behind it stands no register type. */
+#define MICA__CPU_REGION_PRODUCT_OF(scalar) MICA__CPU_REGION_STEP_OF(scalar, MICA_REGISTER_NONE)
+
+/* The functions of blocks: two of each scalar (the block and memory; memory and the block), then loads and stores by
+ * dtype, of which there are f32, f16 and bf16. */
+#define MICA__CPU_BLOCK_TYPES 4u
+#define MICA__CPU_BLOCK_LOAD (2u * MICA_SCALAR_COUNT)
+#define MICA__CPU_BLOCK_STORE (MICA__CPU_BLOCK_LOAD + MICA__CPU_BLOCK_TYPES)
+#define MICA__CPU_BLOCK_END (MICA__CPU_BLOCK_STORE + MICA__CPU_BLOCK_TYPES)
+#define MICA__CPU_BLOCK_COUNT (MICA__CPU_BLOCK_END + 1u)
+_Static_assert(MICA_DTYPE_F32 < MICA__CPU_BLOCK_TYPES && MICA_DTYPE_F16 < MICA__CPU_BLOCK_TYPES &&
+                   MICA_DTYPE_BF16 < MICA__CPU_BLOCK_TYPES,
+               "blocks are loaded and stored by the number of their type");
+#define MICA__CPU_BLOCK_MOST 128u /* elements of a block on any instruction set */
 
 /* copy: as above, or, if `tiled`, unit u is tile u of MICA__CPU_TILE by MICA__CPU_TILE elements of the last two
  * dimensions, of which x is contiguous in the first and y in the second. */
@@ -31,6 +81,38 @@ typedef struct mica__cpu_copy {
     uint64_t elements;
     uint32_t element_bytes, tiled;
 } mica__cpu_copy;
+
+/* pad: units as copy's, over y; x and y have the same number of dimensions. */
+typedef struct mica__cpu_pad {
+    uint64_t elements, bits; /* bits: of the constant */
+    int64_t low[MICA_MAX_DIMS];
+    uint32_t element_bytes, mode;
+} mica__cpu_pad;
+
+/* gather: units as copy's; x, ids and y have the shape of y, x stands still along the axis. */
+typedef struct mica__cpu_gather {
+    uint64_t elements, count; /* count: of places along the axis */
+    uint64_t x_step;          /* bytes from one to the next */
+    uint32_t element_bytes, reserved;
+} mica__cpu_gather;
+
+/* scatter_link: unit u is line u of ids and link [.., n]: which of its ids are equal. An entry of link is how many places further the next one with the
+ * same id is, 0 where there is none; with LATER where there is one before it; NOWHERE for an id outside. */
+#define MICA__LINK_LATER 0x80000000u
+#define MICA__LINK_NOWHERE 0xffffffffu
+
+typedef struct mica__cpu_scatter_link {
+    uint64_t count; /* of places along the axis */
+    uint32_t slots; /* of the thread's table of ids: a power of two, at least twice n */
+    uint32_t shift; /* 32 less its logarithm */
+} mica__cpu_scatter_link;
+
+/* scatter: units as copy's; ids, link, y and updates have the shape of updates, y stands still along the axis. */
+typedef struct mica__cpu_scatter {
+    uint64_t elements;
+    uint64_t y_step, updates_step, link_step; /* bytes from one place along the axis to the next */
+    uint32_t element_bytes, mode;
+} mica__cpu_scatter;
 
 /* Row kernels: unit u is rows [u, u + 1) * rows_per_unit, of `rows`. */
 typedef struct mica__cpu_row_range {
@@ -59,6 +141,29 @@ typedef struct mica__cpu_route {
 
 /* expert_sum: a row is a tile of this many elements of a token. */
 #define MICA__CPU_SUM_TILE 512
+
+/* reduce: a tile is one output, or with `columns` up to that many along the last kept dimension; a row of the range is one part of the terms
+ * of a tile. Of several parts each leaves two lists of 8 bytes in the scratch, `tile` long, that reduce_join puts together. */
+#define MICA__CPU_REDUCE_TILE 1024u  /* columns, at most */
+#define MICA__CPU_REDUCE_ROWS 16u    /* terms of each column that are worked on together */
+#define MICA__CPU_REDUCE_BLOCK 2048u /* terms of one output that are */
+
+typedef struct mica__cpu_reduce {
+    mica__cpu_row_range range;
+    mica__reduction shape;
+    mica_reduce_params reduce;
+    uint32_t columns; /* 0: a tile is one output */
+    uint32_t tile;    /* outputs */
+    uint64_t tiles;   /* along the last kept dimension */
+    uint64_t parts, part;
+} mica__cpu_reduce;
+
+/* Of a thread: terms, what is known of the outputs so far, the same of a block. */
+static inline uint64_t mica__cpu_reduce_bytes(const mica__cpu_reduce *params)
+{
+    const uint64_t rows = params->columns != 0 ? MICA__CPU_REDUCE_ROWS * (uint64_t)params->tile : 0;
+    return rows * sizeof(float) + (MICA__CPU_REDUCE_BLOCK + 4 * (uint64_t)params->tile) * sizeof(double);
+}
 
 /* sample: the memory a row is worked on in. The best of up to TOP tokens are found by a heap. */
 #define MICA__CPU_SAMPLE_TOP 1024u

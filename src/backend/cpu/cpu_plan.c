@@ -7,39 +7,24 @@
 
 #include <string.h>
 
-static mica__plan_dispatch *current(mica__plan *plan)
-{
-    return &plan->dispatch[plan->dispatch_count - 1];
-}
+#include "backend/planning.h"
 
 mica__plan_dispatch *mica__cpu_plan_next(mica__plan *plan, const char *kernel, uint64_t units)
 {
-    plan->params_used = (plan->params_used + 15) & ~15u;
-    mica__plan_dispatch *dispatch = &plan->dispatch[plan->dispatch_count++];
-    /* Field by field: the array of bindings is most of the struct and is written as it is used. */
-    dispatch->kernel = kernel;
-    dispatch->constants[0] = '\0';
-    dispatch->local_bytes = dispatch->binding_count = dispatch->params_size = 0;
+    mica__plan_dispatch *dispatch = mica__planning_dispatch(plan, kernel);
     dispatch->groups[0] = (uint32_t)units;
-    dispatch->groups[1] = dispatch->groups[2] = 1;
-    dispatch->local[0] = dispatch->local[1] = dispatch->local[2] = 1;
-    dispatch->grain = 1;
-    dispatch->params_offset = plan->params_used;
     return dispatch;
 }
 
 mica__cpu_view *mica__cpu_plan_views(mica__plan *plan)
 {
-    return (mica__cpu_view *)(void *)(plan->params + current(plan)->params_offset);
+    return (mica__cpu_view *)(void *)(plan->params + mica__planning_last(plan)->params_offset);
 }
 
-/* Counts `count` more bindings with their views. */
-static void add_views(mica__plan *plan, uint32_t count)
+/* `count` more views. */
+static mica__cpu_view *add_views(mica__plan *plan, uint32_t count)
 {
-    const uint32_t bytes = count * (uint32_t)sizeof(mica__cpu_view);
-    current(plan)->binding_count += count;
-    current(plan)->params_size += bytes;
-    plan->params_used += bytes;
+    return (mica__cpu_view *)(void *)mica__planning_params(plan, count * (uint32_t)sizeof(mica__cpu_view));
 }
 
 /* Bindings and views are written field by field where they stay: built on the stack and copied, their small stores
@@ -58,7 +43,7 @@ static void set_operand(const mica__operand *operand, uint32_t slot, uint32_t ac
                         mica__plan_binding *binding, mica__cpu_view *view)
 {
     view->data = NULL;
-    if (operand->memory == NULL) { /* nobody reads the shape of what is not there */
+    if (!mica__operand_present(operand)) { /* nobody reads the shape of what is not there */
         set_binding(binding, slot, 0, 0, 0);
         view->length = 0;
         view->dtype = MICA_DTYPE_NONE;
@@ -68,38 +53,39 @@ static void set_operand(const mica__operand *operand, uint32_t slot, uint32_t ac
     }
     set_binding(binding, slot, access != 0 ? access : operand->access, 0, operand->length);
     view->length = operand->length;
-    memcpy(view->shape, operand->shape, sizeof view->shape);
-    memcpy(view->stride, operand->stride, sizeof view->stride);
+    for (uint32_t d = 0; d < MICA_MAX_DIMS; d++) { /* equal records have equal plans, to the byte */
+        view->shape[d] = d < operand->ndim ? operand->shape[d] : 0;
+        view->stride[d] = d < operand->ndim ? operand->stride[d] : 0;
+    }
     view->dtype = operand->dtype;
     view->ndim = operand->ndim;
+    if (operand->ndim == 0) { /* to kernels a scalar is a row of one */
+        view->ndim = 1;
+        view->shape[0] = 1;
+        view->stride[0] = operand->length;
+    }
     view->layout = operand->layout;
     view->group_size = operand->group_size;
 }
 
 void mica__cpu_plan_operand(mica__plan *plan, const mica__record *record, uint32_t slot, uint32_t access)
 {
-    mica__plan_dispatch *dispatch = current(plan);
-    const uint32_t at = dispatch->binding_count;
-    set_operand(&record->operand[slot], slot, access, &dispatch->binding[at],
-                mica__cpu_plan_views(plan) + at);
-    add_views(plan, 1);
+    mica__plan_binding *binding = mica__planning_bindings(plan, 1);
+    set_operand(&record->operand[slot], slot, access, binding, add_views(plan, 1));
 }
 
 void mica__cpu_plan_operands(mica__plan *plan, const mica__record *record, uint32_t count)
 {
-    mica__plan_dispatch *dispatch = current(plan);
-    mica__plan_binding *binding = &dispatch->binding[dispatch->binding_count];
-    mica__cpu_view *view = mica__cpu_plan_views(plan) + dispatch->binding_count;
+    mica__plan_binding *binding = mica__planning_bindings(plan, count);
+    mica__cpu_view *view = add_views(plan, count);
     for (uint32_t slot = 0; slot < count; slot++)
         set_operand(&record->operand[slot], slot, 0, binding + slot, view + slot);
-    add_views(plan, count);
 }
 
 void mica__cpu_plan_scratch(mica__plan *plan, uint64_t offset, uint64_t bytes, uint32_t access)
 {
-    mica__plan_dispatch *dispatch = current(plan);
-    mica__cpu_view *view = mica__cpu_plan_views(plan) + dispatch->binding_count;
-    set_binding(&dispatch->binding[dispatch->binding_count], MICA__SCRATCH, access, offset, bytes);
+    mica__cpu_view *view = add_views(plan, 1);
+    set_binding(mica__planning_bindings(plan, 1), MICA__SCRATCH, access, offset, bytes);
     view->data = NULL;
     view->length = view->shape[0] = bytes;
     view->stride[0] = 1;
@@ -107,18 +93,15 @@ void mica__cpu_plan_scratch(mica__plan *plan, uint64_t offset, uint64_t bytes, u
     view->ndim = 1;
     view->layout = 0;
     view->group_size = 0;
-    add_views(plan, 1);
     if (plan->scratch_bytes < offset + bytes)
         plan->scratch_bytes = offset + bytes;
 }
 
 void mica__cpu_plan_params(mica__plan *plan, const void *params, uint32_t size)
 {
-    mica__plan_dispatch *dispatch = current(plan);
-    if (size != 0)
-        memcpy(plan->params + dispatch->params_offset + dispatch->params_size, params, size);
-    dispatch->params_size += size;
-    plan->params_used += size;
+    unsigned char *to = size != 0 ? mica__planning_params(plan, size) : NULL;
+    if (to != NULL)
+        memcpy(to, params, size);
 }
 
 mica__plan_dispatch *mica__cpu_plan_whole(mica__plan *plan, const mica__record *record, const char *kernel,

@@ -12,8 +12,8 @@
 
 /* Starts the next dispatch of the plan with no bindings, grain 1, no params. */
 mica__plan_dispatch *mica__cpu_plan_next(mica__plan *plan, const char *kernel, uint64_t units);
-/* Adds operand `slot` of the record as the next view (absent ones keep their place with data NULL). `access` 0 takes
- * the operand's own mark. */
+/* Adds operand `slot` of the record as the next view (absent ones keep their place with data NULL, a scalar becomes a row of
+ * one). `access` 0 takes the operand's own mark. */
 void mica__cpu_plan_operand(mica__plan *plan, const mica__record *record, uint32_t slot, uint32_t access);
 /* The first `count` operands of the record, in slot order and with their own marks. */
 void mica__cpu_plan_operands(mica__plan *plan, const mica__record *record, uint32_t count);
@@ -39,34 +39,17 @@ void mica__cpu_view_swap(mica__cpu_view *view, uint32_t count, uint32_t a, uint3
 /* f32, f16 or bf16: what activations may be. */
 bool mica__cpu_is_float(uint16_t dtype);
 
-/* One per op family, in cpu_plan_<family>.c. */
-mica_status mica__cpu_plan_copy(const mica__record *, const mica__device_info *, mica__plan *);
+/* mica__cpu_plan_<op> of each op of the table, in cpu_plan_<family>.c. */
+#define OP(op, name, ...) \
+    mica_status mica__cpu_plan_##name(const mica__record *, const mica__device_info *, mica__plan *);
+#include "backend/ops.def"
 /* Copy from the canonical layout into a packed one. */
 mica_status mica__cpu_plan_pack(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_fill(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_advance(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_binary(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_unary(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_chain(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_rms_norm(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_layer_norm(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_softmax(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_rope(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_kv_write(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_embedding(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_argmax(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_penalize(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_sample(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_attention(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_matmul(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_experts(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_route(const mica__record *, const mica__device_info *, mica__plan *);
-mica_status mica__cpu_plan_expert_sum(const mica__record *, const mica__device_info *, mica__plan *);
 /* matmul and experts where the weights are f32, f16 or bf16. */
 mica_status mica__cpu_plan_matmul_dense(const mica__record *, const mica__device_info *, mica__plan *);
 mica_status mica__cpu_plan_experts_dense(const mica__record *, const mica__device_info *, mica__plan *);
 
 /* The table of all of them. */
-const mica__kernel_row *mica__cpu_rows(uint32_t *out_count);
+const mica__kernel_row *mica__cpu_kernel_rows(uint32_t *out_count);
 
 #endif

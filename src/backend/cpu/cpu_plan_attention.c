@@ -29,7 +29,8 @@ static mica_status check(const mica__record *record)
         const uint16_t type = operand->dtype;
         const bool index = type == MICA_DTYPE_U32 || type == MICA_DTYPE_I32;
         const bool cache = caches >> slot & 1 && type == MICA_DTYPE_Q8_0;
-        if (operand->memory != NULL && !(indices >> slot & 1 ? index : cache || mica__cpu_is_float(type)))
+        if (mica__operand_present(operand) &&
+            !(indices >> slot & 1 ? index : cache || mica__cpu_is_float(type)))
             return mica__fail(MICA_ERR_UNSUPPORTED, "attention on the cpu: operand %u is %s; %s are served",
                               slot, mica_dtype_name((mica_dtype)type),
                               indices >> slot & 1 ? "u32 and i32" : "f32, f16, bf16 and, in a cache, q8_0");
@@ -57,7 +58,7 @@ static uint64_t capacity(const mica__record *record)
 {
     const mica__operand *k = &record->operand[MICA__ATTENTION_K],
                         *pages = &record->operand[MICA__ATTENTION_PAGES];
-    return pages->memory != NULL ? pages->shape[1] * k->shape[1] : k->shape[0];
+    return mica__operand_present(pages) ? pages->shape[1] * k->shape[1] : k->shape[0];
 }
 
 /* How many kv heads a unit of `rows` rows for each takes. Few rows: memory is the limit, and kv heads that

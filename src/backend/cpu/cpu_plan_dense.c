@@ -29,7 +29,7 @@ static uint64_t element_bytes(uint16_t dtype)
 static mica_status check_float(const mica__record *record, uint32_t slot, const char *what)
 {
     const mica__operand *operand = &record->operand[slot];
-    if (operand->memory == NULL || is_float(operand->dtype))
+    if (!mica__operand_present(operand) || is_float(operand->dtype))
         return MICA_OK;
     return mica__fail(MICA_ERR_UNSUPPORTED,
                       "%s on the cpu: %s is %s; beside a dense weight f32, f16 and bf16 are served",

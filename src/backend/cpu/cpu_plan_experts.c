@@ -76,8 +76,8 @@ static mica_status plan_quant(const mica__record *record, const mica__device_inf
     return plan_units(record, info, &p, units, rows_bytes, map_bytes, plan);
 }
 
-mica_status mica__cpu_plan_experts(const mica__record *record, const mica__device_info *info,
-                                   mica__plan *plan)
+mica_status mica__cpu_plan_matmul_experts(const mica__record *record, const mica__device_info *info,
+                                          mica__plan *plan)
 {
     const mica__operand *weight = &record->operand[MICA__EXPERTS_WEIGHT];
     if (record->operand_count != MICA__EXPERTS_SLOTS)

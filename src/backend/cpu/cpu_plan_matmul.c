@@ -35,7 +35,7 @@ mica_status mica__cpu_plan_pack(const mica__record *record, const mica__device_i
         return mica__fail(MICA_ERR_UNSUPPORTED, "copy on the cpu: %s with groups of %u has no packed layout",
                           mica_dtype_name((mica_dtype)x->dtype), x->group_size);
     if (mica__dtype_is_grouped(x->dtype) &&
-        (scales->memory == NULL || !mica__packed_scales(x->dtype, x->group_size, scales->dtype)))
+        (!mica__operand_present(scales) || !mica__packed_scales(x->dtype, x->group_size, scales->dtype)))
         return mica__fail(MICA_ERR_UNSUPPORTED,
                           "copy on the cpu: %s with scales of %s in groups of %u has no packed layout",
                           mica_dtype_name((mica_dtype)x->dtype), mica_dtype_name((mica_dtype)scales->dtype),

@@ -22,7 +22,7 @@ static bool is_float(uint16_t dtype)
 mica_status mica__cpu_quant_check_float(const mica__record *record, uint32_t slot, const char *name)
 {
     const mica__operand *operand = &record->operand[slot];
-    if (operand->memory == NULL || is_float(operand->dtype))
+    if (!mica__operand_present(operand) || is_float(operand->dtype))
         return MICA_OK;
     return mica__fail(MICA_ERR_UNSUPPORTED,
                       "%s on the cpu: %s is %s; beside a quantised weight f32, f16 and bf16 are served",
@@ -40,7 +40,8 @@ mica_status mica__cpu_quant_check_weight(const mica__record *record, const mica_
     if (weight->layout != MICA_LAYOUT_CANONICAL)
         return MICA_OK;
     const bool biased = mica__dtype_is_affine(weight->dtype);
-    if (scales->memory == NULL || (biased && biases->memory == NULL) || weight->group_size == 0)
+    if (!mica__operand_present(scales) || (biased && !mica__operand_present(biases)) ||
+        weight->group_size == 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: weight is %s without scales%s",
                           mica_op_name((mica_op)record->op), mica_dtype_name((mica_dtype)weight->dtype),
                           biased ? " and biases" : "");
@@ -55,7 +56,8 @@ uint32_t mica__cpu_quant_form(const mica__operand *weight, uint32_t precision)
         return MICA__QUANT_F32;
     if (!mica__packed_form_of(weight->dtype, weight->group_size, &form))
         return MICA__QUANT_F32;
-    return scales->memory != NULL && !mica__packed_scales(weight->dtype, weight->group_size, scales->dtype)
+    return mica__operand_present(scales) &&
+                   !mica__packed_scales(weight->dtype, weight->group_size, scales->dtype)
                ? MICA__QUANT_F32
                : MICA__QUANT_Q8;
 }

@@ -3,7 +3,7 @@
 #define MICA_CPU_PLAN_QUANT_H
 
 #include "backend/cpu/cpu_plan.h"
-#include "backend/cpu/kernels/matmul_quant.h"
+#include "backend/cpu/kernels/quant/matmul_quant.h"
 
 mica_status mica__cpu_plan_matmul_quant(const mica__record *, const mica__device_info *, mica__plan *);
 

@@ -30,7 +30,7 @@ static mica_status check(const mica__record *record, uint32_t slot, bool (*serve
                          const char *what)
 {
     const mica__operand *operand = &record->operand[slot];
-    if (operand->memory == NULL || served(operand->dtype))
+    if (!mica__operand_present(operand) || served(operand->dtype))
         return MICA_OK;
     return mica__fail(MICA_ERR_UNSUPPORTED, "%s on the cpu: operand %u is %s; %s are served",
                       mica_op_name((mica_op)record->op), slot, mica_dtype_name((mica_dtype)operand->dtype),
@@ -103,7 +103,7 @@ mica_status mica__cpu_plan_rms_norm(const mica__record *record, const mica__devi
     if (status != MICA_OK)
         return status;
     const mica__operand *y = &record->operand[MICA__NORM_Y];
-    const mica__norm_params *norm = record->params;
+    const mica_norm_params *norm = record->params;
     mica__cpu_row_params params = {range_of(rows_of(y)), norm->eps};
     begin(record, "rms_norm", params.range, plan);
     mica__cpu_view *view = mica__cpu_plan_views(plan);
@@ -122,7 +122,7 @@ mica_status mica__cpu_plan_layer_norm(const mica__record *record, const mica__de
     if (status != MICA_OK)
         return status;
     const mica__operand *y = &record->operand[MICA__LAYER_NORM_Y];
-    const mica__norm_params *norm = record->params;
+    const mica_norm_params *norm = record->params;
     mica__cpu_row_params params = {range_of(rows_of(y)), norm->eps};
     begin(record, "layer_norm", params.range, plan);
     mica__cpu_view *view = mica__cpu_plan_views(plan);
@@ -140,13 +140,28 @@ mica_status mica__cpu_plan_softmax(const mica__record *record, const mica__devic
     const mica_status status = check_types(record, UINT32_MAX, 0);
     if (status != MICA_OK)
         return status;
-    const mica__operand *y = &record->operand[MICA__UNARY_Y];
-    const mica__scalar_params *scalar = record->params;
-    mica__cpu_row_params params = {range_of(rows_of(y)), scalar->value};
+    const mica__operand *y = &record->operand[MICA__SOFTMAX_Y];
+    const mica_softmax_params *softmax = record->params;
+    mica__cpu_row_params params = {range_of(rows_of(y)), softmax->scale};
     begin(record, "softmax", params.range, plan);
-    mica__cpu_view_collapse(mica__cpu_plan_views(plan), MICA__UNARY_SLOTS, 1);
+    mica__cpu_view_collapse(mica__cpu_plan_views(plan), MICA__SOFTMAX_SLOTS, 1);
     const uint64_t n = row_length(y);
     return finish(plan, &params, sizeof params, (2 * n + MOST_LANES) * sizeof(float), 10 + 0.7 * (double)n);
+}
+
+mica_status mica__cpu_plan_cumsum(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    (void)info;
+    const mica_status status = check_types(record, UINT32_MAX, 0);
+    if (status != MICA_OK)
+        return status;
+    const mica__operand *y = &record->operand[MICA__CUMSUM_Y];
+    const mica_cumsum_params *cumsum = record->params;
+    mica__cpu_row_params params = {range_of(rows_of(y)), (float)(cumsum->exclusive + 2 * cumsum->reverse)};
+    begin(record, "cumsum", params.range, plan);
+    mica__cpu_view_collapse(mica__cpu_plan_views(plan), MICA__CUMSUM_SLOTS, 1);
+    const uint64_t n = row_length(y);
+    return finish(plan, &params, sizeof params, n * sizeof(float), 10 + 1.5 * (double)n);
 }
 
 /* [tokens, dim] is one head of [tokens, heads, dim]. */

@@ -8,7 +8,7 @@ static mica_status check_floats(const mica__record *record, uint32_t slots)
 {
     for (uint32_t slot = 0; slot < record->operand_count; slot++) {
         const mica__operand *operand = &record->operand[slot];
-        if ((slots >> slot & 1) != 0 && operand->memory != NULL && !mica__cpu_is_float(operand->dtype))
+        if ((slots >> slot & 1) != 0 && mica__operand_present(operand) && !mica__cpu_is_float(operand->dtype))
             return mica__fail(
                 MICA_ERR_UNSUPPORTED, "%s on the cpu: operand %u is %s; f32, f16 and bf16 are served",
                 mica_op_name((mica_op)record->op), slot, mica_dtype_name((mica_dtype)operand->dtype));
@@ -43,7 +43,7 @@ mica_status mica__cpu_plan_penalize(const mica__record *record, const mica__devi
         return status;
     const mica__operand *y = &record->operand[MICA__PENALIZE_Y],
                         *history = &record->operand[MICA__PENALIZE_HISTORY];
-    const uint64_t n = y->shape[1], width = history->memory != NULL ? history->shape[1] : 0;
+    const uint64_t n = y->shape[1], width = mica__operand_present(history) ? history->shape[1] : 0;
     return plan_rows(record, "penalize", y->shape[0], (n + 1) * sizeof(float) + width * sizeof(uint64_t),
                      100 + 0.2 * (double)n + 10 * (double)width, plan);
 }

@@ -18,8 +18,12 @@
 
 /* ---- the object ---- */
 
+static const mica__far_calls far_calls = {mica__cuda_buffer_create, mica__cuda_buffer_destroy,
+                                          mica__cuda_upload};
+
 static void free_commands(mica__commands *commands)
 {
+    mica__far_free(&commands->far, commands->device, &far_calls);
     mica__free(commands->node);
     mica__free(commands->dependency);
     mica__free(commands->written);
@@ -126,23 +130,23 @@ static mica_status check_size(const mica__device *device, const mica__kernel *ke
 }
 
 /* A wrong number of arguments would have the driver read past what it is given. */
-static mica_status check_arguments(const mica__kernel *kernel, const mica__dispatch *dispatch)
+static mica_status check_arguments(const mica__kernel *kernel, const mica__dispatch *dispatch,
+                                   const mica__cuda_node *node)
 {
-    const uint32_t count = dispatch->binding_count + (dispatch->params_size != 0);
-    if (dispatch->binding_count > MICA__CUDA_ARGUMENTS || dispatch->params_size > MICA__CUDA_PARAMS_BYTES)
+    const uint32_t params = node->far == 0 ? dispatch->params_size : 0;
+    const uint32_t count = dispatch->binding_count + (params != 0);
+    if (dispatch->binding_count > MICA__CUDA_ARGUMENTS ||
+        (uint64_t)dispatch->binding_count * 8 + params > MICA__CUDA_ARGUMENT_BYTES)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "kernel %s: %u bindings and %u parameter bytes, expected at most %u and %u",
-                          kernel->name, dispatch->binding_count, dispatch->params_size, MICA__CUDA_ARGUMENTS,
-                          MICA__CUDA_PARAMS_BYTES);
+                          "kernel %s: %u bindings of 8 bytes and %u parameter bytes, expected at most %u",
+                          kernel->name, dispatch->binding_count, params, MICA__CUDA_ARGUMENT_BYTES);
     if (kernel->argument_count == 0)
         return MICA_OK;
-    if (count != kernel->argument_count ||
-        (dispatch->params_size != 0 && dispatch->params_size != kernel->params_bytes))
+    if (count != kernel->argument_count || (params != 0 && params != kernel->params_bytes))
         return mica__fail(
             MICA_ERR_INVALID_ARGUMENT,
             "kernel %s: %u bindings and %u parameter bytes, its text has %u arguments, the last of %u",
-            kernel->name, dispatch->binding_count, dispatch->params_size, kernel->argument_count,
-            kernel->params_bytes);
+            kernel->name, dispatch->binding_count, params, kernel->argument_count, kernel->params_bytes);
     return MICA_OK;
 }
 
@@ -208,7 +212,32 @@ static bool write_block(mica__encoding *encoding, const mica__dispatch *dispatch
     }
     if (dispatch->params_size != 0)
         memcpy(block + bindings, dispatch->params, dispatch->params_size);
-    return true;
+    if (node->far == 0)
+        return true;
+    uint64_t *place = (uint64_t *)(void *)block + node->far - 1; /* an address when the encoding ends */
+    *place =
+        mica__far_put(&encoding->commands->far, &encoding->latch, dispatch->params, dispatch->params_size);
+    return *place != 0;
+}
+
+/* Sends parameters that are no arguments, and puts their addresses where they are bound. */
+static mica_status send_far(mica__commands *commands)
+{
+    const mica_status status = mica__far_send(&commands->far, commands->device, &far_calls);
+    if (status != MICA_OK || commands->far.blob.used == 0)
+        return status;
+    for (uint32_t i = 0; i < commands->node_count; i++) {
+        const mica__cuda_node *node = &commands->node[i];
+        uint64_t *address = (uint64_t *)(void *)(commands->blob.bytes + node->bindings);
+        if (node->far != 0)
+            address[node->far - 1] += mica__cuda_address(commands->far.memory);
+    }
+    return MICA_OK;
+}
+
+static uint64_t mark(uint32_t binding)
+{
+    return (uint64_t)1 << (binding < MICA__CUDA_MARKED ? binding : MICA__CUDA_MARKED);
 }
 
 static bool is_written(const mica__commands *commands, uint64_t begin, uint64_t end)
@@ -237,7 +266,7 @@ static bool note_accesses(mica__encoding *encoding, const mica__dispatch *dispat
         const mica__binding *binding = &dispatch->bindings[i];
         if ((binding->access & MICA__BIND_AHEAD) == 0 || binding->memory == NULL)
             continue;
-        node->ahead |= 1u << i;
+        node->ahead |= mark(i);
         node->early = node->early && !is_written(commands, address[i], address[i] + binding->length);
     }
     node->early = node->early && node->ahead != 0;
@@ -246,7 +275,7 @@ static bool note_accesses(mica__encoding *encoding, const mica__dispatch *dispat
         const mica__binding *binding = &dispatch->bindings[i];
         if ((binding->access & MICA_ACCESS_WRITE) == 0 || binding->memory == NULL)
             continue;
-        node->written |= 1u << i;
+        node->written |= mark(i);
         commands->written[commands->written_count++] =
             (mica__cuda_range){address[i], address[i] + binding->length};
     }
@@ -265,11 +294,14 @@ static void add_node(mica__encoding *encoding, const mica__dispatch *dispatch)
         node.grid[d] = dispatch->groups[d];
         node.block[d] = dispatch->local[d] != 0 ? dispatch->local[d] : 1;
     }
+    for (uint32_t i = 0; i < dispatch->binding_count; i++)
+        if (dispatch->bindings[i].access == MICA__BIND_PARAMS)
+            node.far = i + 1;
     mica_status status = MICA_OK;
     if (kernel != NULL)
         status = check_size(commands->device, kernel, &node);
     if (status == MICA_OK && kernel != NULL && kernel->encode == NULL)
-        status = check_arguments(kernel, dispatch);
+        status = check_arguments(kernel, dispatch, &node);
     if (status == MICA_OK && kernel != NULL)
         status = allow_shared(commands->device, kernel, &node);
     if (!mica__latch_keep(&encoding->latch, status) || !add_dependencies(encoding, dispatch, &node) ||
@@ -316,7 +348,7 @@ mica_status mica__cuda_encoder_begin(mica__device *device, uint32_t flags, mica_
     commands->reusable = (flags & MICA__ENCODE_REUSABLE) != 0;
     commands->node_count = commands->dependency_count = commands->written_count = commands->group = 0;
     commands->early = commands->plain = false;
-    commands->blob.used = 0;
+    commands->blob.used = commands->far.blob.used = 0;
     mica__encoding *encoding = &commands->encoding;
     encoding->commands = commands;
     encoding->latch.status = MICA_OK;
@@ -332,6 +364,8 @@ mica_status mica__cuda_encoder_end(mica__encoding *encoding, bool discard, mica_
     mica__device *device = commands->device;
     mica_status status = discard ? MICA_OK : mica__latch_report(&encoding->latch);
     *out = NULL;
+    if (!discard && status == MICA_OK)
+        status = send_far(commands);
     if (!discard && status == MICA_OK && commands->reusable && mica__cuda_has_graphs(device)) {
         status = mica__cuda_enter(device);
         if (status == MICA_OK) {
@@ -364,9 +398,8 @@ mica_status mica__cuda_commands_update(mica__commands *commands, uint32_t dispat
         return status;
     memcpy(commands->blob.bytes + node->bindings + binding * sizeof address, &address, sizeof address);
     if (commands->executable != NULL && commands->early && !commands->plain &&
-        ((node->written | node->ahead) >> binding & 1) != 0)
-        commands->plain = commands->stale =
-            true; /* what was said of writing and reading ahead no longer holds */
+        ((node->written | node->ahead) & mark(binding)) != 0)
+        commands->plain = commands->stale = true; /* what was said of it no longer holds */
     if (commands->executable != NULL && !commands->stale)
         commands->stale = !mica__cuda_graph_update(commands, node);
     mica__cuda_leave(commands->device);

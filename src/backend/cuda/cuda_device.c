@@ -207,12 +207,12 @@ static mica_status read_facts(mica__device *device)
     info->processors = properties->processors > 0 ? properties->processors : 1; /* plans divide work by it */
     info->cache_bytes = attribute(device, MICA__CUDA_DEVICE_CACHE);
     info->local_bytes = device->shared = attribute(device, MICA__CUDA_DEVICE_SHARED);
-    info->params_bytes = MICA__CUDA_PARAMS_BYTES;
+    info->params_bytes = MICA__CUDA_ARGUMENT_BYTES;
     info->edges = 1;
     info->in_order = 1;
     info->dlpack_device = 2; /* kDLCUDA */
     info->target = "MK_CUDA";
-    info->features = MICA__FEATURE_SUBGROUPS;
+    info->features = MICA__FEATURE_SUBGROUPS | MICA__FEATURE_F64;
     describe_features(device);
     /* The compiler's version is not in it: asking would open the compiler, and what an older one made still runs. */
     snprintf(info->identity, sizeof info->identity, "cuda %s sm_%u driver %d %s%s", properties->name,
@@ -378,7 +378,7 @@ const mica__backend mica__backend_cuda = {
     .probe = probe,
     .describe = describe,
     .open = open_device,
-    .rows = mica__cuda_rows,
+    .kernel_rows = mica__cuda_kernel_rows,
     .weight_layout = mica__gpu_weight_layout,
     .libraries = describe_libraries,
 };

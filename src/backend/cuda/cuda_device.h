@@ -12,17 +12,19 @@
 
 #include "backend/cuda/cuda_driver.h"
 #include "backend/encode.h"
+#include "backend/far.h"
 #include "backend/spares.h"
 #include "backend/times.h"
 #include "base/status.h"
 #include "base/thread.h"
 
-#define MICA__CUDA_SLOTS 128u         /* submissions of a queue on their way or remembered */
-#define MICA__CUDA_LANES 4u           /* transfers side by side */
-#define MICA__CUDA_CHUNK (4u << 20)   /* bytes of one piece of a transfer */
-#define MICA__CUDA_ARGUMENTS 32u      /* of a kernel */
-#define MICA__CUDA_PARAMS_BYTES 3840u /* CUDA's 4 KB less the pointers */
-#define MICA__CUDA_FAULTS 1024u       /* fault words of a page */
+#define MICA__CUDA_SLOTS 128u           /* submissions of a queue on their way or remembered */
+#define MICA__CUDA_STAGINGS 4u          /* transfers side by side */
+#define MICA__CUDA_CHUNK (4u << 20)     /* bytes of one piece of a transfer */
+#define MICA__CUDA_ARGUMENT_BYTES 4096u /* of a kernel: pointers and parameters */
+#define MICA__CUDA_ARGUMENTS (MICA__CUDA_ARGUMENT_BYTES / 8)
+#define MICA__CUDA_MARKED 63u   /* bindings with a bit of their own; later ones share the last */
+#define MICA__CUDA_FAULTS 1024u /* fault words of a page */
 /* Of every compilation, beside what a text asks for; part of the identity, so that code made with others is made again. */
 #define MICA__CUDA_OPTIONS "--fmad=false --std=c++17 --disable-warnings"
 
@@ -55,7 +57,8 @@ typedef struct mica__cuda_node {
     uint64_t bindings, params, label; /* places in the blob */
     uint32_t first_dependency, dependency_count;
     uint32_t group;          /* barriers before it */
-    uint32_t written, ahead; /* bits of bindings: written; read before the kernel waits (MICA__BIND_AHEAD) */
+    uint64_t written, ahead; /* bits of bindings: written; read before the kernel waits (MICA__BIND_AHEAD) */
+    uint32_t far; /* 1 + the binding that is the parameters (MICA__BIND_PARAMS); 0: they are an argument */
     uint16_t op;
     bool early;   /* may start before what it waits for is over */
     void *handle; /* in the graph */
@@ -90,14 +93,15 @@ struct mica__commands {
     _Atomic uint32_t references;
     mica__device *device;
     bool reusable, stale; /* stale: the graph no longer says what the list does */
-    bool early,
-        plain; /* a node may start early; none does: that was refused, or operands have changed since */
+    /* a node may start early; none does: that was refused, or operands have changed since */
+    bool early, plain;
     mica__cuda_node *node;
     uint32_t *dependency;
     mica__cuda_range *written; /* by its nodes */
     uint32_t node_count, dependency_count, written_count, group;
     uint64_t node_capacity, dependency_capacity, written_capacity;
     mica__blob blob;
+    mica__far far;
     mica__cuda_fault *fault;
     void *graph, *executable; /* NULL: one-shot, or a driver without graphs */
     mica__encoding encoding;
@@ -123,13 +127,13 @@ struct mica__queue {
 };
 
 /* A stream with two pinned pieces that take turns; made at its first use. */
-typedef struct mica__cuda_lane {
+typedef struct mica__cuda_staging {
     pthread_mutex_t lock;
     mica__fork_guard guard;
     void *stream;
     void *event[2];
     unsigned char *piece[2];
-} mica__cuda_lane;
+} mica__cuda_staging;
 
 struct mica__device {
     mica__cuda_driver driver;
@@ -143,9 +147,9 @@ struct mica__device {
     void *pool, *pool_stream; /* NULL: plain allocation */
     uint64_t dummy;           /* what absent operands show: 256 bytes */
     mica__queue queue;
-    mica__cuda_lane lane[MICA__CUDA_LANES];
-    uint32_t lane_count; /* whose locks are ready */
-    atomic_uint next_lane;
+    mica__cuda_staging staging[MICA__CUDA_STAGINGS];
+    uint32_t staging_count; /* whose locks are ready */
+    atomic_uint next_staging;
     mica__spares spares;
     pthread_mutex_t lock; /* guards what follows */
     mica__fork_guard guard;
@@ -264,8 +268,8 @@ mica_status mica__cuda_timestamps(mica__device *device, bool enable, mica_profil
 /* Keeps the times of a timed submission, if `read`, and gives its events back. Context current. */
 void mica__cuda_times_resolve(mica__device *device, mica__cuda_slot *slot, bool read);
 
-/* ---- cuda_rows.c ---- */
+/* ---- cuda_kernel_rows.c ---- */
 
-const mica__kernel_row *mica__cuda_rows(uint32_t *out_count);
+const mica__kernel_row *mica__cuda_kernel_rows(uint32_t *out_count);
 
 #endif

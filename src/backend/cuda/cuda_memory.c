@@ -2,7 +2,7 @@
  * cuda_memory.c - device memory, and the way to it and back.
  *
  * Memory comes from a pool of the driver in the order of a stream of its own, so that giving it back does not stop the
- * device; drivers without pools allocate plainly. Transfers go through pinned pieces, two to a lane: while one is on its
+ * device; drivers without pools allocate plainly. Transfers go through pinned pieces, two to a staging: while one is on its
  * way, the other is filled. They block, and the device room has waited for the work that wrote what is read.
  */
 #include <string.h>
@@ -130,117 +130,117 @@ void mica__cuda_memory_amount(mica__device *device, uint64_t *out_free, uint64_t
     mica__cuda_leave(device);
 }
 
-/* ---- lanes ---- */
+/* ---- stagings ---- */
 
-static mica_status init_lanes(mica__device *device)
+static mica_status init_stagings(mica__device *device)
 {
-    for (; device->lane_count < MICA__CUDA_LANES; device->lane_count++) {
-        mica__cuda_lane *lane = &device->lane[device->lane_count];
-        const mica_status status = mica__lock_init(&lane->lock, &lane->guard, false);
+    for (; device->staging_count < MICA__CUDA_STAGINGS; device->staging_count++) {
+        mica__cuda_staging *staging = &device->staging[device->staging_count];
+        const mica_status status = mica__lock_init(&staging->lock, &staging->guard, false);
         if (status != MICA_OK)
             return status;
     }
     return MICA_OK;
 }
 
-static void close_lane(mica__device *device, mica__cuda_lane *lane)
+static void close_staging(mica__device *device, mica__cuda_staging *staging)
 {
     for (uint32_t i = 0; i < 2; i++) {
-        if (lane->piece[i] != NULL)
-            device->driver.host_free(lane->piece[i]);
-        if (lane->event[i] != NULL)
-            device->driver.event_destroy(lane->event[i]);
-        lane->piece[i] = NULL;
-        lane->event[i] = NULL;
+        if (staging->piece[i] != NULL)
+            device->driver.host_free(staging->piece[i]);
+        if (staging->event[i] != NULL)
+            device->driver.event_destroy(staging->event[i]);
+        staging->piece[i] = NULL;
+        staging->event[i] = NULL;
     }
-    if (lane->stream != NULL)
-        device->driver.stream_destroy(lane->stream);
-    lane->stream = NULL;
+    if (staging->stream != NULL)
+        device->driver.stream_destroy(staging->stream);
+    staging->stream = NULL;
 }
 
-/* Lock held. Makes what the lane needs, all or nothing; the driver's word. */
-static int ready_lane(mica__device *device, mica__cuda_lane *lane)
+/* Lock held. Makes what the staging needs, all or nothing; the driver's word. */
+static int ready_staging(mica__device *device, mica__cuda_staging *staging)
 {
     const mica__cuda_driver *driver = &device->driver;
     void *piece = NULL;
-    if (lane->stream != NULL)
+    if (staging->stream != NULL)
         return 0;
-    int result = driver->stream_create(&lane->stream, MICA__CUDA_STREAM_NON_BLOCKING);
+    int result = driver->stream_create(&staging->stream, MICA__CUDA_STREAM_NON_BLOCKING);
     if (result != 0)
-        lane->stream = NULL;
+        staging->stream = NULL;
     for (uint32_t i = 0; i < 2 && result == 0; i++) {
-        result = driver->event_create(&lane->event[i], MICA__CUDA_EVENT_UNTIMED);
+        result = driver->event_create(&staging->event[i], MICA__CUDA_EVENT_UNTIMED);
         if (result != 0) {
-            lane->event[i] = NULL;
+            staging->event[i] = NULL;
             break;
         }
         result = driver->host_alloc(&piece, MICA__CUDA_CHUNK, MICA__CUDA_HOST_PORTABLE);
-        lane->piece[i] = result == 0 ? piece : NULL;
+        staging->piece[i] = result == 0 ? piece : NULL;
     }
     if (result != 0)
-        close_lane(device, lane);
+        close_staging(device, staging);
     return result;
 }
 
-/* A lane that nobody uses, or the next in turn; locked. */
-static mica__cuda_lane *take_lane(mica__device *device)
+/* A staging that nobody uses, or the next in turn; locked. */
+static mica__cuda_staging *take_staging(mica__device *device)
 {
-    const uint32_t first = atomic_fetch_add(&device->next_lane, 1);
-    for (uint32_t i = 0; i < MICA__CUDA_LANES; i++) /* one that has its pieces already */
-        if (pthread_mutex_trylock(&device->lane[i].lock) == 0)
-            return &device->lane[i];
-    mica__cuda_lane *lane = &device->lane[first % MICA__CUDA_LANES];
-    pthread_mutex_lock(&lane->lock);
-    return lane;
+    const uint32_t first = atomic_fetch_add(&device->next_staging, 1);
+    for (uint32_t i = 0; i < MICA__CUDA_STAGINGS; i++) /* one that has its pieces already */
+        if (pthread_mutex_trylock(&device->staging[i].lock) == 0)
+            return &device->staging[i];
+    mica__cuda_staging *staging = &device->staging[first % MICA__CUDA_STAGINGS];
+    pthread_mutex_lock(&staging->lock);
+    return staging;
 }
 
 /* One piece after the other; waits for the last. */
-static int send(mica__device *device, mica__cuda_lane *lane, uint64_t to, const unsigned char *from,
+static int send(mica__device *device, mica__cuda_staging *staging, uint64_t to, const unsigned char *from,
                 uint64_t bytes)
 {
     const mica__cuda_driver *driver = &device->driver;
     int result = 0;
-    for (uint64_t at = 0, turn = 0; at < bytes && result == 0; at += MICA__CUDA_CHUNK, turn++) {
-        const uint32_t i = turn & 1;
+    for (uint64_t at = 0, piece = 0; at < bytes && result == 0; at += MICA__CUDA_CHUNK, piece++) {
+        const uint32_t i = piece & 1;
         const size_t n = bytes - at < MICA__CUDA_CHUNK ? (size_t)(bytes - at) : MICA__CUDA_CHUNK;
-        if (turn >= 2)
-            result = driver->event_wait(lane->event[i]);
+        if (piece >= 2)
+            result = driver->event_wait(staging->event[i]);
         if (result == 0) {
-            memcpy(lane->piece[i], from + at, n);
-            result = driver->upload(to + at, lane->piece[i], n, lane->stream);
+            memcpy(staging->piece[i], from + at, n);
+            result = driver->upload(to + at, staging->piece[i], n, staging->stream);
         }
         if (result == 0)
-            result = driver->event_record(lane->event[i], lane->stream);
+            result = driver->event_record(staging->event[i], staging->stream);
     }
-    const int waited = driver->stream_wait(lane->stream);
+    const int waited = driver->stream_wait(staging->stream);
     return result != 0 ? result : waited;
 }
 
 /* Piece n + 1 is under way while piece n is copied out. */
-static int receive(mica__device *device, mica__cuda_lane *lane, unsigned char *to, uint64_t from,
+static int receive(mica__device *device, mica__cuda_staging *staging, unsigned char *to, uint64_t from,
                    uint64_t bytes)
 {
     const mica__cuda_driver *driver = &device->driver;
     const uint64_t pieces = bytes / MICA__CUDA_CHUNK + (bytes % MICA__CUDA_CHUNK != 0);
     int result = 0;
-    for (uint64_t turn = 0; turn <= pieces && result == 0; turn++) {
-        if (turn < pieces) {
-            const uint64_t at = turn * MICA__CUDA_CHUNK;
+    for (uint64_t piece = 0; piece <= pieces && result == 0; piece++) {
+        if (piece < pieces) {
+            const uint64_t at = piece * MICA__CUDA_CHUNK;
             const size_t n = bytes - at < MICA__CUDA_CHUNK ? (size_t)(bytes - at) : MICA__CUDA_CHUNK;
-            result = driver->download(lane->piece[turn & 1], from + at, n, lane->stream);
+            result = driver->download(staging->piece[piece & 1], from + at, n, staging->stream);
             if (result == 0)
-                result = driver->event_record(lane->event[turn & 1], lane->stream);
+                result = driver->event_record(staging->event[piece & 1], staging->stream);
         }
-        if (turn > 0 && result == 0) {
-            const uint64_t at = (turn - 1) * MICA__CUDA_CHUNK;
+        if (piece > 0 && result == 0) {
+            const uint64_t at = (piece - 1) * MICA__CUDA_CHUNK;
             const size_t n = bytes - at < MICA__CUDA_CHUNK ? (size_t)(bytes - at) : MICA__CUDA_CHUNK;
-            result = driver->event_wait(lane->event[(turn - 1) & 1]);
+            result = driver->event_wait(staging->event[(piece - 1) & 1]);
             if (result == 0)
-                memcpy(to + at, lane->piece[(turn - 1) & 1], n);
+                memcpy(to + at, staging->piece[(piece - 1) & 1], n);
         }
     }
     if (result != 0)
-        driver->stream_wait(lane->stream); /* nothing may arrive in a piece that is used again */
+        driver->stream_wait(staging->stream); /* nothing may arrive in a piece that is used again */
     return result;
 }
 
@@ -255,17 +255,18 @@ static mica_status transfer(mica__device *device, const mica__memory *memory, ui
         return status;
     if (bytes > 0) {
         const uint64_t address = mica__cuda_address(memory) + offset;
-        mica__cuda_lane *lane = take_lane(device);
-        int result = ready_lane(device, lane);
+        mica__cuda_staging *staging = take_staging(device);
+        int result = ready_staging(device, staging);
         if (result != 0) {
-            status = mica__cuda_check(device, result, MICA_ERR_OUT_OF_MEMORY, "making a lane for transfers");
+            status =
+                mica__cuda_check(device, result, MICA_ERR_OUT_OF_MEMORY, "making a staging for transfers");
         } else {
-            result = from != NULL ? send(device, lane, address, from, bytes)
-                                  : receive(device, lane, to, address, bytes);
+            result = from != NULL ? send(device, staging, address, from, bytes)
+                                  : receive(device, staging, to, address, bytes);
             status = mica__cuda_check(device, result, MICA_ERR_SUBMISSION,
                                       from != NULL ? "copying to the device" : "copying from the device");
         }
-        pthread_mutex_unlock(&lane->lock);
+        pthread_mutex_unlock(&staging->lock);
     }
     mica__cuda_leave(device);
     return status;
@@ -288,16 +289,16 @@ mica_status mica__cuda_buffer_fill(mica__device *device, mica__memory *memory, u
     mica_status status = mica__cuda_enter(device);
     if (status != MICA_OK)
         return status;
-    mica__cuda_lane *lane = take_lane(device);
-    status = ready_lane(device, lane);
+    mica__cuda_staging *staging = take_staging(device);
+    status = ready_staging(device, staging);
     if (status == MICA_OK && memory->bytes > 0) {
         int result =
-            device->driver.fill(mica__cuda_address(memory), byte, (size_t)memory->bytes, lane->stream);
+            device->driver.fill(mica__cuda_address(memory), byte, (size_t)memory->bytes, staging->stream);
         if (result == 0)
-            result = device->driver.stream_wait(lane->stream);
+            result = device->driver.stream_wait(staging->stream);
         status = mica__cuda_check(device, result, MICA_ERR_SUBMISSION, "filling device memory");
     }
-    pthread_mutex_unlock(&lane->lock);
+    pthread_mutex_unlock(&staging->lock);
     mica__cuda_leave(device);
     return status;
 }
@@ -306,7 +307,7 @@ mica_status mica__cuda_buffer_fill(mica__device *device, mica__memory *memory, u
 
 mica_status mica__cuda_memory_open(mica__device *device)
 {
-    const mica_status status = init_lanes(device);
+    const mica_status status = init_stagings(device);
     if (status != MICA_OK)
         return status;
     open_pool(device);
@@ -327,10 +328,10 @@ void mica__cuda_memory_close(mica__device *device, bool driver)
     }
     device->dummy = 0;
     device->pool = NULL;
-    for (; device->lane_count > 0; device->lane_count--) {
-        mica__cuda_lane *lane = &device->lane[device->lane_count - 1];
+    for (; device->staging_count > 0; device->staging_count--) {
+        mica__cuda_staging *staging = &device->staging[device->staging_count - 1];
         if (driver)
-            close_lane(device, lane);
-        mica__lock_destroy(&lane->lock, &lane->guard);
+            close_staging(device, staging);
+        mica__lock_destroy(&staging->lock, &staging->guard);
     }
 }

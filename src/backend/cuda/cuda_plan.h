@@ -24,13 +24,13 @@ mica_status mica__cuda_plan_routed(const mica__record *record, const mica__devic
                                    mica__plan *plan);
 
 /* Attention of many tokens by the matrix units. */
-bool mica__cuda_prefill_serves(const mica__record *record, const mica__device_info *info);
-mica_status mica__cuda_plan_prefill(const mica__record *record, const mica__device_info *info,
-                                    mica__plan *plan);
+bool mica__cuda_attention_prefill_serves(const mica__record *record, const mica__device_info *info);
+mica_status mica__cuda_plan_attention_prefill(const mica__record *record, const mica__device_info *info,
+                                              mica__plan *plan);
 
 /* Attention of few tokens without a mask. */
-bool mica__cuda_attend_serves(const mica__record *record, const mica__device_info *info);
-mica_status mica__cuda_plan_attend(const mica__record *record, const mica__device_info *info,
-                                   mica__plan *plan);
+bool mica__cuda_attention_decode_serves(const mica__record *record, const mica__device_info *info);
+mica_status mica__cuda_plan_attention_decode(const mica__record *record, const mica__device_info *info,
+                                             mica__plan *plan);
 
 #endif

@@ -54,7 +54,7 @@ bool mica__cuda_blas_serves(const mica__record *record, const mica__device_info 
     if (info->compute < 80 || mica__env_debug(MICA__DEBUG_NOCUBLAS))
         return false;
     if (params->weight_count != 1 || params->norm != 0 || params->gate != MICA__GATE_NONE ||
-        params->softcap != 0.0f || record->operand[MICA__MATMUL_RESIDUAL].memory != NULL)
+        params->softcap != 0.0f || mica__operand_present(&record->operand[MICA__MATMUL_RESIDUAL]))
         return false;
     if (!mica__gpu_is_float(weight->dtype) || x->dtype != weight->dtype ||
         (y->dtype != MICA_DTYPE_F32 && y->dtype != weight->dtype) ||

@@ -1,5 +1,5 @@
 /*
- * cuda_plan_direct.c - matmuls with a batch of rows of x by native/batch.cu: x rounded to 16 bits and put into windows in the
+ * cuda_plan_direct.c - matmuls with a batch of rows of x by native/mixed_gemm.cu: x rounded to 16 bits and put into windows in the
  * scratch, weights multiplied as they come from memory. For more rows it pays to unpack weights first (cuda_plan_gemm.c).
  */
 #include "backend/cuda/cuda_plan.h"
@@ -13,7 +13,7 @@
 #define X_TILE_ROWS 128u
 #define LONG_ROW 64u /* windows */
 
-typedef struct job {
+typedef struct direct_job {
     mica__cuda_matmul m;
     uint32_t half;    /* MK_F16 or MK_BF16 */
     uint32_t columns; /* of the matrix unit: rows of x */
@@ -21,15 +21,15 @@ typedef struct job {
     uint32_t workers;    /* of a group, times four warps: as many as have registers for that many columns */
     uint32_t out, split; /* how they and the groups of a cluster share rows of weights and windows */
     uint64_t scales, x_tiles, end; /* places in the scratch */
-} job;
+} direct_job;
 
-static bool is_gated(const job *j)
+static bool is_gated(const direct_job *j)
 {
     return j->m.params->gate != MICA__GATE_NONE;
 }
 
 /* Weights [first, first + count), all alike. */
-static uint32_t tiles_of(const job *j, uint32_t first, uint32_t count, mk_u32 first_tile[4])
+static uint32_t tiles_of(const direct_job *j, uint32_t first, uint32_t count, mk_u32 first_tile[4])
 {
     const uint32_t outputs = is_gated(j) ? 32 * j->out : 64 * j->out;
     uint64_t tiles = 0;
@@ -40,7 +40,7 @@ static uint32_t tiles_of(const job *j, uint32_t first, uint32_t count, mk_u32 fi
     return (uint32_t)tiles;
 }
 
-static bool is_even(const job *j, uint32_t first, uint32_t count)
+static bool is_even(const direct_job *j, uint32_t first, uint32_t count)
 {
     bool even = true;
     for (uint32_t i = first; i < first + count; i++)
@@ -50,7 +50,7 @@ static bool is_even(const job *j, uint32_t first, uint32_t count)
 
 /* Few columns of the matrix unit leave registers for four workers, which take windows in turn. With many, x is what is read most,
  * and two workers share it. Nothing here asks how many weights there are: the order of a sum is that of each weight alone. */
-static void choose_sharing(job *j)
+static void choose_sharing(direct_job *j)
 {
     const bool is_long = j->windows >= LONG_ROW;
     if (j->columns < MOST_ROWS) {
@@ -64,14 +64,14 @@ static void choose_sharing(job *j)
 }
 
 /* Windows of x, and the sums of each worker. */
-static uint32_t local_bytes(const job *j)
+static uint32_t local_bytes(const direct_job *j)
 {
     const uint32_t stages = j->columns == MOST_ROWS ? 4 : 8;
     const uint32_t sums = j->workers / j->out * (64 * j->out + 4);
     return 1024 + j->columns * (stages * 2 * WINDOW_COLUMNS + sums * (uint32_t)sizeof(float));
 }
 
-static bool look(const mica__record *record, const mica__device_info *info, job *j)
+static bool look(const mica__record *record, const mica__device_info *info, direct_job *j)
 {
     memset(j, 0, sizeof *j);
     if (info->compute != MICA__CUDA_MATRIX || !mica__cuda_matmul_look(record, info, &j->m) ||
@@ -90,12 +90,12 @@ static bool look(const mica__record *record, const mica__device_info *info, job 
 
 bool mica__cuda_direct_serves(const mica__record *record, const mica__device_info *info)
 {
-    job j;
+    direct_job j;
     return look(record, info, &j);
 }
 
 /* Of weights [first, first + count), all alike; gives the tiles that they have. Softcap and residual are of y_0. */
-static uint32_t fill_params(const job *j, uint32_t first, uint32_t count, mk_direct_params *p)
+static uint32_t fill_params(const direct_job *j, uint32_t first, uint32_t count, mk_direct_params *p)
 {
     const mica__cuda_matmul *m = &j->m;
     const mica__operand *weight = mica__cuda_matmul_weight(m, first);
@@ -123,7 +123,7 @@ static uint32_t fill_params(const job *j, uint32_t first, uint32_t count, mk_dir
 }
 
 /* They write results of their own, so that launches need not wait for one another. */
-static mica_status plan_alike(const job *j, uint32_t first, uint32_t count, mica__plan *plan)
+static mica_status plan_alike(const direct_job *j, uint32_t first, uint32_t count, mica__plan *plan)
 {
     const mica__cuda_matmul *m = &j->m;
     mk_direct_params p;
@@ -157,7 +157,7 @@ static mica_status plan_alike(const job *j, uint32_t first, uint32_t count, mica
 mica_status mica__cuda_plan_direct(const mica__record *record, const mica__device_info *info,
                                    mica__plan *plan)
 {
-    job j;
+    direct_job j;
     look(record, info, &j);
     const mica__cuda_x x = {.half = j.half,
                             .order = MK_X_WINDOWS,

@@ -23,14 +23,14 @@
 #define MOST_SCRATCH ((uint64_t)2 << 30)
 
 /* Where things lie in the scratch. */
-typedef struct job {
+typedef struct gemm_job {
     mica__cuda_matmul m;
     uint32_t half; /* MK_F16 or MK_BF16 */
     uint32_t k_tiles, row_tiles, column_tiles, first_tile[MICA__MAX_WEIGHTS];
     uint64_t scales, x_tiles, w_tiles, end;
-} job;
+} gemm_job;
 
-static void lay_out(job *j)
+static void lay_out(gemm_job *j)
 {
     const mica__cuda_matmul *m = &j->m;
     const bool gate = m->params->gate != MICA__GATE_NONE;
@@ -49,7 +49,7 @@ static void lay_out(job *j)
     j->end = j->w_tiles + tiles * j->k_tiles * W_TILE_ROWS * TILE_COLUMNS * 2;
 }
 
-static bool look(const mica__record *record, const mica__device_info *info, job *j)
+static bool look(const mica__record *record, const mica__device_info *info, gemm_job *j)
 {
     memset(j, 0, sizeof *j);
     if (info->compute != MICA__CUDA_MATRIX || info->local_bytes < LOCAL_BYTES + 1024 ||
@@ -62,17 +62,17 @@ static bool look(const mica__record *record, const mica__device_info *info, job 
 
 bool mica__cuda_gemm_serves(const mica__record *record, const mica__device_info *info)
 {
-    job j;
+    gemm_job j;
     return look(record, info, &j);
 }
 
-static uint64_t w_bytes(const job *j)
+static uint64_t w_bytes(const gemm_job *j)
 {
     return j->end - j->w_tiles;
 }
 
 /* Weights [first, first + count), all alike. They write tiles of their own, so runs need not wait for one another. */
-static mica_status plan_weights(const job *j, uint32_t first, uint32_t count, mica__plan *plan)
+static mica_status plan_weights(const gemm_job *j, uint32_t first, uint32_t count, mica__plan *plan)
 {
     const mica__cuda_matmul *m = &j->m;
     const mica__operand *weight = mica__cuda_matmul_weight(m, first);
@@ -105,7 +105,7 @@ static mica_status plan_weights(const job *j, uint32_t first, uint32_t count, mi
     return MICA_OK;
 }
 
-static mica_status plan_unpack(const job *j, uint32_t i, mica__plan *plan)
+static mica_status plan_unpack(const gemm_job *j, uint32_t i, mica__plan *plan)
 {
     const mica__operand *weight = mica__cuda_matmul_weight(&j->m, i);
     mk_unpack_params p;
@@ -131,7 +131,7 @@ static mica_status plan_unpack(const job *j, uint32_t i, mica__plan *plan)
 
 /* Parts of a tile of weights that are tiles of their own: two where that lets more multiprocessors work. Half a tile takes more
  * than half the time, so a quarter fewer rounds are asked for. Sums are the same to the bit. */
-static uint32_t choose_parts(const job *j, const mica__device_info *info)
+static uint32_t choose_parts(const gemm_job *j, const mica__device_info *info)
 {
     const uint64_t tiles = (uint64_t)j->row_tiles * j->column_tiles;
     const uint64_t whole = 2 * mica__cuda_tiles(tiles, info->processors),
@@ -139,7 +139,7 @@ static uint32_t choose_parts(const job *j, const mica__device_info *info)
     return j->m.params->gate == MICA__GATE_NONE && 4 * half <= 3 * whole ? 2 : 1;
 }
 
-static mica_status plan_product(const job *j, const mica__device_info *info, mica__plan *plan)
+static mica_status plan_product(const gemm_job *j, const mica__device_info *info, mica__plan *plan)
 {
     const mica__cuda_matmul *m = &j->m;
     const uint32_t parts = choose_parts(j, info);
@@ -152,7 +152,6 @@ static mica_status plan_product(const job *j, const mica__device_info *info, mic
     p.column_tiles = j->column_tiles * parts;
     p.weights = m->weights;
     p.softcap = m->params->softcap;
-    p.residual = m->residual;
     p.residual_stride = m->residual_stride;
     p.residual_type = m->residual ? mica__gpu_type(m->record->operand[MICA__MATMUL_RESIDUAL].dtype) : 0;
     for (uint32_t i = 0; i < m->weights; i++) {
@@ -169,6 +168,8 @@ static mica_status plan_product(const job *j, const mica__device_info *info, mic
     mica__gpu_plan_constant(plan, "HALF", j->half);
     mica__gpu_plan_constant(plan, "GATE", m->params->gate);
     mica__gpu_plan_constant(plan, "COLUMNS", W_TILE_ROWS / parts);
+    mica__gpu_plan_constant(plan, "ADDS", m->residual);
+    mica__gpu_plan_constant(plan, "CAPS", m->params->softcap > 0.0f);
     plan->dispatch[plan->dispatch_count - 1].local_bytes = LOCAL_BYTES;
     mica__gpu_plan_scratch(plan, j->x_tiles, j->w_tiles - j->x_tiles, MICA_ACCESS_READ);
     mica__gpu_plan_scratch(plan, j->scales, m->rows * sizeof(float), MICA_ACCESS_READ);
@@ -181,7 +182,7 @@ static mica_status plan_product(const job *j, const mica__device_info *info, mic
 
 mica_status mica__cuda_plan_gemm(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
-    job j;
+    gemm_job j;
     if (!look(record, info, &j))
         return mica__fail(MICA_ERR_INTERNAL,
                           "matmul: a plan of matrix units for a record that they do not serve");

@@ -70,7 +70,7 @@ bool mica__cuda_weight_is_even(const mica__operand *weight)
 bool mica__cuda_weight_has(const mica__operand *weight, uint32_t table)
 {
     return table == MICA__WEIGHT_DATA ||
-           (mica__dtype_is_grouped(weight->dtype) && weight[table].memory != NULL);
+           (mica__dtype_is_grouped(weight->dtype) && mica__operand_present(&weight[table]));
 }
 
 static uint64_t step_of(const mica__operand *weight, uint32_t table, uint32_t dimension)
@@ -129,7 +129,7 @@ static bool look_at_rows(mica__cuda_matmul *m)
     if (m->residual)
         residual_view = mica__gpu_rows_add(&rows, &record->operand[MICA__MATMUL_RESIDUAL]);
     for (uint32_t i = 0; i < m->weights; i++)
-        if (y_of(m, i)->memory != NULL)
+        if (mica__operand_present(y_of(m, i)))
             y_view[i] = mica__gpu_rows_add(&rows, y_of(m, i));
     mica__gpu_view_collapse(rows.view, rows.count, 0);
     if (rows.view[0].ndim > 1 || rows.rows == 0 || rows.rows > INT32_MAX)
@@ -138,7 +138,7 @@ static bool look_at_rows(mica__cuda_matmul *m)
     m->x_stride = stride_of(&rows, 0);
     m->residual_stride = m->residual ? stride_of(&rows, residual_view) : 0;
     for (uint32_t i = 0; i < m->weights; i++)
-        if (y_of(m, i)->memory != NULL) {
+        if (mica__operand_present(y_of(m, i))) {
             m->y_stride[i] = stride_of(&rows, y_view[i]);
             m->y_type[i] = mica__gpu_type(y_of(m, i)->dtype);
         }
@@ -158,14 +158,14 @@ bool mica__cuda_matmul_look(const mica__record *record, const mica__device_info 
     out->params = params;
     out->weights = params->weight_count;
     out->k = x->shape[x->ndim - 1];
-    out->residual = residual->memory != NULL;
-    out->norm = params->norm == 0 ? 0 : norm->memory != NULL ? 2 : 1;
+    out->residual = mica__operand_present(residual);
+    out->norm = params->norm == 0 ? 0 : mica__operand_present(norm) ? 2 : 1;
     if (!mica__gpu_is_float(x->dtype) || (out->norm == 2 && !mica__gpu_is_float(norm->dtype)) ||
         (out->residual && !mica__gpu_is_float(residual->dtype)))
         return false;
     for (uint32_t i = 0; i < out->weights; i++)
         if (mica__cuda_matmul_weight(out, i)->ndim != 2 ||
-            (y_of(out, i)->memory != NULL && !mica__gpu_is_float(y_of(out, i)->dtype)))
+            (mica__operand_present(y_of(out, i)) && !mica__gpu_is_float(y_of(out, i)->dtype)))
             return false;
     return look_at_rows(out);
 }
@@ -231,7 +231,7 @@ void mica__cuda_bind_weights(mica__plan *plan, const mica__cuda_matmul *m, uint3
 void mica__cuda_bind_ys(mica__plan *plan, const mica__cuda_matmul *m, uint32_t first, uint32_t count)
 {
     for (uint32_t i = 0; i < MICA__MAX_WEIGHTS; i++) {
-        const bool there = i < count && y_of(m, first + i)->memory != NULL;
+        const bool there = i < count && mica__operand_present(y_of(m, first + i));
         mica__gpu_plan_operand(plan, m->record,
                                (uint32_t)MICA__MATMUL_SLOT(first + (there ? i : 0), MICA__WEIGHT_Y), 0);
     }

@@ -1,4 +1,4 @@
-/* cuda_plan_native.h - matmul records as the native kernels of src/kernels/native see them. Knows no driver. */
+/* cuda_plan_native.h - matmul records as the native kernels of src/kernels/native/cuda see them. Knows no driver. */
 #ifndef MICA_CUDA_PLAN_NATIVE_H
 #define MICA_CUDA_PLAN_NATIVE_H
 
@@ -25,7 +25,7 @@ typedef struct mica__cuda_matmul {
  * weights, activations that are no floats, rows that are not evenly apart. */
 bool mica__cuda_matmul_look(const mica__record *record, const mica__device_info *info,
                             mica__cuda_matmul *out);
-/* Whether a weight is for decode.cu; others are for any.cu, if for either. */
+/* Whether a weight is for dequantize.cu; others are for dequantize_any.cu, if for either. */
 bool mica__cuda_matmul_decodes(const mica__cuda_matmul *m, uint32_t weight);
 /* Whether matrix units take all of its weights in one type of 16 bits (MK_F16, MK_BF16) and the precision allows it. */
 bool mica__cuda_matmul_half(const mica__cuda_matmul *m, uint32_t *out_half);
@@ -34,11 +34,11 @@ const mica__operand *mica__cuda_matmul_weight(const mica__cuda_matmul *m, uint32
 /* How many weights from `first` on are alike. */
 uint32_t mica__cuda_matmul_alike(const mica__cuda_matmul *m, uint32_t first);
 bool mica__cuda_is_half(uint16_t dtype);
-/* Types that decode.cu and lanes.cu take as they lie; the others are taken apart by blocks.kc. */
+/* Types that dequantize.cu and dot_planes.cu take as they lie; the others are taken apart by blocks.kc. */
 bool mica__cuda_is_known(uint16_t dtype);
 /* Whether native kernels read a weight of `ndim` dimensions with rows of k: of these types, in these layouts. */
 bool mica__cuda_weight_reads(const mica__operand *weight, uint32_t ndim, uint64_t k);
-/* Whether any.cu unpacks one: quantised, in whole runs of 32 columns, tables of scales of 16 bits or less. */
+/* Whether dequantize_any.cu unpacks one: quantised, in whole runs of 32 columns, tables of scales of 16 bits or less. */
 bool mica__cuda_weight_unpacks(const mica__record *record, const mica__operand *weight);
 /* Whether its rows, and planes where it has some, begin at multiples of MICA__CUDA_WIDE bytes. */
 bool mica__cuda_weight_is_even(const mica__operand *weight);
@@ -47,7 +47,7 @@ bool mica__cuda_weight_has(const mica__operand *weight, uint32_t table);
 mk_steps mica__cuda_weight_steps(const mica__operand *weight, uint32_t dimension);
 /* Whether both are of one type and layout, with everything as far apart. */
 bool mica__cuda_weight_alike(const mica__operand *a, const mica__operand *b);
-/* The constants of any.cu for it; `even`: it and all that are read with it. */
+/* The constants of dequantize_any.cu for it; `even`: it and all that are read with it. */
 void mica__cuda_any_constants(mica__plan *plan, const mica__operand *weight, bool even);
 /* How many of `tile` hold n, the last one perhaps in part. */
 uint64_t mica__cuda_tiles(uint64_t n, uint64_t tile);

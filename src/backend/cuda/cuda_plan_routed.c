@@ -1,5 +1,5 @@
 /*
- * cuda_plan_routed.c - expert-routed matmuls of many slots by native/slots.cu: rows of x rounded to 16 bits in the scratch, the
+ * cuda_plan_routed.c - expert-routed matmuls of many slots by native/grouped_gemm.cu: rows of x rounded to 16 bits in the scratch, the
  * map of slots by expert beside them, then both multiplied by the matrix units; weights are unpacked on the way.
  */
 #include "backend/cuda/cuda_plan.h"
@@ -18,29 +18,29 @@
 #define LEAST_SLOTS 2u  /* for each expert: fewer, and reading weights once per slot costs no more */
 #define MOST_X_BYTES ((uint64_t)2 << 30) /* offsets in x are of 32 bits */
 
-typedef struct job {
+typedef struct routed_job {
     const mica__record *record;
     const mica__operand *x, *y, *weight;
     uint32_t gate; /* mica__gate */
     mica__gpu_rows x_rows, y_rows;
     uint32_t half; /* MK_F16 or MK_BF16 */
-    bool any;      /* weights that decode.cu does not know */
+    bool any;      /* weights that dequantize.cu does not know */
     uint64_t k, k_tiles, column_tiles;
     uint64_t scales, rows, map, end; /* places in the scratch */
-} job;
+} routed_job;
 
 static uint64_t stride_of(const mica__gpu_rows *rows)
 {
     return rows->view[0].ndim == 0 ? 0 : rows->view[0].stride[0];
 }
 
-static uint32_t up_slot(const job *j)
+static uint32_t up_slot(const routed_job *j)
 {
     return j->gate != MICA__GATE_NONE ? MICA__EXPERTS_UP : MICA__EXPERTS_WEIGHT;
 }
 
 /* The second weight of a gate, else the only one. */
-static const mica__operand *up_of(const job *j)
+static const mica__operand *up_of(const routed_job *j)
 {
     return &j->record->operand[up_slot(j)];
 }
@@ -53,7 +53,7 @@ static bool look_at_rows(mica__gpu_rows *rows, const mica__operand *operand)
     return rows->view[0].ndim <= 1 && rows->rows != 0 && rows->rows <= INT32_MAX;
 }
 
-static bool look(const mica__record *record, const mica__device_info *info, job *j)
+static bool look(const mica__record *record, const mica__device_info *info, routed_job *j)
 {
     const mica__matmul_record *params = record->params;
     memset(j, 0, sizeof *j);
@@ -83,11 +83,11 @@ static bool look(const mica__record *record, const mica__device_info *info, job 
 
 bool mica__cuda_routed_serves(const mica__record *record, const mica__device_info *info)
 {
-    job j;
+    routed_job j;
     return look(record, info, &j);
 }
 
-static mica_status plan_x(const job *j, mica__plan *plan)
+static mica_status plan_x(const routed_job *j, mica__plan *plan)
 {
     mk_tiles_params p;
     memset(&p, 0, sizeof p);
@@ -111,7 +111,7 @@ static mica_status plan_x(const job *j, mica__plan *plan)
     return MICA_OK;
 }
 
-static void fill_params(const job *j, mk_routed_params *p)
+static void fill_params(const routed_job *j, mk_routed_params *p)
 {
     mk_u32 field_bytes[4];
     memset(p, 0, sizeof *p);
@@ -132,7 +132,7 @@ static void fill_params(const job *j, mk_routed_params *p)
     p->y_type = mica__gpu_type(j->y->dtype);
 }
 
-static mica_status plan_product(const job *j, const mica__device_info *info, mica__plan *plan)
+static mica_status plan_product(const routed_job *j, const mica__device_info *info, mica__plan *plan)
 {
     mk_routed_params p;
     fill_params(j, &p);
@@ -164,7 +164,7 @@ static mica_status plan_product(const job *j, const mica__device_info *info, mic
 mica_status mica__cuda_plan_routed(const mica__record *record, const mica__device_info *info,
                                    mica__plan *plan)
 {
-    job j;
+    routed_job j;
     look(record, info, &j);
     mica_status status = plan_x(&j, plan);
     if (status == MICA_OK)

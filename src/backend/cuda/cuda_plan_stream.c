@@ -1,5 +1,5 @@
 /*
- * cuda_plan_stream.c - matmuls with few rows of x by native/flow.cu: 8-bit activations against every type of weights that they
+ * cuda_plan_stream.c - matmuls with few rows of x by native/matvec_ring.cu: 8-bit activations against every type of weights that they
  * meet, or f32 against 16-bit numbers. Weights that are alike share a dispatch.
  */
 #include "backend/cuda/cuda_plan.h"
@@ -16,12 +16,13 @@
 #define MOST_STAGES 8u
 #define LEAST_STAGES 2u
 #define ENOUGH_STAGES 4u
-#define LEAST_EACH 2u /* units of a row to a lane: with one, going from slot to slot is what takes the time */
+#define LEAST_EACH \
+    2u /* units of a row to a lane: with one, going from stage to stage is what takes the time */
 #define MOST_EACH 4u
 #define PARTS 3u /* tables of a weight: codes, scales, biases */
 #define RUN 32u  /* of values that blocks.kc takes apart */
 /* Bytes of a group: so many that two never share a multiprocessor, of which another one would then have none, and so few that
- * a group of attend.cu fits beside it; more only where a ring would have too few slots for the rows of a group. */
+ * a group of attention_decode.cu fits beside it; more only where a ring would have too few stages for the rows of a group. */
 #define ALONE (116u << 10)
 #define STATIC_LOCAL (9u << 10)  /* at most, besides */
 #define LEAST_LOCAL (160u << 10) /* that a device must have */
@@ -32,7 +33,7 @@ static uint32_t round_up(uint32_t n, uint32_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Whether neighbouring runs are made of the same bytes, so that a lane takes two: RUNS of runs.cu. */
+/* Whether neighbouring runs are made of the same bytes, so that a lane takes two: RUNS of dot_blocks.cu. */
 static bool has_pairs(uint16_t dtype)
 {
     return dtype == MICA_DTYPE_Q2_K || dtype == MICA_DTYPE_Q3_K || dtype == MICA_DTYPE_Q5_K;
@@ -47,17 +48,17 @@ static uint32_t unit_of(uint16_t dtype)
 }
 
 /* Warps to two rows, so that a lane has `each` units of both; false where all of them are too few. With a gate those are rows
- * of two weights, of which a slot then has half as many each. */
+ * of two weights, of which a stage then has half as many each. */
 static bool choose_team(mk_stream_params *p, uint32_t units, uint32_t each, bool gated)
 {
     p->team_shift = 0;
     while (p->team_shift < WARPS_SHIFT && units > 32 * each << p->team_shift)
         p->team_shift++;
-    p->slot_shift = WARPS_SHIFT + !gated - p->team_shift;
-    p->slot_bytes = 0;
+    p->stage_shift = WARPS_SHIFT + !gated - p->team_shift;
+    p->stage_bytes = 0;
     for (uint32_t part = 0; part < PARTS; part++) {
-        p->part_at[part] = p->slot_bytes;
-        p->slot_bytes += (2 * WARPS >> p->team_shift) * p->row_bytes[part];
+        p->part_at[part] = p->stage_bytes;
+        p->stage_bytes += (2 * WARPS >> p->team_shift) * p->row_bytes[part];
     }
     return units <= 32 * each << p->team_shift;
 }
@@ -66,13 +67,13 @@ static bool choose_team(mk_stream_params *p, uint32_t units, uint32_t each, bool
 static uint32_t choose_stages(const mk_stream_params *p, const mica__device_info *info)
 {
     const uint32_t rows = (p->row_end[3] + info->processors - 1) / info->processors;
-    const uint32_t slots = (rows + (1u << p->slot_shift) - 1) >> p->slot_shift,
+    const uint32_t fills = (rows + (1u << p->stage_shift) - 1) >> p->stage_shift,
                    all = info->local_bytes - STATIC_LOCAL;
-    const uint32_t wanted = slots < LEAST_STAGES    ? LEAST_STAGES
-                            : slots < ENOUGH_STAGES ? slots
+    const uint32_t wanted = fills < LEAST_STAGES    ? LEAST_STAGES
+                            : fills < ENOUGH_STAGES ? fills
                                                     : ENOUGH_STAGES;
-    const uint32_t fit = p->ring_at < all ? (all - p->ring_at) / p->slot_bytes : 0;
-    const uint32_t alone = p->ring_at < ALONE ? (ALONE - p->ring_at) / p->slot_bytes : 0;
+    const uint32_t fit = p->ring_at < all ? (all - p->ring_at) / p->stage_bytes : 0;
+    const uint32_t alone = p->ring_at < ALONE ? (ALONE - p->ring_at) / p->stage_bytes : 0;
     if (alone < wanted)
         return fit < wanted ? fit : wanted;
     return alone < MOST_STAGES ? alone : MOST_STAGES;
@@ -93,7 +94,7 @@ static uint32_t lay_out(mk_stream_params *p, uint16_t dtype, bool gated, const m
         if ((*out_each *= 2) > MOST_EACH / pair)
             return 0;
     p->stages = choose_stages(p, info);
-    const uint32_t bytes = p->ring_at + p->stages * p->slot_bytes;
+    const uint32_t bytes = p->ring_at + p->stages * p->stage_bytes;
     return p->stages < LEAST_STAGES ? 0 : bytes > ALONE ? bytes : ALONE;
 }
 
@@ -157,7 +158,7 @@ static bool is_solid(const mica__operand *weight)
     return true;
 }
 
-/* Whether flow.cu reads the weight: 16-bit numbers for one row of x, blocks in planes, or whole groups with tables of scales. */
+/* Whether matvec_ring.cu reads the weight: 16-bit numbers for one row of x, blocks in planes, or whole groups with tables of scales. */
 static bool is_read(const mica__cuda_matmul *m, const mica__operand *weight)
 {
     const uint64_t k = weight->shape[1];

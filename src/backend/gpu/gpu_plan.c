@@ -4,31 +4,25 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/planning.h"
 #include "base/status.h"
 
-static mica__plan_dispatch *current(mica__plan *plan)
-{
-    return &plan->dispatch[plan->dispatch_count - 1];
-}
+_Static_assert(MK_DIMS >= MICA_MAX_DIMS, "kernels that go by elements take every operand");
 
 mica_status mica__gpu_plan_next(mica__plan *plan, const char *kernel, uint64_t groups_x)
 {
-    if (groups_x > MICA__GPU_MOST_GROUPS_X || plan->dispatch_count == MICA__PLAN_DISPATCHES)
+    if (groups_x > MICA__GPU_MOST_GROUPS_X)
         return mica__fail(MICA_ERR_UNSUPPORTED, "%s: %llu groups, at most %u are served", kernel,
                           (unsigned long long)groups_x, MICA__GPU_MOST_GROUPS_X);
-    mica__plan_dispatch *dispatch = &plan->dispatch[plan->dispatch_count++];
-    memset(dispatch, 0, sizeof *dispatch);
-    dispatch->kernel = kernel;
+    mica__plan_dispatch *dispatch = mica__planning_dispatch(plan, kernel);
     dispatch->groups[0] = (uint32_t)groups_x;
-    dispatch->groups[1] = dispatch->groups[2] = dispatch->local[1] = dispatch->local[2] = 1;
     dispatch->local[0] = MICA__MK_WG;
-    dispatch->grain = 1;
     return MICA_OK;
 }
 
 mica_status mica__gpu_plan_groups(mica__plan *plan, uint64_t y, uint64_t z)
 {
-    mica__plan_dispatch *dispatch = current(plan);
+    mica__plan_dispatch *dispatch = mica__planning_last(plan);
     if (y > MICA__GPU_MOST_GROUPS_YZ || z > MICA__GPU_MOST_GROUPS_YZ)
         return mica__fail(MICA_ERR_UNSUPPORTED, "%s: %llu by %llu groups in y and z, at most %u are served",
                           dispatch->kernel, (unsigned long long)y, (unsigned long long)z,
@@ -44,64 +38,49 @@ mica_status mica__gpu_plan_places(mica__plan *plan, uint64_t count)
                                  (count + MICA__GPU_MOST_GROUPS_YZ - 1) / MICA__GPU_MOST_GROUPS_YZ);
 }
 
-static void no_room(mica__plan *plan, const char *what)
-{
-    (void)what; /* messages alone have it */
-    plan->status =
-        mica__fail(MICA_ERR_UNSUPPORTED, "%s: its plan has no room for %s", current(plan)->kernel, what);
-}
-
 void mica__gpu_plan_constant(mica__plan *plan, const char *name, uint32_t value)
 {
-    mica__plan_dispatch *dispatch = current(plan);
-    const size_t used = strlen(dispatch->constants), room = sizeof dispatch->constants - used;
-    const int length =
-        snprintf(dispatch->constants + used, room, "%s%s=%u", used > 0 ? "|" : "", name, value);
-    if (length < 0 || (size_t)length >= room)
-        no_room(plan, name);
+    char text[80];
+    snprintf(text, sizeof text, "%.64s=%u", name, value);
+    mica__planning_constant(plan, text);
     if (strcmp(name, "MK_WG") == 0)
-        dispatch->local[0] = value;
-}
-
-static mica__plan_binding *next_binding(mica__plan *plan)
-{
-    mica__plan_dispatch *dispatch = current(plan);
-    if (dispatch->binding_count == MICA__PLAN_BINDINGS) {
-        no_room(plan, "another binding");
-        dispatch->binding_count--;
-    }
-    return &dispatch->binding[dispatch->binding_count++];
+        mica__planning_last(plan)->local[0] = value;
 }
 
 void mica__gpu_plan_operand(mica__plan *plan, const mica__record *record, uint32_t slot, uint32_t access)
 {
     const uint32_t marked = access != 0 ? access : record->operand[slot].access;
-    *next_binding(plan) = (mica__plan_binding){(uint16_t)slot, (uint16_t)marked, 0, 0};
+    *mica__planning_bindings(plan, 1) = (mica__plan_binding){(uint16_t)slot, (uint16_t)marked, 0, 0};
 }
 
 void mica__gpu_plan_scratch(mica__plan *plan, uint64_t offset, uint64_t bytes, uint32_t access)
 {
-    *next_binding(plan) = (mica__plan_binding){MICA__SCRATCH, (uint16_t)access, offset, bytes};
+    *mica__planning_bindings(plan, 1) = (mica__plan_binding){MICA__SCRATCH, (uint16_t)access, offset, bytes};
     if (offset + bytes > plan->scratch_bytes)
         plan->scratch_bytes = offset + bytes;
 }
 
 void mica__gpu_plan_fault(mica__plan *plan)
 {
-    *next_binding(plan) = (mica__plan_binding){MICA__FAULT, MICA__BIND_FAULT, 0, sizeof(uint32_t)};
+    *mica__planning_bindings(plan, 1) =
+        (mica__plan_binding){MICA__FAULT, MICA__BIND_FAULT, 0, sizeof(uint32_t)};
 }
 
 void mica__gpu_plan_params(mica__plan *plan, const void *params, uint32_t size)
 {
-    mica__plan_dispatch *dispatch = current(plan);
-    dispatch->params_offset = (plan->params_used + 15u) & ~15u;
-    if (size > sizeof plan->params - dispatch->params_offset) {
-        no_room(plan, "its parameters");
-        return;
+    unsigned char *to = mica__planning_params(plan, size);
+    if (to != NULL)
+        memcpy(to, params, size);
+}
+
+void mica__gpu_plan_block(mica__plan *plan, const mica__device_info *info, const void *params, uint32_t size)
+{
+    const uint32_t arguments = MICA__GPU_BINDING_BYTES * mica__planning_last(plan)->binding_count;
+    if (size > info->params_bytes || arguments > info->params_bytes - size) {
+        mica__gpu_plan_constant(plan, "MK_FAR", 1);
+        *mica__planning_bindings(plan, 1) = (mica__plan_binding){MICA__PARAMS, MICA__BIND_PARAMS, 0, size};
     }
-    dispatch->params_size = size;
-    memcpy(plan->params + dispatch->params_offset, params, size);
-    plan->params_used = dispatch->params_offset + size;
+    mica__gpu_plan_params(plan, params, size);
 }
 
 uint32_t mica__gpu_fault_code(const mica__record *record)
@@ -123,7 +102,7 @@ mica_status mica__gpu_check_floats(const mica__record *record, uint32_t slots)
 {
     for (uint32_t slot = 0; slot < record->operand_count && slot < 32; slot++) {
         const mica__operand *operand = &record->operand[slot];
-        if ((slots >> slot & 1) != 0 && operand->memory != NULL && !mica__gpu_is_float(operand->dtype))
+        if ((slots >> slot & 1) != 0 && mica__operand_present(operand) && !mica__gpu_is_float(operand->dtype))
             return mica__fail(MICA_ERR_UNSUPPORTED, "%s: operand %u is %s; f32, f16 and bf16 are served",
                               mica_op_name((mica_op)record->op), slot,
                               mica_dtype_name((mica_dtype)operand->dtype));
@@ -138,6 +117,11 @@ mica__gpu_view mica__gpu_view_of(const mica__operand *operand)
     view.ndim = operand->ndim;
     memcpy(view.shape, operand->shape, operand->ndim * sizeof view.shape[0]);
     memcpy(view.stride, operand->stride, operand->ndim * sizeof view.stride[0]);
+    if (operand->ndim == 0) {
+        view.ndim = 1;
+        view.shape[0] = 1;
+        view.stride[0] = operand->length;
+    }
     return view;
 }
 

@@ -2,7 +2,7 @@
  * gpu_plan.h - how records become dispatches of the portable kernels (src/kernels): shared by all GPU backends.
  *
  * A plan names a kernel "file/entry" with constants, groups, bindings in the order of the entry's parameter list, and the
- * entry's parameter block (kernels/params.h). Groups are one-dimensional, MICA__MK_WG work-items unless the constant MK_WG
+ * entry's parameter block (kernels/params). Groups are one-dimensional, MICA__MK_WG work-items unless the constant MK_WG
  * says otherwise. Knows no driver.
  */
 #ifndef MICA_GPU_PLAN_H
@@ -13,6 +13,7 @@
 
 #define MICA__GPU_MOST_GROUPS_X 0x7fffffffu
 #define MICA__GPU_MOST_GROUPS_YZ 65535u
+#define MICA__GPU_BINDING_BYTES 16u /* of the arguments, at most: a pointer, and on some devices an offset */
 
 /* Starts the next dispatch: no bindings, no constants, groups x by 1 by 1 of MICA__MK_WG. UNSUPPORTED when x is over
  * MICA__GPU_MOST_GROUPS_X. */
@@ -22,7 +23,7 @@ mica_status mica__gpu_plan_groups(mica__plan *plan, uint64_t y, uint64_t z);
 /* The same for `count` places in one row: place i is i % MICA__GPU_MOST_GROUPS_YZ in y and the rest in z; the last z may have
  * too many. */
 mica_status mica__gpu_plan_places(mica__plan *plan, uint64_t count);
-/* What follows has no status of its own: a constant, binding or parameter block that finds no room latches one in the plan,
+/* What follows has no status of its own: a constant, binding or parameter block that finds no memory latches one in the plan,
  * and the registry refuses it. */
 /* Appends a constant; "MK_WG" also sets the work-items of a group. Always in the same order for the same kernel. */
 void mica__gpu_plan_constant(mica__plan *plan, const char *name, uint32_t value);
@@ -32,8 +33,11 @@ void mica__gpu_plan_operand(mica__plan *plan, const mica__record *record, uint32
 void mica__gpu_plan_scratch(mica__plan *plan, uint64_t offset, uint64_t bytes, uint32_t access);
 /* Adds the fault word. */
 void mica__gpu_plan_fault(mica__plan *plan);
-/* Ends the dispatch with its parameter block. */
+/* Ends the dispatch with its parameter block, which every device takes: at most 512 bytes. */
 void mica__gpu_plan_params(mica__plan *plan, const void *params, uint32_t size);
+/* The same for a block of any size, whose kernel says MK_BLOCK instead of MK_PARAM: where the device does not take it as an
+ * argument (beside the bindings, which are added before), the backend puts it into a buffer and the constant MK_FAR is 1. */
+void mica__gpu_plan_block(mica__plan *plan, const mica__device_info *info, const void *params, uint32_t size);
 
 /* What mk_fault stores for this record. */
 uint32_t mica__gpu_fault_code(const mica__record *record);
@@ -50,13 +54,14 @@ typedef struct mica__gpu_view {
     uint32_t ndim;
 } mica__gpu_view;
 
+/* To kernels a scalar is a row of one. */
 mica__gpu_view mica__gpu_view_of(const mica__operand *operand);
 /* Gives `view` the shape of y, aligned at the last dimension: stride 0 where it does not vary. */
 void mica__gpu_view_expand(mica__gpu_view *view, const mica__gpu_view *y);
 /* Merges neighbouring dimensions that are one to all `count` equally shaped views; the last `kept` stay apart. */
 void mica__gpu_view_collapse(mica__gpu_view *view, uint32_t count, uint32_t kept);
 
-/* The frequencies of a rope, its mode and scale, for `angle` of turn.kc. */
+/* The frequencies of a rope, its mode and scale, for `angle` of rotate.kc. */
 mica_status mica__gpu_rope_frequencies(const mica_rope_params *rope, mk_rope_params *params);
 
 /* The layout that the GPU's matmuls read fastest. */
@@ -64,10 +69,10 @@ mica_layout mica__gpu_weight_layout(const mica__operand *weight, const mica__dev
 /* A copy between layouts. */
 mica_status mica__gpu_plan_pack(const mica__record *record, mica__plan *plan);
 
-/* The rows of all GPU backends are MICA__GPU_ROWS of gpu_rows.def; a backend may put its own in front. */
-#define MICA__GPU_ROW(op, name, plan) \
+/* The rows of all GPU backends are MICA__GPU_KERNEL_ROW of gpu_kernel_rows.def; a backend may put its own in front. */
+#define MICA__GPU_KERNEL_ROW(op, name, plan) \
     mica_status plan(const mica__record *, const mica__device_info *, mica__plan *);
-#include "backend/gpu/gpu_rows.def"
-#undef MICA__GPU_ROW
+#include "backend/gpu/gpu_kernel_rows.def"
+#undef MICA__GPU_KERNEL_ROW
 
 #endif

@@ -39,7 +39,7 @@ static void set_operands(const mica__record *record, mk_attention_params *p)
     const mica__operand *q = &o[MICA__ATTENTION_Q], *k = &o[MICA__ATTENTION_K], *v = &o[MICA__ATTENTION_V];
     const mica__operand *y = &o[MICA__ATTENTION_Y], *mask = &o[MICA__ATTENTION_MASK];
     const mica__operand *pages = &o[MICA__ATTENTION_PAGES], *lengths = &o[MICA__ATTENTION_LENGTHS];
-    const bool paged = pages->memory != NULL;
+    const bool paged = mica__operand_present(pages);
     p->q_token = q->stride[0], p->q_head = q->stride[1];
     p->y_token = y->stride[0], p->y_head = y->stride[1];
     p->k_page = paged ? k->stride[0] : 0, p->v_page = paged ? v->stride[0] : 0;
@@ -59,7 +59,7 @@ static void set_operands(const mica__record *record, mk_attention_params *p)
         p->capacity = (uint64_t)p->slots * p->max_pages;
         p->flags |= MK_HAS_PAGES;
     }
-    if (mask->memory != NULL) {
+    if (mica__operand_present(mask)) {
         p->mask_head = mask->ndim > 2 && mask->shape[0] > 1 ? mask->stride[0] : 0;
         p->mask_token = mask->stride[mask->ndim - 2], p->mask_key = mask->stride[mask->ndim - 1];
         p->mask_keys =
@@ -67,7 +67,7 @@ static void set_operands(const mica__record *record, mk_attention_params *p)
         p->mask_type = mica__gpu_type(mask->dtype);
         p->flags |= MK_HAS_MASK;
     }
-    p->flags |= o[MICA__ATTENTION_SEQUENCES].memory != NULL ? MK_HAS_SEQUENCES : 0;
+    p->flags |= mica__operand_present(&o[MICA__ATTENTION_SEQUENCES]) ? MK_HAS_SEQUENCES : 0;
     p->flags |= o[MICA__ATTENTION_POSITIONS].dtype == MICA_DTYPE_I32 ? MK_SIGNED_POSITIONS : 0;
     p->flags |= lengths->dtype == MICA_DTYPE_I32 ? MK_SIGNED_LENGTHS : 0;
     p->q_type = mica__gpu_type(q->dtype), p->y_type = mica__gpu_type(y->dtype);

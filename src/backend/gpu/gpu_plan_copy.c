@@ -1,7 +1,6 @@
-/* gpu_plan_copy.c - plans of copy, fill and advance. */
+/* gpu_plan_copy.c - plans of copy. */
 #include <string.h>
 
-#include "backend/fill.h"
 #include "backend/gpu/gpu_plan.h"
 #include "base/status.h"
 
@@ -109,6 +108,8 @@ mica_status mica__gpu_plan_copy(const mica__record *record, const mica__device_i
     mk_copy_params params;
     (void)info;
     memset(&params, 0, sizeof params);
+    if (y->length == 0)
+        return MICA_OK;
     if (x->layout != y->layout)
         return mica__gpu_plan_pack(record, plan);
     mica_status status = check_types(x, y);
@@ -141,52 +142,4 @@ mica_status mica__gpu_plan_copy(const mica__record *record, const mica__device_i
     mica__gpu_plan_operand(plan, record, MICA__COPY_Y, 0);
     mica__gpu_plan_params(plan, &params, sizeof params);
     return MICA_OK;
-}
-
-/* Fill and advance: one operand, one number. */
-static mica_status plan_alone(const mica__record *record, const char *kernel, uint32_t bits, mica__plan *plan)
-{
-    mica__gpu_view view = mica__gpu_view_of(&record->operand[0]);
-    mk_copy_params params;
-    memset(&params, 0, sizeof params);
-    mica__gpu_view_collapse(&view, 1, 0);
-    mica_status status = describe(record, &view, &view, &params);
-    if (status == MICA_OK)
-        status = mica__gpu_plan_next(plan, kernel, groups_for(params.elements));
-    if (status != MICA_OK)
-        return status;
-    params.bytes = mica_dtype_block_bytes((mica_dtype)record->operand[0].dtype);
-    params.each = 1;
-    params.bits = bits;
-    mica__gpu_plan_operand(plan, record, 0, 0);
-    mica__gpu_plan_params(plan, &params, sizeof params);
-    return MICA_OK;
-}
-
-static bool is_whole(uint16_t dtype)
-{
-    return dtype == MICA_DTYPE_I32 || dtype == MICA_DTYPE_U32;
-}
-
-mica_status mica__gpu_plan_fill(const mica__record *record, const mica__device_info *info, mica__plan *plan)
-{
-    const mica__fill_params *fill = record->params;
-    const uint16_t dtype = record->operand[MICA__FILL_Y].dtype;
-    (void)info;
-    if (!mica__gpu_is_float(dtype) && !is_whole(dtype))
-        return mica__fail(MICA_ERR_UNSUPPORTED, "fill: y is %s; f32, f16, bf16, i32 and u32 are served",
-                          mica_dtype_name((mica_dtype)dtype));
-    return plan_alone(record, "copy/fill", mica__fill_bits(fill->value, dtype), plan);
-}
-
-mica_status mica__gpu_plan_advance(const mica__record *record, const mica__device_info *info,
-                                   mica__plan *plan)
-{
-    const mica__advance_params *advance = record->params;
-    const uint16_t dtype = record->operand[MICA__ADVANCE_COUNTERS].dtype;
-    (void)info;
-    if (!is_whole(dtype))
-        return mica__fail(MICA_ERR_UNSUPPORTED, "advance: counters are %s; i32 and u32 are served",
-                          mica_dtype_name((mica_dtype)dtype));
-    return plan_alone(record, "copy/advance", (uint32_t)advance->delta, plan);
 }

@@ -22,8 +22,10 @@ mica_status mica__gpu_plan_embedding(const mica__record *record, const mica__dev
     memset(&p, 0, sizeof p);
     p.weight = mica__gpu_weight_describe(table);
     p.weight_stride = table->stride[0];
-    p.scale_stride = table[MICA__WEIGHT_SCALES].memory != NULL ? table[MICA__WEIGHT_SCALES].stride[0] : 0;
-    p.bias_stride = table[MICA__WEIGHT_BIASES].memory != NULL ? table[MICA__WEIGHT_BIASES].stride[0] : 0;
+    p.scale_stride =
+        mica__operand_present(&table[MICA__WEIGHT_SCALES]) ? table[MICA__WEIGHT_SCALES].stride[0] : 0;
+    p.bias_stride =
+        mica__operand_present(&table[MICA__WEIGHT_BIASES]) ? table[MICA__WEIGHT_BIASES].stride[0] : 0;
     p.ids_stride = ids->stride[0];
     p.y_stride = y->stride[0];
     p.rows = (uint32_t)table->shape[0];

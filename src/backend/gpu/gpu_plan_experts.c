@@ -13,7 +13,7 @@
 /* Slots for each expert from which tiles are faster than rows: below, most of a tile of 128 is empty. */
 #define LEAST_SLOTS 32u
 
-typedef struct job {
+typedef struct experts_job {
     const mica__record *record;
     const mica__device_info *info;
     mica__plan *plan;
@@ -23,9 +23,9 @@ typedef struct job {
     mica__gpu_activation activation;
     bool codes, few, direct; /* codes: activations are rounded to them */
     bool reads;              /* matvec.kc reads the codes */
-} job;
+} experts_job;
 
-static mica_status look(job *j)
+static mica_status look(experts_job *j)
 {
     const mica__matmul_record *matmul = j->record->params;
     mica__gpu_rows_add(&j->x_rows, j->x);
@@ -55,12 +55,12 @@ static void ids_strides(const mica__record *record, mk_u64 stride[2])
 
 static uint64_t table_stride(const mica__operand *table, uint32_t d)
 {
-    return table->memory != NULL ? table->stride[d] : 0;
+    return mica__operand_present(table) ? table->stride[d] : 0;
 }
 
 /* ---- one slot after the other ---- */
 
-static void fill_rows(const job *j, mk_matvec_params *p)
+static void fill_rows(const experts_job *j, mk_matvec_params *p)
 {
     const mica__operand *w = j->w;
     memset(p, 0, sizeof *p);
@@ -86,7 +86,7 @@ static void fill_rows(const job *j, mk_matvec_params *p)
     p->fault_code = mica__gpu_fault_code(j->record);
 }
 
-static void bind_x(const job *j, mk_matvec_params *p)
+static void bind_x(const experts_job *j, mk_matvec_params *p)
 {
     const mica__gpu_activation *a = &j->activation;
     p->x_k = (uint32_t)(j->direct ? a->k : a->padded);
@@ -103,7 +103,7 @@ static void bind_x(const job *j, mk_matvec_params *p)
     }
 }
 
-static mica_status plan_rows(const job *j)
+static mica_status plan_rows(const experts_job *j)
 {
     mk_matvec_params p;
     fill_rows(j, &p);
@@ -175,7 +175,7 @@ mica_status mica__gpu_plan_experts_map(const mica__record *record, const mica__d
     return MICA_OK;
 }
 
-static mica_status plan_tiles(const job *j)
+static mica_status plan_tiles(const experts_job *j)
 {
     const mica__gpu_activation *a = &j->activation;
     const mica__operand *w = j->w;
@@ -214,15 +214,15 @@ static mica_status plan_tiles(const job *j)
     return MICA_OK;
 }
 
-mica_status mica__gpu_plan_experts(const mica__record *record, const mica__device_info *info,
-                                   mica__plan *plan)
+mica_status mica__gpu_plan_matmul_experts(const mica__record *record, const mica__device_info *info,
+                                          mica__plan *plan)
 {
-    job j = {.record = record,
-             .info = info,
-             .plan = plan,
-             .x = &record->operand[MICA__EXPERTS_X],
-             .ids = &record->operand[MICA__EXPERTS_IDS],
-             .w = &record->operand[MICA__EXPERTS_WEIGHT]};
+    experts_job j = {.record = record,
+                     .info = info,
+                     .plan = plan,
+                     .x = &record->operand[MICA__EXPERTS_X],
+                     .ids = &record->operand[MICA__EXPERTS_IDS],
+                     .w = &record->operand[MICA__EXPERTS_WEIGHT]};
     if (record->operand_count != MICA__EXPERTS_SLOTS)
         return mica__fail(MICA_ERR_UNSUPPORTED, "matmul_experts: a gate is an op of its own");
     mica_status status = mica__gpu_weight_check(record, j.w);

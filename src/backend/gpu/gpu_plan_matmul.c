@@ -11,7 +11,7 @@
 
 _Static_assert(MK_MATVEC_WEIGHTS == MICA__MAX_WEIGHTS, "weights of a record");
 
-typedef struct job {
+typedef struct matmul_job {
     const mica__record *record;
     const mica__device_info *info;
     const mica__matmul_record *matmul;
@@ -22,40 +22,40 @@ typedef struct job {
     mica__gpu_activation activation;
     bool few, direct; /* by matvec.kc; x is read where it lies */
     bool apart;       /* a gate of two types: sums go to the scratch first */
-} job;
+} matmul_job;
 
 static uint32_t weight_slot(uint32_t i)
 {
     return (uint32_t)MICA__MATMUL_SLOT(i, MICA__WEIGHT_DATA);
 }
 
-static const mica__operand *weight_of(const job *j, uint32_t i)
+static const mica__operand *weight_of(const matmul_job *j, uint32_t i)
 {
     return &j->record->operand[weight_slot(i)];
 }
 
-static const mica__operand *y_of(const job *j, uint32_t i)
+static const mica__operand *y_of(const matmul_job *j, uint32_t i)
 {
     return &j->record->operand[MICA__MATMUL_SLOT(i, MICA__WEIGHT_Y)];
 }
 
-static bool takes_codes(const job *j, uint32_t i)
+static bool takes_codes(const matmul_job *j, uint32_t i)
 {
     return mica__gpu_weight_takes_codes(weight_of(j, i), j->matmul->precision);
 }
 
-static bool reads_codes(const job *j, uint32_t i)
+static bool reads_codes(const matmul_job *j, uint32_t i)
 {
     return j->few && mica__gpu_weight_reads_codes(weight_of(j, i), j->matmul->precision);
 }
 
 /* All weights are floats: fusion never mixes them with others. */
-static bool is_dense(const job *j)
+static bool is_dense(const matmul_job *j)
 {
     return mica__gpu_is_float(weight_of(j, 0)->dtype);
 }
 
-static mica_status check(const job *j)
+static mica_status check(const matmul_job *j)
 {
     uint32_t floats = 1u << MICA__MATMUL_X | 1u << MICA__MATMUL_NORM_WEIGHT | 1u << MICA__MATMUL_RESIDUAL;
     mica_status status = MICA_OK;
@@ -67,7 +67,7 @@ static mica_status check(const job *j)
 }
 
 /* Which forms of x the weights want. */
-static uint32_t forms_of(const job *j)
+static uint32_t forms_of(const matmul_job *j)
 {
     uint32_t forms = 0;
     for (uint32_t i = 0; i < j->matmul->weight_count; i++) {
@@ -80,21 +80,21 @@ static uint32_t forms_of(const job *j)
 }
 
 /* Tiles of rows and weights of a batch are dimensions of the grid of matmul.kc, and those end. matvec.kc has room for all. */
-static bool overflows(const job *j)
+static bool overflows(const matmul_job *j)
 {
     return j->batches > MICA__GPU_MOST_GROUPS_YZ ||
            (j->rows + MK_TILE - 1) / MK_TILE > MICA__GPU_MOST_GROUPS_YZ;
 }
 
-static mica_status look(job *j)
+static mica_status look(matmul_job *j)
 {
     const mica__operand *x = &j->record->operand[MICA__MATMUL_X], *w = weight_of(j, 0);
     const mica__operand *residual = &j->record->operand[MICA__MATMUL_RESIDUAL];
     j->x_view = mica__gpu_rows_add(&j->views, x);
-    if (residual->memory != NULL)
+    if (mica__operand_present(residual))
         j->residual_view = mica__gpu_rows_add(&j->views, residual);
     for (uint32_t i = 0; i < j->matmul->weight_count; i++)
-        if (y_of(j, i)->memory != NULL)
+        if (mica__operand_present(y_of(j, i)))
             j->y_view[i] = mica__gpu_rows_add(&j->views, y_of(j, i));
     const mica_status status = mica__gpu_rows_merge(&j->views, j->record);
     if (status != MICA_OK)
@@ -109,18 +109,18 @@ static mica_status look(job *j)
 }
 
 /* Bytes of the sums of one side of a gate of two types, and where they lie. */
-static uint64_t sums_bytes(const job *j)
+static uint64_t sums_bytes(const matmul_job *j)
 {
     return j->views.rows * weight_of(j, 0)->shape[0] * sizeof(float);
 }
 
-static uint64_t sums_at(const job *j, uint32_t i)
+static uint64_t sums_at(const matmul_job *j, uint32_t i)
 {
     return j->activation.end + i * ((sums_bytes(j) + 63) / 64 * 64);
 }
 
 /* y of weight i, or its sums where a gate joins them later. Strides and type go where they belong. */
-static void bind_y(const job *j, uint32_t i)
+static void bind_y(const matmul_job *j, uint32_t i)
 {
     if (j->apart)
         mica__gpu_plan_scratch(j->plan, sums_at(j, i), sums_bytes(j), MICA_ACCESS_WRITE);
@@ -128,7 +128,7 @@ static void bind_y(const job *j, uint32_t i)
         mica__gpu_plan_operand(j->plan, j->record, (uint32_t)MICA__MATMUL_SLOT(i, MICA__WEIGHT_Y), 0);
 }
 
-static void y_strides(const job *j, uint32_t i, mk_u64 stride[MK_ROW_DIMS], mk_u32 *out_type)
+static void y_strides(const matmul_job *j, uint32_t i, mk_u64 stride[MK_ROW_DIMS], mk_u32 *out_type)
 {
     mk_u32 shape[MK_ROW_DIMS], ndim;
     *out_type = j->apart ? (uint32_t)MICA__MK_F32 : mica__gpu_type(y_of(j, i)->dtype);
@@ -143,7 +143,7 @@ static void y_strides(const job *j, uint32_t i, mk_u64 stride[MK_ROW_DIMS], mk_u
 }
 
 /* Binds rows of x as floats, as weight i wants them; gives their stride. */
-static uint64_t bind_x(const job *j, uint32_t i, mk_u32 *out_type)
+static uint64_t bind_x(const matmul_job *j, uint32_t i, mk_u32 *out_type)
 {
     const mica__gpu_activation *a = &j->activation;
     const mica__operand *x = &j->record->operand[MICA__MATMUL_X];
@@ -161,7 +161,7 @@ static uint64_t bind_x(const job *j, uint32_t i, mk_u32 *out_type)
 /* ---- few rows ---- */
 
 /* Sides [first, first + count) of the record, all alike, as the sides of one dispatch; gives its groups. */
-static uint32_t fill_sides(const job *j, uint32_t first, uint32_t count, mk_matvec_params *p)
+static uint32_t fill_sides(const matmul_job *j, uint32_t first, uint32_t count, mk_matvec_params *p)
 {
     const bool gate = j->matmul->gate != MICA__GATE_NONE && !j->apart;
     uint32_t groups = 0;
@@ -171,23 +171,23 @@ static uint32_t fill_sides(const job *j, uint32_t first, uint32_t count, mk_matv
         const mica__operand *w = weight_of(j, first + s);
         const uint64_t n = w->shape[w->ndim - 2];
         p->weight_stride[s] = w->stride[w->ndim - 2];
-        if (w[MICA__WEIGHT_SCALES].memory != NULL)
+        if (mica__operand_present(&w[MICA__WEIGHT_SCALES]))
             p->scale_stride[s] = w[MICA__WEIGHT_SCALES].stride[w->ndim - 2];
-        if (w[MICA__WEIGHT_BIASES].memory != NULL)
+        if (mica__operand_present(&w[MICA__WEIGHT_BIASES]))
             p->bias_stride[s] = w[MICA__WEIGHT_BIASES].stride[w->ndim - 2];
         if (!gate || s == 0)
             groups += mica__gpu_weight_groups((uint32_t)(gate ? n : (n + 1) / 2), p->slice_bits);
         if (!gate && s + 1 < count)
             p->end_group[s] = groups;
         p->n[s] = (uint32_t)n;
-        if (y_of(j, first + s)->memory != NULL || j->apart)
+        if (mica__operand_present(y_of(j, first + s)) || j->apart)
             y_strides(j, first + s, p->y_stride[s], &p->y_type[s]);
     }
     return groups;
 }
 
 /* Gives the groups of the dispatch. */
-static uint32_t fill_matvec(const job *j, uint32_t first, uint32_t count, mk_matvec_params *p)
+static uint32_t fill_matvec(const matmul_job *j, uint32_t first, uint32_t count, mk_matvec_params *p)
 {
     const mica__operand *w = weight_of(j, first);
     const bool last_words = first == 0 && !j->apart; /* softcap, residual and gate are of y_0 */
@@ -196,12 +196,13 @@ static uint32_t fill_matvec(const job *j, uint32_t first, uint32_t count, mk_mat
     const uint32_t groups = fill_sides(j, first, count, p);
     if (w->ndim == 3) {
         p->weight_batch = w->stride[0];
-        p->scale_batch = w[MICA__WEIGHT_SCALES].memory != NULL ? w[MICA__WEIGHT_SCALES].stride[0] : 0;
-        p->bias_batch = w[MICA__WEIGHT_BIASES].memory != NULL ? w[MICA__WEIGHT_BIASES].stride[0] : 0;
+        p->scale_batch =
+            mica__operand_present(&w[MICA__WEIGHT_SCALES]) ? w[MICA__WEIGHT_SCALES].stride[0] : 0;
+        p->bias_batch = mica__operand_present(&w[MICA__WEIGHT_BIASES]) ? w[MICA__WEIGHT_BIASES].stride[0] : 0;
     }
     mica__gpu_rows_shape(&j->views, p->shape, &p->ndim);
-    p->rows =
-        is_dense(j) || reads_codes(j, first) ? MK_MATVEC_ROWS : 1; /* at most, and as many for everybody */
+    /* at most, and as many for everybody */
+    p->rows = is_dense(j) || reads_codes(j, first) ? MK_MATVEC_ROWS : 1;
     while (j->rows % p->rows != 0)
         p->rows--;
     p->share = (uint32_t)(j->rows / p->rows);
@@ -210,7 +211,7 @@ static uint32_t fill_matvec(const job *j, uint32_t first, uint32_t count, mk_mat
         p->gate = j->matmul->gate;
         p->softcap = j->matmul->softcap;
     }
-    if (last_words && j->record->operand[MICA__MATMUL_RESIDUAL].memory != NULL) {
+    if (last_words && mica__operand_present(&j->record->operand[MICA__MATMUL_RESIDUAL])) {
         p->has_residual = 1;
         p->residual_type = mica__gpu_type(j->record->operand[MICA__MATMUL_RESIDUAL].dtype);
         mica__gpu_rows_strides(&j->views, j->residual_view, p->residual_stride);
@@ -219,16 +220,16 @@ static uint32_t fill_matvec(const job *j, uint32_t first, uint32_t count, mk_mat
 }
 
 /* Binds side s of the dispatch: weight i, or in its place weight `first`, which is not read again. */
-static void bind_side(const job *j, uint32_t i, uint32_t first, bool there)
+static void bind_side(const matmul_job *j, uint32_t i, uint32_t first, bool there)
 {
     mica__gpu_weight_bind(j->plan, j->record, weight_slot(there ? i : first));
-    if (there && (y_of(j, i)->memory != NULL || j->apart))
+    if (there && (mica__operand_present(y_of(j, i)) || j->apart))
         bind_y(j, i);
     else
         bind_y(j, first);
 }
 
-static mica_status plan_few(const job *j, uint32_t first, uint32_t count)
+static mica_status plan_few(const matmul_job *j, uint32_t first, uint32_t count)
 {
     mk_matvec_params p;
     const bool codes = reads_codes(j, first);
@@ -256,7 +257,7 @@ static mica_status plan_few(const job *j, uint32_t first, uint32_t count)
 
 /* ---- many rows ---- */
 
-static void fill_matmul(const job *j, uint32_t i, mk_matmul_params *p)
+static void fill_matmul(const matmul_job *j, uint32_t i, mk_matmul_params *p)
 {
     const mica__operand *w = weight_of(j, i);
     const bool last_words = i == 0 && !j->apart, gate = last_words && j->matmul->gate != MICA__GATE_NONE;
@@ -265,15 +266,16 @@ static void fill_matmul(const job *j, uint32_t i, mk_matmul_params *p)
     for (uint32_t s = 0; s < (gate ? 2u : 1u); s++) {
         const mica__operand *side = weight_of(j, i + s);
         p->weight_stride[s] = side->stride[side->ndim - 2];
-        if (side[MICA__WEIGHT_SCALES].memory != NULL)
+        if (mica__operand_present(&side[MICA__WEIGHT_SCALES]))
             p->scale_stride[s] = side[MICA__WEIGHT_SCALES].stride[side->ndim - 2];
-        if (side[MICA__WEIGHT_BIASES].memory != NULL)
+        if (mica__operand_present(&side[MICA__WEIGHT_BIASES]))
             p->bias_stride[s] = side[MICA__WEIGHT_BIASES].stride[side->ndim - 2];
     }
     if (w->ndim == 3) {
         p->weight_batch = w->stride[0];
-        p->scale_batch = w[MICA__WEIGHT_SCALES].memory != NULL ? w[MICA__WEIGHT_SCALES].stride[0] : 0;
-        p->bias_batch = w[MICA__WEIGHT_BIASES].memory != NULL ? w[MICA__WEIGHT_BIASES].stride[0] : 0;
+        p->scale_batch =
+            mica__operand_present(&w[MICA__WEIGHT_SCALES]) ? w[MICA__WEIGHT_SCALES].stride[0] : 0;
+        p->bias_batch = mica__operand_present(&w[MICA__WEIGHT_BIASES]) ? w[MICA__WEIGHT_BIASES].stride[0] : 0;
     }
     mica__gpu_rows_shape(&j->views, p->shape, &p->ndim);
     y_strides(j, i, p->y_stride, &p->y_type);
@@ -281,14 +283,14 @@ static void fill_matmul(const job *j, uint32_t i, mk_matmul_params *p)
     p->rows = (uint32_t)j->rows;
     p->gate = gate ? j->matmul->gate : 0;
     p->softcap = last_words ? j->matmul->softcap : 0;
-    if (last_words && j->record->operand[MICA__MATMUL_RESIDUAL].memory != NULL) {
+    if (last_words && mica__operand_present(&j->record->operand[MICA__MATMUL_RESIDUAL])) {
         p->has_residual = 1;
         p->residual_type = mica__gpu_type(j->record->operand[MICA__MATMUL_RESIDUAL].dtype);
         mica__gpu_rows_strides(&j->views, j->residual_view, p->residual_stride);
     }
 }
 
-static mica_status plan_many(const job *j, uint32_t i)
+static mica_status plan_many(const matmul_job *j, uint32_t i)
 {
     mk_matmul_params p;
     mk_u32 x_type = 0;
@@ -313,7 +315,7 @@ static mica_status plan_many(const job *j, uint32_t i)
 
 /* ---- all of it ---- */
 
-static mica_status plan_gate(const job *j)
+static mica_status plan_gate(const matmul_job *j)
 {
     mk_matmul_params p;
     memset(&p, 0, sizeof p);
@@ -335,7 +337,7 @@ static mica_status plan_gate(const job *j)
 }
 
 /* How many weights from i on one dispatch takes. */
-static uint32_t together(const job *j, uint32_t i)
+static uint32_t together(const matmul_job *j, uint32_t i)
 {
     const uint32_t all = j->matmul->weight_count;
     uint32_t count = 1;
@@ -348,7 +350,7 @@ static uint32_t together(const job *j, uint32_t i)
 
 mica_status mica__gpu_plan_matmul(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
-    job j = {.record = record, .info = info, .matmul = record->params, .plan = plan};
+    matmul_job j = {.record = record, .info = info, .matmul = record->params, .plan = plan};
     mica_status status = check(&j);
     if (status == MICA_OK)
         status = look(&j);

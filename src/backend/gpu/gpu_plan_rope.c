@@ -6,7 +6,7 @@
 #include "base/status.h"
 
 #define SUB 32u /* MK_SUB: work-items to a head */
-#define TURN 6.283185307179586476925286766559006L
+#define CIRCLE 6.283185307179586476925286766559006L
 
 /* Which slots of the record are what; rope's, or kv_write's. */
 typedef struct slots {
@@ -20,7 +20,7 @@ static const slots kv_slots = {MICA__KV_X, MICA__KV_POSITIONS, MICA__KV_SEQUENCE
 
 static bool is_there(const mica__operand *operand)
 {
-    return operand->memory != NULL;
+    return mica__operand_present(operand);
 }
 
 static mica_status check(const mica__record *record, const slots *s)
@@ -111,7 +111,7 @@ mica_status mica__gpu_rope_frequencies(const mica_rope_params *rope, mk_rope_par
     const uint32_t pairs = rope->rotary_dims / 2;
     const long double theta = (long double)rope->theta, dims = (long double)rope->frequency_dims;
     const bool grows = theta < 1.0L;
-    long double base = fabsl((long double)rope->position_scale) / TURN;
+    long double base = fabsl((long double)rope->position_scale) / CIRCLE;
     if (pairs >> MK_ROPE_POWERS != 0)
         return mica__fail(MICA_ERR_UNSUPPORTED, "rope: params.rotary_dims is %u, at most %u are served",
                           rope->rotary_dims, (2u << MK_ROPE_POWERS) - 1);

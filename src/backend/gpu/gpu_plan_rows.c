@@ -1,4 +1,4 @@
-/* gpu_plan_rows.c - plans of norms and softmax: ops over the rows of the last dimension. */
+/* gpu_plan_rows.c - plans of norms, softmax and running sums: ops over the rows of the last dimension. */
 #include <string.h>
 
 #include "backend/gpu/gpu_plan.h"
@@ -35,7 +35,7 @@ static mica_status describe(const mica__record *record, mk_rows_params *params)
     memset(params, 0, sizeof *params);
     for (uint32_t o = count; o-- > 0;) {
         const mica__operand *operand = &record->operand[o];
-        const bool present = operand->memory != NULL;
+        const bool present = mica__operand_present(operand);
         view[o] = present ? mica__gpu_view_of(operand) : view[count - 1];
         mica__gpu_view_expand(&view[o], &view[count - 1]);
         params->type[o] = mica__gpu_type(operand->dtype);
@@ -85,7 +85,7 @@ _Static_assert(MICA__NORM_SLOTS == MK_ROWS_OPERANDS, "the kernel takes the recor
 mica_status mica__gpu_plan_rms_norm(const mica__record *record, const mica__device_info *info,
                                     mica__plan *plan)
 {
-    const mica__norm_params *norm = record->params;
+    const mica_norm_params *norm = record->params;
     (void)info;
     return plan_rows(record, "rows/rms_norm", norm->eps, plan);
 }
@@ -93,7 +93,7 @@ mica_status mica__gpu_plan_rms_norm(const mica__record *record, const mica__devi
 mica_status mica__gpu_plan_layer_norm(const mica__record *record, const mica__device_info *info,
                                       mica__plan *plan)
 {
-    const mica__norm_params *norm = record->params;
+    const mica_norm_params *norm = record->params;
     (void)info;
     return plan_rows(record, "rows/layer_norm", norm->eps, plan);
 }
@@ -101,7 +101,14 @@ mica_status mica__gpu_plan_layer_norm(const mica__record *record, const mica__de
 mica_status mica__gpu_plan_softmax(const mica__record *record, const mica__device_info *info,
                                    mica__plan *plan)
 {
-    const mica__scalar_params *scalar = record->params;
+    const mica_softmax_params *softmax = record->params;
     (void)info;
-    return plan_rows(record, "rows/softmax", scalar->value, plan);
+    return plan_rows(record, "rows/softmax", softmax->scale, plan);
+}
+
+mica_status mica__gpu_plan_cumsum(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    const mica_cumsum_params *cumsum = record->params;
+    (void)info;
+    return plan_rows(record, "rows/cumsum", (float)(cumsum->exclusive + 2 * cumsum->reverse), plan);
 }

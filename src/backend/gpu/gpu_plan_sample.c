@@ -16,7 +16,7 @@ _Static_assert(offsetof(mica_sample_settings, temperature) == MK_SETTINGS_TEMPER
 
 static bool is_there(const mica__record *record, uint32_t slot)
 {
-    return record->operand[slot].memory != NULL;
+    return mica__operand_present(&record->operand[slot]);
 }
 
 static uint64_t row_stride(const mica__record *record, uint32_t slot)
@@ -40,7 +40,7 @@ static mica_status check_widths(const mica__record *record, uint32_t slots)
 {
     for (uint32_t slot = 0; slot < record->operand_count; slot++) {
         const mica__operand *operand = &record->operand[slot];
-        if ((slots >> slot & 1) != 0 && operand->memory != NULL && operand->shape[1] > MOST_TOKENS)
+        if ((slots >> slot & 1) != 0 && mica__operand_present(operand) && operand->shape[1] > MOST_TOKENS)
             return mica__fail(MICA_ERR_UNSUPPORTED, "%s: operand %u has rows of %llu, at most %u are served",
                               mica_op_name((mica_op)record->op), slot, (unsigned long long)operand->shape[1],
                               MOST_TOKENS);
@@ -79,7 +79,7 @@ mica_status mica__gpu_plan_penalize(const mica__record *record, const mica__devi
     params.bias_type = type_of(record, MICA__PENALIZE_BIAS);
     params.y_type = type_of(record, MICA__PENALIZE_Y);
     params.flags = (is_there(record, MICA__PENALIZE_BIAS_IDS) ? MK_HAS_BIAS : 0) |
-                   (is_there(record, MICA__PENALIZE_MASK) ? MK_HAS_MASK : 0) |
+                   (is_there(record, MICA__PENALIZE_MASK) ? MK_HAS_BAN : 0) |
                    (is_there(record, MICA__PENALIZE_HISTORY) ? MK_HAS_HISTORY : 0);
     params.fault_code = mica__gpu_fault_code(record);
     for (uint32_t o = 0; o < MICA__PENALIZE_SLOTS; o++)

@@ -55,8 +55,8 @@ mica_status mica__gpu_weight_check(const mica__record *record, const mica__opera
     if (weight->layout == MICA_LAYOUT_ROWS8)
         return mica__fail(MICA_ERR_UNSUPPORTED, "%s: weight is packed for a cpu", op);
     if (mica__dtype_is_grouped(dtype) &&
-        (weight[MICA__WEIGHT_SCALES].memory == NULL || weight->group_size == 0 ||
-         (mica__dtype_is_affine(dtype) && weight[MICA__WEIGHT_BIASES].memory == NULL)))
+        (!mica__operand_present(&weight[MICA__WEIGHT_SCALES]) || weight->group_size == 0 ||
+         (mica__dtype_is_affine(dtype) && !mica__operand_present(&weight[MICA__WEIGHT_BIASES]))))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: weight is %s without scales or biases", op,
                           mica_dtype_name((mica_dtype)dtype));
     for (uint32_t d = 0; d < weight->ndim; d++)
@@ -121,7 +121,8 @@ bool mica__gpu_weight_takes_codes(const mica__operand *weight, uint32_t precisio
     if (precision == MICA_PRECISION_F32 || precision == MICA_PRECISION_F16 ||
         !mica__packed_form_of(weight->dtype, weight->group_size, &form))
         return false;
-    return scales->memory == NULL || mica__packed_scales(weight->dtype, weight->group_size, scales->dtype);
+    return !mica__operand_present(scales) ||
+           mica__packed_scales(weight->dtype, weight->group_size, scales->dtype);
 }
 
 bool mica__gpu_weight_reads_codes(const mica__operand *weight, uint32_t precision)
@@ -133,8 +134,8 @@ bool mica__gpu_weight_reads_codes(const mica__operand *weight, uint32_t precisio
 const char *mica__gpu_weight_entry(uint32_t count, uint32_t rows, const mica__device_info *info,
                                    uint32_t *out_sides)
 {
-    const bool alone = count == 1 && rows == 1 &&
-                       (info->features & MICA__FEATURE_SLOW_BARRIER) == 0; /* MK_CPU has no entry for one */
+    /* MK_CPU has no entry for one */
+    const bool alone = count == 1 && rows == 1 && (info->features & MICA__FEATURE_SLOW_BARRIER) == 0;
     *out_sides = alone ? 1 : MK_MATVEC_WEIGHTS;
     return alone ? "matvec/one" : rows == 1 ? "matvec/one_of" : "matvec/some";
 }
@@ -252,7 +253,7 @@ mica_status mica__gpu_plan_activation(const mica__record *record, const mica__gp
     p.padded = (uint32_t)a->padded;
     p.type = mica__gpu_type(record->operand[x_slot].dtype);
     p.norm = matmul->norm;
-    p.has_weight = matmul->norm != 0 && norm->memory != NULL;
+    p.has_weight = matmul->norm != 0 && mica__operand_present(norm);
     p.norm_type = mica__gpu_type(norm->dtype);
     p.forms = a->forms;
     p.codes = a->codes;

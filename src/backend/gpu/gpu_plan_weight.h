@@ -46,7 +46,7 @@ mica_status mica__gpu_rows_merge(mica__gpu_rows *rows, const mica__record *recor
 void mica__gpu_rows_shape(const mica__gpu_rows *rows, mk_u32 shape[MK_ROW_DIMS], mk_u32 *out_ndim);
 void mica__gpu_rows_strides(const mica__gpu_rows *rows, uint32_t view, mk_u64 stride[MK_ROW_DIMS]);
 
-/* Rows of x made ready in the record's scratch: forms of kernels/params.h, and where each of them lies. */
+/* Rows of x made ready in the record's scratch: forms of kernels/params/activation.h, and where each of them lies. */
 typedef struct mica__gpu_activation {
     uint64_t rows, k, padded;
     uint32_t forms;

@@ -74,7 +74,7 @@ static void fill_info(mica__device *device, mica__device_info *out)
     properties->buffer_alignment = MICA__ALLOC_ALIGN;
     out->max_group = 1024;
     out->local_bytes = 32768;
-    out->params_bytes = MICA__PLAN_PARAM_BYTES;
+    out->params_bytes = UINT32_MAX;
     out->edges = device->index == 1;
     out->cache_bytes = 1u << 20;
     out->dlpack_device = 1; /* its memory is the host's */
@@ -350,6 +350,6 @@ const mica__backend mica__backend_null = {
     .probe = probe,
     .describe = describe,
     .open = open_device,
-    .rows = mica__null_rows,
+    .kernel_rows = mica__null_kernel_rows,
     .weight_layout = mica__null_weight_layout,
 };

@@ -61,9 +61,9 @@ struct mica__device {
     mica__times times;
 };
 
-/* ---- null_rows.c ---- */
+/* ---- null_kernel_rows.c ---- */
 
-const mica__kernel_row *mica__null_rows(uint32_t *out_count);
+const mica__kernel_row *mica__null_kernel_rows(uint32_t *out_count);
 mica_layout mica__null_weight_layout(const mica__operand *weight, const mica__device_info *info);
 
 /* ---- null_commands.c ---- */

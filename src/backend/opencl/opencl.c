@@ -143,6 +143,8 @@ static void gather_info(mica__device *device)
     info->target = "MK_OPENCL";
     if (is_cpu(device))
         info->features |= MICA__FEATURE_SLOW_BARRIER;
+    if (number(device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0)
+        info->features |= MICA__FEATURE_F64;
     if ((info->features & MICA__FEATURE_PTX) != 0)
         snprintf(subgroups, sizeof subgroups, "warps of 32, takes PTX");
     else if ((info->features & MICA__FEATURE_SUBGROUPS) != 0)
@@ -299,12 +301,12 @@ static mica_status describe(uint32_t index, char *name, size_t name_bytes)
     return mica__opencl_entry_check(&list, index);
 }
 
-static const mica__kernel_row *rows(uint32_t *out_count)
+static const mica__kernel_row *kernel_rows(uint32_t *out_count)
 {
     static const mica__kernel_row list[] = {
-#define MICA__GPU_ROW(op, name, plan) {MICA_OP_##op, name, NULL, plan},
-#include "backend/gpu/gpu_rows.def"
-#undef MICA__GPU_ROW
+#define MICA__GPU_KERNEL_ROW(op, name, plan) {MICA_OP_##op, name, NULL, plan},
+#include "backend/gpu/gpu_kernel_rows.def"
+#undef MICA__GPU_KERNEL_ROW
     };
     *out_count = (uint32_t)(sizeof list / sizeof list[0]);
     return list;
@@ -316,7 +318,7 @@ const mica__backend mica__backend_opencl = {
     .probe = probe,
     .describe = describe,
     .open = open_device,
-    .rows = rows,
+    .kernel_rows = kernel_rows,
     .weight_layout = mica__gpu_weight_layout,
     .automatic = automatic,
 };

@@ -23,8 +23,12 @@ static void drop_steps(mica__commands *commands)
     commands->step_count = 0;
 }
 
+static const mica__far_calls far_calls = {mica__opencl_buffer_create, mica__opencl_buffer_destroy,
+                                          mica__opencl_upload};
+
 static void free_commands(mica__device *device, mica__commands *commands)
 {
+    mica__far_free(&commands->far, device, &far_calls);
     if (commands->fault != NULL && mica__opencl_alive(device))
         device->cl.clReleaseMemObject(commands->fault);
     mica__free(commands->step);
@@ -112,19 +116,49 @@ static mica_status set_binding(mica__commands *commands, const mica__opencl_step
                               : mica__opencl_fail(device, code, "clSetKernelArg", step->kernel->name);
 }
 
-static mica_status set_arguments(mica__commands *commands, const mica__opencl_step *step,
+/* Parameters are the last argument, or wait until their buffer is there. */
+static mica_status set_params(mica__encoding *encoding, mica__opencl_step *step,
+                              const mica__dispatch *dispatch)
+{
+    mica__device *device = encoding->commands->device;
+    if (dispatch->params_size == 0)
+        return MICA_OK;
+    if (step->far != 0) {
+        step->far_place = mica__far_put(&encoding->commands->far, &encoding->latch, dispatch->params,
+                                        dispatch->params_size);
+        return encoding->latch.status;
+    }
+    const cl_int code = device->cl.clSetKernelArg(step->object, 2 * dispatch->binding_count,
+                                                  dispatch->params_size, dispatch->params);
+    return code == CL_SUCCESS ? MICA_OK
+                              : mica__opencl_fail(device, code, "clSetKernelArg", step->kernel->name);
+}
+
+static mica_status set_arguments(mica__encoding *encoding, mica__opencl_step *step,
                                  const mica__dispatch *dispatch)
 {
     mica_status status = MICA_OK;
-    for (uint32_t i = 0; i < dispatch->binding_count && status == MICA_OK; i++)
-        status = set_binding(commands, step, i, &dispatch->bindings[i]);
-    if (status != MICA_OK || dispatch->params_size == 0)
+    for (uint32_t i = 0; i < dispatch->binding_count && status == MICA_OK; i++) {
+        status = set_binding(encoding->commands, step, i, &dispatch->bindings[i]);
+        if (dispatch->bindings[i].access == MICA__BIND_PARAMS)
+            step->far = i + 1;
+    }
+    return status == MICA_OK ? set_params(encoding, step, dispatch) : status;
+}
+
+/* Sends parameters that are no arguments, and binds them. */
+static mica_status send_far(mica__commands *commands)
+{
+    mica_status status = mica__far_send(&commands->far, commands->device, &far_calls);
+    if (commands->far.blob.used == 0)
         return status;
-    const cl_int code = commands->device->cl.clSetKernelArg(step->object, 2 * dispatch->binding_count,
-                                                            dispatch->params_size, dispatch->params);
-    return code == CL_SUCCESS
-               ? MICA_OK
-               : mica__opencl_fail(commands->device, code, "clSetKernelArg", step->kernel->name);
+    for (uint32_t i = 0; i < commands->step_count && status == MICA_OK; i++) {
+        const mica__opencl_step *step = &commands->step[i];
+        const mica__binding binding = {commands->far.memory, step->far_place, 0, MICA_ACCESS_READ};
+        if (step->far != 0)
+            status = set_binding(commands, step, step->far - 1, &binding);
+    }
+    return status;
 }
 
 /* Work-items of a group and of the whole grid, against what the kernel and the device take. */
@@ -156,9 +190,10 @@ static mica_status set_grid(const mica__device *device, const mica__dispatch *di
     return MICA_OK;
 }
 
-static mica_status fill_step(mica__commands *commands, const mica__dispatch *dispatch,
+static mica_status fill_step(mica__encoding *encoding, const mica__dispatch *dispatch,
                              mica__opencl_step *step)
 {
+    mica__commands *commands = encoding->commands;
     mica_status status =
         dispatch->kernel == NULL ? mica__check_copy(dispatch) : set_grid(commands->device, dispatch, step);
     if (status == MICA_OK && dispatch->kernel != NULL)
@@ -171,7 +206,7 @@ static mica_status fill_step(mica__commands *commands, const mica__dispatch *dis
     snprintf(step->label, sizeof step->label, "%s", dispatch->label != NULL ? dispatch->label : "");
     commands->step_count++; /* from here on it is dropped with the others */
     if (dispatch->kernel != NULL)
-        return set_arguments(commands, step, dispatch);
+        return set_arguments(encoding, step, dispatch);
     step->from = dispatch->bindings[0];
     step->to = dispatch->bindings[1];
     return MICA_OK;
@@ -181,7 +216,7 @@ void mica__opencl_dispatch(mica__encoding *encoding, const mica__dispatch *dispa
 {
     mica__opencl_step *step = encoding->latch.status == MICA_OK ? next_step(encoding) : NULL;
     if (step != NULL)
-        mica__latch_keep(&encoding->latch, fill_step(encoding->commands, dispatch, step));
+        mica__latch_keep(&encoding->latch, fill_step(encoding, dispatch, step));
 }
 
 /* The queue is in order. */
@@ -208,6 +243,7 @@ mica_status mica__opencl_encoder_begin(mica__device *device, uint32_t flags, mic
     commands->raises = false;
     commands->device = device;
     commands->step_count = 0;
+    commands->far.blob.used = 0;
     commands->encoding.commands = commands;
     commands->encoding.latch.status = MICA_OK;
     *out = &commands->encoding;
@@ -221,6 +257,8 @@ mica_status mica__opencl_encoder_end(mica__encoding *encoding, bool discard, mic
     *out = NULL;
     if (!discard && status == MICA_OK)
         status = mica__opencl_check(commands->device);
+    if (!discard && status == MICA_OK)
+        status = send_far(commands);
     if (discard || status != MICA_OK) {
         mica__opencl_commands_unref(commands);
         return status;

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "backend/encode.h"
+#include "backend/far.h"
 #include "backend/opencl/opencl_symbols.h"
 #include "backend/spares.h"
 #include "backend/times.h"
@@ -84,6 +85,8 @@ typedef struct mica__opencl_step {
     cl_kernel object;
     size_t global[3], local[3];
     mica__binding from, to; /* of a copy */
+    uint64_t far_place;     /* of its parameters in the commands' buffer */
+    uint32_t far;           /* 1 + the binding that is them (MICA__BIND_PARAMS); 0: they are an argument */
     uint32_t binding_count;
     uint16_t op;
     char label[64];
@@ -103,6 +106,7 @@ struct mica__commands {
     mica__opencl_step *step;
     uint32_t step_count;
     uint64_t step_capacity;
+    mica__far far;
     mica__encoding encoding;
 };
 

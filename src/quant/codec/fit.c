@@ -31,8 +31,8 @@ void MICA__CODEC(fit_load)(mica__fit *fit, const float *src, const float *import
         lane_f sw = {0}, sx = {0};
         for (int i = 0; i < n; i++)
             sw += lane_load(&fit->w[i][r]);
-        const lane_f spare =
-            lane_select(sw > 0.0f, (lane_f){0}, lane_set(1)); /* where nothing matters, all does */
+        /* where nothing matters, all does */
+        const lane_f spare = lane_select(sw > 0.0f, (lane_f){0}, lane_set(1));
         sw += spare * (float)n;
         for (int i = 0; i < n; i++) {
             const lane_f w = lane_load(&fit->w[i][r]) + spare;

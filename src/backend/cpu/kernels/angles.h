@@ -1,7 +1,7 @@
 /*
  * angles.h - frequencies and the cosine and sine of rotary angles, in double precision.
  *
- * An angle is position times frequency; a position may be a million and more, so the turn is taken off in
+ * An angle is position times frequency; a position may be a million and more, so whole circles are taken off in
  * double precision before a polynomial sees it. The loops are plain C without branches, for the compiler to
  * make vectors of. Adding 1.5 * 2^52 rounds to a whole number and leaves it in the low bits.
  */
@@ -53,10 +53,10 @@ static inline void mica__angles(double position, const double *frequency, float 
 {
     for (uint64_t i = 0; i < n; i++) {
         const double angle = position * frequency[i];
-        const double shifted = angle * 0x1.45f306dc9c883p-1 + 0x1.8p52, turns = shifted - 0x1.8p52;
+        const double shifted = angle * 0x1.45f306dc9c883p-1 + 0x1.8p52, quarters = shifted - 0x1.8p52;
         /* pi / 2 in three parts, the first two of 22 bits, so that the products are exact. */
         const double r =
-            ((angle - turns * 0x1.921fbp0) - turns * 0x1.5110bp-22) - turns * 0x1.18469898cc517p-44;
+            ((angle - quarters * 0x1.921fbp0) - quarters * 0x1.5110bp-22) - quarters * 0x1.18469898cc517p-44;
         const double q = r * r;
         double s = 1.0 / 6227020800.0;
         s = s * q - 1.0 / 39916800.0;
@@ -72,7 +72,7 @@ static inline void mica__angles(double position, const double *frequency, float 
         c = c * q + 1.0 / 24.0;
         c = c * q - 0.5;
         c = c * q + 1.0;
-        /* Odd quarter turns exchange the two; bits 1 of turns and of turns + 1 are their signs. */
+        /* Odd quarters exchange the two; bits 1 of quarters and of quarters + 1 are their signs. */
         const uint64_t quarter = mica__f64_bits(shifted), odd = 0 - (quarter & 1);
         const uint64_t swap = (mica__f64_bits(s) ^ mica__f64_bits(c)) & odd;
         const uint64_t below = (quarter & 2) << 62, left = ((quarter + 1) & 2) << 62;

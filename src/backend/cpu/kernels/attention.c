@@ -513,11 +513,11 @@ static void run_tokens(tile *t, uint64_t split)
     uint64_t chunk = from < to ? from + (split + splits - from % splits) % splits : to;
     if (chunk < to)
         find_rows(t, MICA__ATTENTION_K, chunk, &keys[0]);
-    for (uint32_t turn = 0; chunk < to; chunk += splits, turn ^= 1) {
+    for (uint32_t now = 0; chunk < to; chunk += splits, now ^= 1) {
         const bool more = chunk + splits < to;
         if (more)
-            find_rows(t, MICA__ATTENTION_K, chunk + splits, &keys[turn ^ 1]);
-        walk_chunk(t, chunk, &keys[turn], more ? &keys[turn ^ 1] : NULL);
+            find_rows(t, MICA__ATTENTION_K, chunk + splits, &keys[now ^ 1]);
+        walk_chunk(t, chunk, &keys[now], more ? &keys[now ^ 1] : NULL);
     }
     for (uint64_t row = 0; t->plan->mode == MICA__ATTENTION_WHOLE && row < t->rows; row++)
         write_row(t->args, t->token + row_token(t, row), row_head(t, row), t->total + row * t->o_stride,

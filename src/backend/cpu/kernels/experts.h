@@ -40,12 +40,12 @@ static inline uint64_t mica__experts_max_tiles(uint64_t slots, uint64_t experts,
     return slots / tile + (experts < slots ? experts : slots);
 }
 
+/* Head, tiles, the slot list, and one cursor per expert while it is built. */
 static inline uint64_t mica__experts_map_bytes(uint64_t slots, uint64_t experts, uint64_t tile)
 {
     return sizeof(mica__experts_head) +
            mica__experts_max_tiles(slots, experts, tile) * sizeof(mica__experts_tile) +
-           (slots + experts + 1) *
-               sizeof(uint32_t); /* slot list, and one cursor per expert while it is built */
+           (slots + experts + 1) * sizeof(uint32_t);
 }
 
 static inline mica__experts_tile *mica__experts_tiles(void *map)

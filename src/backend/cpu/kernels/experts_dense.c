@@ -11,16 +11,16 @@
 #include "backend/cpu/kernels/kernels.h"
 
 /* A column block of every expert's matrix. */
-typedef struct columns {
+typedef struct expert_columns {
     uint64_t first, count;
-} columns;
+} expert_columns;
 
-static columns columns_of(const mica__cpu_args *args, uint64_t index, uint64_t step)
+static expert_columns columns_of(const mica__cpu_args *args, uint64_t index, uint64_t step)
 {
     const mica__experts_dense_params *p = args->params;
     const uint64_t n = args->view[MICA__EXPERTS_WEIGHT].shape[1];
     const uint64_t first = mica__dense_step_cut(n, step, p->column_blocks, index);
-    return (columns){first, mica__dense_step_cut(n, step, p->column_blocks, index + 1) - first};
+    return (expert_columns){first, mica__dense_step_cut(n, step, p->column_blocks, index + 1) - first};
 }
 
 /* x is [T, K], read by every slot of a token, or [T, S, K]. */
@@ -43,7 +43,7 @@ static const unsigned char *expert_rows(const mica__cpu_args *args, uint64_t exp
 }
 
 /* Per-thread memory is a row of x, then results. */
-static void slot_unit(const mica__cpu_args *args, uint64_t slot, columns c)
+static void slot_unit(const mica__cpu_args *args, uint64_t slot, expert_columns c)
 {
     const mica__cpu_view *w = &args->view[MICA__EXPERTS_WEIGHT], *x = &args->view[MICA__EXPERTS_X];
     const mica__cpu_view *y = &args->view[MICA__EXPERTS_Y];
@@ -106,7 +106,7 @@ static void pack_unit(const mica__cpu_args *args, tile_rows t)
     }
 }
 
-static void store_rows(const mica__cpu_args *args, const uint32_t *slot, uint64_t rows, columns c,
+static void store_rows(const mica__cpu_args *args, const uint32_t *slot, uint64_t rows, expert_columns c,
                        const float *out, uint64_t ld)
 {
     for (uint64_t i = 0; i < rows; i++)
@@ -114,7 +114,7 @@ static void store_rows(const mica__cpu_args *args, const uint32_t *slot, uint64_
 }
 
 /* Per-thread memory is packed rows of w, a panel of results, partial sums. */
-static void tile_unit(const mica__cpu_args *args, tile_rows t, columns c)
+static void tile_unit(const mica__cpu_args *args, tile_rows t, expert_columns c)
 {
     const mica__experts_dense_params *p = args->params;
     const mica__cpu_view *w = &args->view[MICA__EXPERTS_WEIGHT];

@@ -10,10 +10,10 @@
 #include "backend/cpu/kernels/kernels.h"
 
 /* A column block of a weight. */
-typedef struct columns {
+typedef struct dense_columns {
     uint32_t weight;
     uint64_t first, count;
-} columns;
+} dense_columns;
 
 static const mica__cpu_view *weight_view(const mica__cpu_args *args, uint32_t weight, uint32_t part)
 {
@@ -28,7 +28,7 @@ static const unsigned char *weight_rows(const mica__cpu_view *w, uint64_t group,
 }
 
 /* Column block `index`, counted through the weights; `step` is what blocks begin at multiples of. */
-static columns columns_of(const mica__cpu_args *args, uint64_t index, uint64_t step)
+static dense_columns columns_of(const mica__cpu_args *args, uint64_t index, uint64_t step)
 {
     const mica__dense_params *p = args->params;
     uint32_t weight = 0;
@@ -37,7 +37,7 @@ static columns columns_of(const mica__cpu_args *args, uint64_t index, uint64_t s
     const mica__cpu_view *w = weight_view(args, weight, MICA__WEIGHT_DATA);
     const uint64_t n = w->shape[w->ndim - 2], blocks = p->column_blocks[weight];
     const uint64_t first = mica__dense_step_cut(n, step, blocks, index);
-    return (columns){weight, first, mica__dense_step_cut(n, step, blocks, index + 1) - first};
+    return (dense_columns){weight, first, mica__dense_step_cut(n, step, blocks, index + 1) - first};
 }
 
 static uint64_t column_blocks(const mica__dense_params *p)
@@ -69,7 +69,7 @@ static void activate(const mica__matmul_record *record, float *o, const float *u
 
 /* Writes results of a column block to their row of y; `up` are those of the second weight of a gate. Both are
  * overwritten. */
-static void finish_row(const mica__cpu_args *args, columns c, uint64_t row, float *o, float *up)
+static void finish_row(const mica__cpu_args *args, dense_columns c, uint64_t row, float *o, float *up)
 {
     const mica__dense_params *p = args->params;
     const mica__cpu_view *y = weight_view(args, c.weight, MICA__WEIGHT_Y),
@@ -120,15 +120,15 @@ static void load_group(const mica__cpu_args *args, uint64_t group)
 }
 
 /* All rows of x against rows of w, few of x at a time: w comes from memory once and then from the cache. */
-static void rows_dot(const mica__cpu_args *args, const mica__cpu_view *w, uint64_t group, columns c,
+static void rows_dot(const mica__cpu_args *args, const mica__cpu_view *w, uint64_t group, dense_columns c,
                      float *out)
 {
     const mica__dense_params *p = args->params;
     const uint64_t stride = mica__dense_row_floats(p->k),
-                   turns = (p->rows + MICA__DENSE_DOTS - 1) / MICA__DENSE_DOTS;
+                   parts = (p->rows + MICA__DENSE_DOTS - 1) / MICA__DENSE_DOTS;
     const float *x = (const float *)args->local + stride;
-    for (uint64_t i = 0; i < turns; i++) {
-        const uint64_t row = mica__dense_cut(p->rows, turns, i);
+    for (uint64_t i = 0; i < parts; i++) {
+        const uint64_t row = mica__dense_cut(p->rows, parts, i);
         const gemm_dots dots = {.x = x + row * stride,
                                 .x_stride = stride,
                                 .k = p->k,
@@ -137,11 +137,11 @@ static void rows_dot(const mica__cpu_args *args, const mica__cpu_view *w, uint64
                                 .dtype = w->dtype,
                                 .out = out + row * p->block_columns,
                                 .ld = p->block_columns};
-        gemm_dot(&dots, mica__dense_cut(p->rows, turns, i + 1) - row, c.count);
+        gemm_dot(&dots, mica__dense_cut(p->rows, parts, i + 1) - row, c.count);
     }
 }
 
-static void rows_unit(const mica__cpu_args *args, uint64_t group, columns c)
+static void rows_unit(const mica__cpu_args *args, uint64_t group, dense_columns c)
 {
     const mica__dense_params *p = args->params;
     float *out = (float *)args->local + (1 + p->rows) * mica__dense_row_floats(p->k);
@@ -190,7 +190,7 @@ static void pack_unit(const mica__cpu_args *args, uint64_t block, uint64_t piece
 
 /* TILES: per-thread memory is, for each weight of a unit, its packed rows and a panel of results; then
  * partial sums. */
-static void tile_unit(const mica__cpu_args *args, uint64_t block, columns c)
+static void tile_unit(const mica__cpu_args *args, uint64_t block, dense_columns c)
 {
     const mica__dense_params *p = args->params;
     const uint64_t index = block % p->row_blocks, first = mica__dense_cut(p->rows, p->row_blocks, index);

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "mica/types.h"
-#include "backend/cpu/kernels/simd.h"
+#include "backend/cpu/kernels/simd/simd.h"
 
 /* f32, f16 and bf16 are what activations may be. */
 static inline uint64_t row_element_bytes(uint16_t dtype)

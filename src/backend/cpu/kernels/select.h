@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "backend/cpu/kernels/simd.h"
+#include "backend/cpu/kernels/simd/simd.h"
 
 #define SELECT_HEAP 1024u /* members that a heap serves */
 #define SELECT_BINS 2048u

@@ -9,7 +9,7 @@
 
 #include "backend/cpu/cpu_kernel.h"
 
-#define WALK_VIEWS 8
+#define WALK_VIEWS 24
 
 typedef struct walk {
     const mica__cpu_view *view;
@@ -24,13 +24,15 @@ static inline void walk_begin(walk *w, const mica__cpu_view *view, uint32_t coun
     w->view = view;
     w->count = count;
     w->ndim = ndim;
-    for (uint32_t v = 0; v < count; v++)
-        w->offset[v] = 0;
     for (uint32_t d = ndim; d-- > 0;) {
         w->index[d] = row % view->shape[d];
         row /= view->shape[d];
-        for (uint32_t v = 0; v < count; v++)
-            w->offset[v] += w->index[d] * view[v].stride[d];
+    }
+    for (uint32_t v = 0; v < count; v++) {
+        uint64_t offset = 0;
+        for (uint32_t d = 0; d < ndim; d++)
+            offset += w->index[d] * view[v].stride[d];
+        w->offset[v] = offset;
     }
 }
 

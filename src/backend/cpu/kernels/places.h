@@ -1,0 +1,48 @@
+/* places.h - elements of 1, 2, 4 or 8 bytes from place to place, whatever they are. Strides are in bytes and may be below 0. */
+#ifndef MICA_CPU_PLACES_H
+#define MICA_CPU_PLACES_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline uint32_t id_at(const unsigned char *ids)
+{
+    uint32_t id;
+    memcpy(&id, ids, sizeof id);
+    return id; /* one below 0 is above every size */
+}
+
+/* The size is a constant in each call of this, so that an element is one load and one store. */
+static inline void move_each(unsigned char *to, int64_t to_stride, const unsigned char *from,
+                             int64_t from_stride, size_t bytes, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        memcpy(to + (int64_t)i * to_stride, from + (int64_t)i * from_stride, bytes);
+}
+
+static inline void move_places(unsigned char *to, int64_t to_stride, const unsigned char *from,
+                               int64_t from_stride, uint32_t bytes, uint64_t n)
+{
+    if (to_stride == (int64_t)bytes && from_stride == (int64_t)bytes && n > 1)
+        memcpy(to, from, n * bytes);
+    else if (bytes == 1)
+        move_each(to, to_stride, from, from_stride, 1, n);
+    else if (bytes == 2)
+        move_each(to, to_stride, from, from_stride, 2, n);
+    else if (bytes == 4)
+        move_each(to, to_stride, from, from_stride, 4, n);
+    else
+        move_each(to, to_stride, from, from_stride, 8, n);
+}
+
+static inline void fill_places(unsigned char *to, int64_t stride, uint64_t bits, uint32_t bytes, uint64_t n)
+{
+    unsigned char element[8];
+    memcpy(element, &bits, sizeof bits); /* its low bytes come first */
+    if (bits == 0 && stride == (int64_t)bytes)
+        memset(to, 0, n * bytes);
+    else
+        move_places(to, stride, element, 0, bytes, n);
+}
+
+#endif

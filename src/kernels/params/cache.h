@@ -1,0 +1,9 @@
+/* cache.h - what kernels of caches say of one: its type beside the floats, and flags. */
+#define MK_Q8_0 3u          /* a type of caches: blocks of 32 */
+#define MK_HAS_SEQUENCES 1u /* flags */
+#define MK_HAS_PAGES 2u
+#define MK_HAS_MASK 4u
+#define MK_RING 8u
+#define MK_BIDIRECTIONAL 16u
+#define MK_SIGNED_POSITIONS 32u /* i32: a negative one is outside */
+#define MK_SIGNED_LENGTHS 64u

@@ -1,0 +1,39 @@
+/* Types of weights, the constant W of a program: mica_dtype's numbers (gpu_plan_weight.c holds them together). */
+#define MK_W_F32 1
+#define MK_W_F16 2
+#define MK_W_BF16 3
+#define MK_W_F8_E4M3 5
+#define MK_W_Q4_0 18
+#define MK_W_Q4_1 19
+#define MK_W_Q5_0 20
+#define MK_W_Q5_1 21
+#define MK_W_Q8_0 22
+#define MK_W_Q8_1 23
+#define MK_W_Q2_K 24
+#define MK_W_Q3_K 25
+#define MK_W_Q4_K 26
+#define MK_W_Q5_K 27
+#define MK_W_Q6_K 28
+#define MK_W_Q8_K 29
+#define MK_W_IQ1_S 30
+#define MK_W_IQ1_M 31
+#define MK_W_IQ2_XXS 32
+#define MK_W_IQ2_XS 33
+#define MK_W_IQ2_S 34
+#define MK_W_IQ3_XXS 35
+#define MK_W_IQ3_S 36
+#define MK_W_IQ4_NL 37
+#define MK_W_IQ4_XS 38
+#define MK_W_TQ1_0 39
+#define MK_W_TQ2_0 40
+#define MK_W_MXFP4 41
+#define MK_W_NVFP4 42
+#define MK_W_AFFINE2 43
+#define MK_W_AFFINE3 44
+#define MK_W_AFFINE4 45
+#define MK_W_AFFINE5 46
+#define MK_W_AFFINE6 47
+#define MK_W_AFFINE8 48
+#define MK_W_FP4 49
+
+#define MK_FIELDS 4 /* of a block, at most */

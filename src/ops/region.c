@@ -1,0 +1,442 @@
+/*
+ * region.c - regions, and every op that is one: a checked program and its operands become a record.
+ */
+#include "ops/region.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "quant/dtype.h"
+
+#define NONE MICA_REGION_NONE
+
+/* ---- a program and its operands ---- */
+
+/* The buffer does not hold what the program has there, or not by itself. */
+static void refuse_type(mica__op_builder *op, const char *argument, const mica_buffer *buffer,
+                        mica_register type)
+{
+    mica__op_require(op, mica__register_of(buffer->dtype) == type, "%s is %s, not of register %s", argument,
+                     mica_dtype_name(buffer->dtype), mica_register_name(type));
+    mica__op_refuse(op, "%s has scales, which regions do not read", argument);
+}
+
+static inline void check_type(mica__op_builder *op, const char *argument, const mica_buffer *buffer,
+                              mica_register type)
+{
+    if (mica__op_ok(op) && (mica__register_of(buffer->dtype) != type || buffer->scales != NULL))
+        refuse_type(op, argument, buffer, type);
+}
+
+/* What single steps ask of the operands. */
+static void check_steps(mica__op_builder *op, const mica__region_names *names,
+                        const mica__region_program *program, mica_buffer *const *inputs,
+                        mica_buffer *const *outputs)
+{
+    for (uint32_t s = 0; s < program->step_count; s++) {
+        const mica_region_step *step = &program->step[s];
+        if (step->scalar == MICA_SCALAR_IMAG)
+            mica__op_require(op, inputs[step->value[0]]->dtype == MICA_DTYPE_C64,
+                             "%s is %s, but step %u takes its imaginary part", names->input[step->value[0]],
+                             mica_dtype_name(inputs[step->value[0]]->dtype), s);
+        if (step->scalar == MICA_SCALAR_INDEX)
+            mica__op_require(
+                op, step->axis < outputs[0]->ndim,
+                "step %u asks for the index along axis %u from the last, but %s has %u dimensions", s,
+                step->axis, names->output[0], outputs[0]->ndim);
+    }
+}
+
+static void check_outputs(mica__op_builder *op, const mica__region_names *names,
+                          const mica__region_program *program, mica_buffer *const *outputs)
+{
+    for (uint32_t o = 0; o < program->output_count; o++) {
+        const uint32_t slot = program->input_count + o;
+        mica__op_put(op, slot, &mica__ops[MICA_OP_REGION].slot[MICA__REGION_OUTPUT], outputs[o]);
+        check_type(op, names->output[o], outputs[o], mica__region_value_type(program, program->output[o]));
+        if (!mica__op_ok(op))
+            return;
+        const bool pair = outputs[o]->dtype == MICA_DTYPE_C64;
+        mica__op_require(op, pair == (program->output_imag[o] != MICA_REGION_NONE),
+                         "%s is %s, but the region gives it %s", names->output[o],
+                         mica_dtype_name(outputs[o]->dtype), pair ? "one value" : "two values");
+        if (o > 0)
+            mica__op_same_shape(op, slot, program->input_count);
+    }
+}
+
+mica_status mica__region_add(mica_encoder *encoder, const mica__region_names *names,
+                             const mica__region_program *program, mica_buffer *const *inputs,
+                             bool equal_shapes, mica_buffer *const *outputs)
+{
+    mica__op_builder op;
+    const uint32_t count = program->input_count;
+    mica__op_begin(&op, encoder, MICA_OP_REGION, count + program->output_count, names, program,
+                   mica__region_bytes(program->step_count));
+    mica__op_require(&op, encoder != NULL, "encoder is NULL");
+    for (uint32_t i = 0; i < count; i++) {
+        mica__op_put(&op, i, &mica__ops[MICA_OP_REGION].slot[MICA__REGION_INPUT], inputs[i]);
+        check_type(&op, names->input[i], inputs[i], (mica_register)program->input[i]);
+    }
+    check_outputs(&op, names, program, outputs);
+    for (uint32_t i = 0; i < count; i++)
+        if (equal_shapes)
+            mica__op_same_shape(&op, i, count);
+        else
+            mica__op_broadcast(&op, i, count);
+    if (mica__op_ok(&op) && program->special)
+        check_steps(&op, names, program, inputs, outputs);
+    return mica__op_add(&op);
+}
+
+/* ---- regions of the caller ---- */
+
+struct mica_region {
+    mica__region_program program; /* and its steps */
+};
+
+mica_status mica_region_create(const mica_region_desc *desc, mica_region **out_region)
+{
+    if (out_region == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "region_create: out_region is NULL");
+    *out_region = NULL;
+    if (desc == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "region_create: desc is NULL");
+    mica__region_room room;
+    MICA__TRY(mica__region_check("region_create", desc, &room));
+    const size_t bytes = mica__region_bytes(room.program.step_count);
+    mica_region *region = mica__alloc(bytes);
+    if (region == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "region_create: no memory for %u steps",
+                          room.program.step_count);
+    memcpy(&region->program, &room.program, bytes);
+    *out_region = region;
+    return MICA_OK;
+}
+
+void mica_region_release(mica_region *region)
+{
+    mica__free(region);
+}
+
+mica_status mica_region_apply(mica_encoder *encoder, const mica_region *region, mica_buffer *const *inputs,
+                              mica_buffer *const *outputs)
+{
+    static const char *const input[MICA_REGION_INPUTS] = {
+        "inputs[0]",  "inputs[1]",  "inputs[2]",  "inputs[3]", "inputs[4]",  "inputs[5]",
+        "inputs[6]",  "inputs[7]",  "inputs[8]",  "inputs[9]", "inputs[10]", "inputs[11]",
+        "inputs[12]", "inputs[13]", "inputs[14]", "inputs[15]"};
+    static const char *const output[MICA_REGION_OUTPUTS] = {"outputs[0]", "outputs[1]", "outputs[2]",
+                                                            "outputs[3]", "outputs[4]", "outputs[5]",
+                                                            "outputs[6]", "outputs[7]"};
+    static const mica__region_names names = {"region_apply", input, output};
+    if (region == NULL || outputs == NULL || (inputs == NULL && region->program.input_count > 0))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "region_apply: %s is NULL",
+                          region == NULL    ? "region"
+                          : outputs == NULL ? "outputs"
+                                            : "inputs");
+    return mica__region_add(encoder, &names, &region->program, inputs, false, outputs);
+}
+
+/* ---- one op for each scalar that works on buffers alone ---- */
+
+static const char *const value_names[] = {"a", "b", "c"};
+static const char *const result_names[] = {"y"};
+
+/* Whether input j may be what it is, beside the one whose type decides. */
+static bool fits(const mica__scalar_info *info, uint32_t first, mica_buffer *const *inputs, uint32_t j)
+{
+    const uint32_t dtype = inputs[j]->dtype, type = mica__register_of(dtype);
+    if (j < first)
+        return type == MICA_REGISTER_BOOL;
+    return dtype != MICA_DTYPE_C64 && (info->in >> type & 1) != 0 &&
+           type == mica__register_of(inputs[first]->dtype);
+}
+
+static mica_status refuse_value(const mica__scalar_info *info, uint32_t first, mica_buffer *const *inputs,
+                                uint32_t j)
+{
+    const char *name = mica_dtype_name(inputs[j]->dtype);
+    if (j <= first || inputs[j]->dtype == MICA_DTYPE_C64 ||
+        (info->in >> mica__register_of(inputs[j]->dtype) & 1) == 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s is %s, which it does not take", info->name,
+                          value_names[j], name);
+    return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s is %s, but %s is %s", info->name, value_names[j],
+                      name, value_names[first], mica_dtype_name(inputs[first]->dtype));
+}
+
+static mica_status apply_scalar(mica_encoder *encoder, mica_scalar scalar, mica_buffer *const *inputs,
+                                mica_buffer *y)
+{
+    const mica__scalar_info *info = mica__scalar_of(scalar);
+    const mica__region_names names = {info->name, value_names, result_names};
+    const uint32_t first = scalar == MICA_SCALAR_SELECT ? 1 : 0;
+    mica__region_small small;
+    mica__region_program *program = &small.program;
+    bool all = encoder != NULL;
+    mica__region_begin(program, info->arity, 1);
+    for (uint32_t j = 0; j < info->arity; j++) {
+        all = all && inputs[j] != NULL;
+        program->input[j] =
+            inputs[j] != NULL ? (uint8_t)mica__register_of(inputs[j]->dtype) : MICA_REGISTER_NONE;
+    }
+    for (uint32_t j = 0; all && j < info->arity;
+         j++) /* what is NULL is found where all operands are looked at */
+        if (!fits(info, first, inputs, j))
+            return refuse_value(info, first, inputs, j);
+    const uint8_t type = info->out == 0 ? program->input[first] : MICA_REGISTER_BOOL;
+    program->output[0] = mica__region_step(program, scalar, (mica_register)type, 0,
+                                           info->arity > 1 ? 1 : NONE, info->arity > 2 ? 2 : NONE);
+    return mica__region_add(encoder, &names, program, inputs, false, &y);
+}
+
+#define STEP(...)
+#define STEP_OF(...)
+#define PUBLIC(name, arity, ...) SCALAR_##arity(mica_##name, MICA__SCALAR_##name)
+#define SCALAR_1(name, scalar)                                                           \
+    mica_status name(mica_encoder *encoder, mica_buffer *a, mica_buffer *y)              \
+    {                                                                                    \
+        return apply_scalar(encoder, (mica_scalar)scalar, (mica_buffer *const[]){a}, y); \
+    }
+#define SCALAR_2(name, scalar)                                                              \
+    mica_status name(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *y) \
+    {                                                                                       \
+        return apply_scalar(encoder, (mica_scalar)scalar, (mica_buffer *const[]){a, b}, y); \
+    }
+#define SCALAR_3(name, scalar)                                                                              \
+    mica_status name(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *c, mica_buffer *y) \
+    {                                                                                                       \
+        return apply_scalar(encoder, (mica_scalar)scalar, (mica_buffer *const[]){a, b, c}, y);              \
+    }
+#include "backend/scalars.def"
+
+/* ---- ops of a few steps ---- */
+
+static mica_status gate(mica_encoder *encoder, const char *name, mica_scalar act, mica_buffer *gate_values,
+                        mica_buffer *up, mica_buffer *y)
+{
+    static const char *const inputs[] = {"gate", "up"};
+    const mica__region_names names = {name, inputs, result_names};
+    mica__region_small small;
+    mica__region_program *program = &small.program;
+    mica__region_begin(program, 2, 1);
+    program->input[0] = program->input[1] = MICA_REGISTER_F32;
+    const uint8_t open = mica__region_step(program, act, MICA_REGISTER_F32, 0, NONE, NONE);
+    program->output[0] = mica__region_step(program, MICA_SCALAR_MUL, MICA_REGISTER_F32, open, 1, NONE);
+    return mica__region_add(encoder, &names, program, (mica_buffer *const[]){gate_values, up}, true, &y);
+}
+
+mica_status mica_silu_mul(mica_encoder *encoder, mica_buffer *gate_values, mica_buffer *up, mica_buffer *y)
+{
+    return gate(encoder, "silu_mul", MICA_SCALAR_SILU, gate_values, up, y);
+}
+
+mica_status mica_gelu_mul(mica_encoder *encoder, mica_buffer *gate_values, mica_buffer *up, mica_buffer *y)
+{
+    return gate(encoder, "gelu_mul", MICA_SCALAR_GELU, gate_values, up, y);
+}
+
+mica_status mica_sigmoid_mul(mica_encoder *encoder, mica_buffer *gate_values, mica_buffer *up, mica_buffer *y)
+{
+    return gate(encoder, "sigmoid_mul", MICA_SCALAR_SIGMOID, gate_values, up, y);
+}
+
+mica_status mica_quick_gelu_mul(mica_encoder *encoder, mica_buffer *gate_values, mica_buffer *up,
+                                mica_buffer *y)
+{
+    return gate(encoder, "quick_gelu_mul", MICA_SCALAR_QUICK_GELU, gate_values, up, y);
+}
+
+mica_status mica_relu_squared_mul(mica_encoder *encoder, mica_buffer *gate_values, mica_buffer *up,
+                                  mica_buffer *y)
+{
+    return gate(encoder, "relu_squared_mul", MICA_SCALAR_RELU_SQUARED, gate_values, up, y);
+}
+
+mica_status mica_clipped_swiglu(mica_encoder *encoder, mica_buffer *gate_values, mica_buffer *up, float alpha,
+                                float limit, mica_buffer *y)
+{
+    static const char *const inputs[] = {"gate", "up"};
+    static const mica__region_names names = {"clipped_swiglu", inputs, result_names};
+    const mica_register f32 = MICA_REGISTER_F32;
+    mica__region_room room;
+    mica__region_program *p = &room.program;
+    if (!isfinite(alpha) || !(limit > 0.0f))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "clipped_swiglu: alpha is %g and limit %g, not finite and above 0", (double)alpha,
+                          (double)limit);
+    mica__region_begin(p, 2, 1);
+    p->input[0] = p->input[1] = f32;
+    const uint8_t top = mica__region_constant(p, f32, (mica__scalar_value){.f32 = limit});
+    const uint8_t bottom = mica__region_constant(p, f32, (mica__scalar_value){.f32 = -limit});
+    const uint8_t one = mica__region_constant(p, f32, (mica__scalar_value){.f32 = 1.0f});
+    const uint8_t factor = mica__region_constant(p, f32, (mica__scalar_value){.f32 = alpha});
+    const uint8_t g = mica__region_step(p, MICA_SCALAR_MIN, f32, 0, top, NONE);
+    const uint8_t scaled = mica__region_step(p, MICA_SCALAR_MUL, f32, g, factor, NONE);
+    const uint8_t open = mica__region_step(p, MICA_SCALAR_SIGMOID, f32, scaled, NONE, NONE);
+    const uint8_t through = mica__region_step(p, MICA_SCALAR_MUL, f32, open, g, NONE);
+    const uint8_t above = mica__region_step(p, MICA_SCALAR_MAX, f32, 1, bottom, NONE);
+    const uint8_t within = mica__region_step(p, MICA_SCALAR_MIN, f32, above, top, NONE);
+    const uint8_t more = mica__region_step(p, MICA_SCALAR_ADD, f32, within, one, NONE);
+    p->output[0] = mica__region_step(p, MICA_SCALAR_MUL, f32, more, through, NONE);
+    return mica__region_add(encoder, &names, p, (mica_buffer *const[]){gate_values, up}, true, &y);
+}
+
+/* A scalar of x and a number. */
+static mica_status with_number(mica_encoder *encoder, mica_scalar scalar, mica_buffer *x, float number,
+                               mica_buffer *y)
+{
+    static const char *const inputs[] = {"x"};
+    const mica__scalar_info *info = mica__scalar_of(scalar);
+    const mica__region_names names = {info->name, inputs, result_names};
+    const bool wide = x != NULL && x->dtype == MICA_DTYPE_F64 && (info->in >> MICA_REGISTER_F64 & 1) != 0;
+    const mica_register type = wide ? MICA_REGISTER_F64 : MICA_REGISTER_F32;
+    mica__region_small small;
+    mica__region_program *program = &small.program;
+    mica__region_begin(program, 1, 1);
+    program->input[0] = (uint8_t)type;
+    mica__scalar_value value = {.f32 = number};
+    if (wide)
+        value.f64 = (double)number;
+    const uint8_t constant = mica__region_constant(program, type, value);
+    program->output[0] = mica__region_step(program, scalar, type, 0, constant, NONE);
+    return mica__region_add(encoder, &names, program, &x, true, &y);
+}
+
+mica_status mica_softcap(mica_encoder *encoder, mica_buffer *x, float cap, mica_buffer *y)
+{
+    if (!(cap > 0.0f) || !isfinite(cap))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "softcap: cap is %g, not above 0 and finite",
+                          (double)cap);
+    return with_number(encoder, MICA_SCALAR_SOFTCAP, x, cap, y);
+}
+
+mica_status mica_leaky_relu(mica_encoder *encoder, mica_buffer *x, float slope, mica_buffer *y)
+{
+    if (!isfinite(slope))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "leaky_relu: slope is %g, not finite", (double)slope);
+    return with_number(encoder, MICA_SCALAR_LEAKY_RELU, x, slope, y);
+}
+
+mica_status mica_elu(mica_encoder *encoder, mica_buffer *x, float alpha, mica_buffer *y)
+{
+    if (!isfinite(alpha))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "elu: alpha is %g, not finite", (double)alpha);
+    return with_number(encoder, MICA_SCALAR_ELU, x, alpha, y);
+}
+
+/* A bound in a register of x's type: of integers the nearest that it holds, to the inside. */
+static mica__scalar_value bound_of(mica_register type, double value, bool low)
+{
+    const bool is_signed = type == MICA_REGISTER_I32 || type == MICA_REGISTER_I64;
+    const int bits = type == MICA_REGISTER_I32 || type == MICA_REGISTER_U32 ? 32 : 64;
+    const double most = ldexp(1.0, is_signed ? bits - 1 : bits), least = is_signed ? -most : 0.0;
+    if (type == MICA_REGISTER_F64)
+        return (mica__scalar_value){.f64 = value};
+    if (type == MICA_REGISTER_F32)
+        return (mica__scalar_value){.f32 = (float)value};
+    value = low ? ceil(value) : floor(value);
+    if (value >= most)
+        return (mica__scalar_value){.u64 = UINT64_MAX >> (64 - bits + (is_signed ? 1 : 0))};
+    if (value <= least)
+        return (mica__scalar_value){.i64 = (int64_t)least};
+    if (is_signed)
+        return (mica__scalar_value){.i64 = (int64_t)value};
+    return (mica__scalar_value){.u64 = (uint64_t)value};
+}
+
+mica_status mica_clamp(mica_encoder *encoder, mica_buffer *x, double low, double high, mica_buffer *y)
+{
+    static const char *const inputs[] = {"x"};
+    static const mica__region_names names = {"clamp", inputs, result_names};
+    const mica_register type = x != NULL ? mica__register_of(x->dtype) : MICA_REGISTER_NONE;
+    mica__region_small small;
+    mica__region_program *program = &small.program;
+    if (!(low <= high))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "clamp: low is %g and high %g, which is not above it",
+                          low, high);
+    if (encoder != NULL && x != NULL && ((MICA__SET_NUMBER >> type & 1) == 0 || x->dtype == MICA_DTYPE_C64))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "clamp: x is %s, which it does not take",
+                          mica_dtype_name(x->dtype));
+    mica__region_begin(program, 1, 1);
+    program->input[0] = (uint8_t)type;
+    const uint8_t bottom = mica__region_constant(program, type, bound_of(type, low, true));
+    const uint8_t top = mica__region_constant(program, type, bound_of(type, high, false));
+    const uint8_t above = mica__region_step(program, MICA_SCALAR_MAX, type, 0, bottom, NONE);
+    program->output[0] = mica__region_step(program, MICA_SCALAR_MIN, type, above, top, NONE);
+    return mica__region_add(encoder, &names, program, &x, true, &y);
+}
+
+/* The f32 from which every smaller float rounds as from `value` itself: towards 0, the last bit set where some was lost. */
+static float odd_float(double value)
+{
+    float near = (float)value;
+    uint32_t bits;
+    if (isnan(value) || (double)near == value)
+        return near;
+    memcpy(&bits, &near, sizeof bits);
+    if (fabs((double)near) > fabs(value))
+        bits--; /* the magnitude below, of infinity the greatest finite one */
+    bits |= 1;
+    memcpy(&near, &bits, sizeof near);
+    return near;
+}
+
+bool mica__constant_of(double value, mica_dtype dtype, mica__scalar_value *out)
+{
+    const double bits = (double)mica__dtype_bytes(dtype) * 8.0;
+    out->u64 = 0;
+    switch (mica__register_of(dtype)) {
+    case MICA_REGISTER_F64: out->f64 = value; return true;
+    case MICA_REGISTER_I32:
+    case MICA_REGISTER_I64:
+        if (!(value >= -ldexp(1.0, (int)bits - 1) && value < ldexp(1.0, (int)bits - 1)))
+            return false;
+        out->i64 = (int64_t)value;
+        return true;
+    case MICA_REGISTER_U32:
+    case MICA_REGISTER_U64:
+        if (!(value >= 0.0 && value < ldexp(1.0, (int)bits)))
+            return false;
+        out->u64 = (uint64_t)value;
+        return true;
+    case MICA_REGISTER_BOOL: out->u64 = value != 0.0; return value == 0.0 || value == 1.0;
+    default: out->f32 = dtype == MICA_DTYPE_F32 ? (float)value : odd_float(value); return true;
+    }
+}
+
+mica_status mica_fill(mica_encoder *encoder, double value, mica_buffer *y)
+{
+    static const mica__region_names names = {"fill", NULL, result_names};
+    mica__region_small small;
+    mica__region_program *program = &small.program;
+    mica__scalar_value constant = {.u64 = 0};
+    const mica_register type = y != NULL ? mica__register_of(y->dtype) : MICA_REGISTER_NONE;
+    if (encoder != NULL && type != MICA_REGISTER_NONE && !mica__constant_of(value, y->dtype, &constant))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "fill: value %g does not fit %s", value,
+                          mica_dtype_name(y->dtype));
+    mica__region_begin(program, 0, 1);
+    program->output[0] = mica__region_constant(program, type, constant);
+    if (y != NULL && y->dtype == MICA_DTYPE_C64)
+        program->output_imag[0] = mica__region_constant(program, type, (mica__scalar_value){.f32 = 0.0f});
+    return mica__region_add(encoder, &names, program, NULL, false, &y);
+}
+
+mica_status mica_advance(mica_encoder *encoder, int32_t delta, mica_buffer *counters)
+{
+    static const char *const operands[] = {"counters"};
+    static const mica__region_names names = {"advance", operands, operands};
+    mica__region_small small;
+    mica__region_program *program = &small.program;
+    const mica_register type = counters != NULL ? mica__register_of(counters->dtype) : MICA_REGISTER_NONE;
+    if (encoder != NULL && counters != NULL && (MICA__SET_INTEGER >> type & 1) == 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "advance: counters is %s, not an integer type",
+                          mica_dtype_name(counters->dtype));
+    mica__region_begin(program, 1, 1);
+    program->input[0] = (uint8_t)type;
+    const mica__scalar_value step = {.i64 = type == MICA_REGISTER_U32 ? (int64_t)(uint32_t)delta : delta};
+    const uint8_t by = mica__region_constant(program, type, step);
+    program->output[0] = mica__region_step(program, MICA_SCALAR_ADD, type, 0, by, NONE);
+    return mica__region_add(encoder, &names, program, &counters, true, &counters);
+}

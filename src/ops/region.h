@@ -1,0 +1,16 @@
+/* region.h - how ops of this room become region records. */
+#ifndef MICA_OPS_REGION_H
+#define MICA_OPS_REGION_H
+
+#include "backend/region.h"
+#include "ops/check.h"
+
+/* Adds a record of a checked program. Inputs broadcast, or have the shape of the outputs where `equal_shapes` is true. */
+mica_status mica__region_add(mica_encoder *encoder, const mica__region_names *names,
+                             const mica__region_program *program, mica_buffer *const *inputs,
+                             bool equal_shapes, mica_buffer *const *outputs);
+
+/* The constant that `value` is in a type; false where it does not fit. */
+bool mica__constant_of(double value, mica_dtype dtype, mica__scalar_value *out);
+
+#endif

@@ -29,7 +29,7 @@ typedef struct conform_operand {
     double *expected, *error; /* of an output beside the one of the case; NULL: nothing */
 } conform_operand;
 
-/* A program, and who is called to add it: 0 mica_region_apply, else a row of conform_region.c. */
+/* A program, and who is called to add it: 0 mica_region_apply, else a row of rows/conform_region.c. */
 typedef struct conform_region {
     mica_region_desc desc; /* without its steps */
     mica_region_step step[MICA_REGION_STEPS];

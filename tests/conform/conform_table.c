@@ -119,6 +119,19 @@ const conform_row conform_table[] = {
     ROW("sample log", SAMPLE, sample_log, NONE, 4, "exp and a sum, a logarithm, two differences"),
     ROW("sample settings", SAMPLE, sample_settings, NONE, 0, "whole numbers"),
     ROW("sample history", SAMPLE, sample_history, NONE, 0, "whole numbers"),
+    /* ---- sorting, scans, random numbers ---- */
+    /* ---- norms ---- */
+    /* ---- rotary embeddings ---- */
+    /* ---- matrices ---- */
+    /* ---- attention ---- */
+    /* ---- experts ---- */
+    /* ---- recurrence: state space, linear attention, cells ---- */
+    /* ---- rotation and coding of caches ---- */
+    /* ---- convolution, pooling, resizing ---- */
+    /* ---- transforms ---- */
+    /* ---- linear algebra ---- */
+    /* ---- quantisation ---- */
+    /* ---- training: losses, gradients, optimisers ---- */
 };
 
 const uint32_t conform_table_count = sizeof conform_table / sizeof *conform_table;

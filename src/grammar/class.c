@@ -203,8 +203,8 @@ mica_status mica__grammar_class_of(mica_grammar *grammar, mica__grammar_range *r
     uint32_t slot, size;
     if (room == NULL)
         return no_memory();
-    MICA__TRY(mica__spend(8 + (uint64_t)count * 4));
     grammar->ranges = room;
+    MICA__TRY(mica__spend(8 + (uint64_t)count * 4));
     if (grammar->state_count == 0) { /* the two that have no transitions */
         grammar->states = mica__grown(NULL, &grammar->state_capacity, 2, sizeof *grammar->states);
         if (grammar->states == NULL)
@@ -212,8 +212,8 @@ mica_status mica__grammar_class_of(mica_grammar *grammar, mica__grammar_range *r
         memset(grammar->states, 0, 2 * sizeof *grammar->states);
         grammar->state_count = 2;
     }
-    if (mica__sort(ranges, count, sizeof *ranges, compare_ranges) != MICA_OK ||
-        !add_ranges(grammar, ranges, count, negated))
+    MICA__TRY(mica__sort(ranges, count, sizeof *ranges, compare_ranges));
+    if (!add_ranges(grammar, ranges, count, negated))
         return no_memory();
     if (!mica__table_grow(&grammar->class_table, &grammar->class_slots, grammar->class_count, hash_class,
                           grammar))

@@ -248,8 +248,8 @@ static mica_status add_element(parser *p, mica__grammar_kind kind, uint32_t valu
         mica__grown(p->pending, &p->pending_capacity, p->pending_count + 1, sizeof *pending);
     if (pending == NULL)
         return no_memory();
-    MICA__TRY(mica__spend(4));
     p->pending = pending;
+    MICA__TRY(mica__spend(4));
     memset(&pending[p->pending_count], 0, sizeof *pending);
     pending[p->pending_count].kind = kind;
     pending[p->pending_count++].value = value;
@@ -270,8 +270,8 @@ static mica_status add_range(parser *p, uint32_t low, uint32_t high)
         mica__grown(p->ranges, &p->range_capacity, p->range_count + 1, sizeof *ranges);
     if (ranges == NULL)
         return no_memory();
-    MICA__TRY(mica__spend(2));
     p->ranges = ranges;
+    MICA__TRY(mica__spend(2));
     ranges[p->range_count].low = low;
     ranges[p->range_count++].high = high;
     return MICA_OK;

@@ -10,6 +10,7 @@
 #include "support/sanitizer.h"
 #include "support/status.h"
 
+#include "mica/model.h"
 #include "mica/sample.h"
 #include "mica/text.h"
 #include "mica/work.h"
@@ -170,12 +171,70 @@ static void grammars_are_stopped(void **state)
     mica__vocabulary_release(vocabulary);
 }
 
+/* ---- every step may be the last ------------------------------------------------------------------------- */
+
+static mica_status make_grammar(void *context)
+{
+    mica_grammar *grammar = NULL;
+    const mica_status status = mica_grammar_create(context, strlen(context), NULL, &grammar);
+    mica_grammar_release(grammar);
+    return status;
+}
+
+/* Wherever the steps end, the limit is what is told: a status that somebody on the way takes for another shows at its step. */
+static void ends_with_budget(const char *name, mica_status (*play)(void *context), void *context)
+{
+    mica_status status = MICA_ERR_BUDGET;
+    for (uint64_t steps = 1; status != MICA_OK; steps += 1 + steps / 256) {
+        const mica_limits limits = {.steps = steps};
+        mica_work *work = NULL;
+        must(mica_work_create(&limits, &work));
+        (void)mica_work_use(work);
+        status = play(context);
+        (void)mica_work_use(NULL);
+        mica_work_release(work);
+        if (status != MICA_OK && status != MICA_ERR_BUDGET)
+            fail_msg("%s, %llu steps: %s: %s", name, (unsigned long long)steps, mica_status_name(status),
+                     mica_status_message());
+    }
+}
+
+static mica_status play_model(void *context)
+{
+    mica_model *model = NULL;
+    const mica_status status = mica_model_open("models/demo.gguf", context, NULL, &model);
+    mica_model_release(model);
+    return status;
+}
+
+static void every_step_may_be_the_last(void **state)
+{
+    (void)state;
+    static char gbnf[] = "root ::= [z0-9a-c] x | \"b\"\nx ::= [^a-z\\n]{2,3} root?";
+    static char schema[] = "{\"type\":\"object\",\"properties\":{\"b\":{\"enum\":[3,1,\"x\"]},\"a\":{"
+                           "\"pattern\":\"^[c-ea]+$\"}},"
+                           "\"required\":[\"b\"],\"additionalProperties\":{\"anyOf\":[{\"type\":\"integer\"},"
+                           "{\"minLength\":2,\"type\":\"string\"}]}}";
+    static char text[] =
+        "{% set l = [3, 1, 2] %}{{ l|sort|join('-') }}{% for k in {'b': 1, 'a': 2}|dictsort %}{{ k[0]|upper "
+        "}}{% endfor %}"
+        "{{ {'z': [1, 'x'], 'y': none}|tojson }}{{ 'a b  c'.split()|list|unique|list|length }}";
+    ends_with_budget("a grammar", make_grammar, gbnf);
+    ends_with_budget("a schema", play_schema, schema);
+    ends_with_budget("a template", play_template, text);
+    mica_device *device = NULL;
+    must(mica_device_open("null", NULL, &device));
+    ends_with_budget("a model", play_model, device);
+    mica_device_release(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(templates_are_stopped),
         cmocka_unit_test(schemas_are_stopped),
         cmocka_unit_test(grammars_are_stopped),
+        cmocka_unit_test(every_step_may_be_the_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

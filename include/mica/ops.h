@@ -39,7 +39,7 @@ MICA_API mica_status mica_fill(mica_encoder *encoder, double value, mica_buffer 
 MICA_API mica_status mica_advance(mica_encoder *encoder, int32_t delta, mica_buffer *counters);
 
 /* mica_add, mica_mul, mica_gelu and all other functions of single values: scalars.h. Of these ops too f32 stands for every
- * dtype that loads to it. */
+ * dtype that loads to it; gated products take f64 as well, on the cpu. */
 /* y = gate / (1 + exp(-gate)) * up. Equal shapes. In place. */
 MICA_API mica_status mica_silu_mul(mica_encoder *encoder, mica_buffer *gate, mica_buffer *up, mica_buffer *y);
 /* y = gelu(gate) * up with mica_gelu's formula. Equal shapes. In place. */
@@ -406,4 +406,7 @@ MICA_API mica_status mica_sample(mica_encoder *encoder, const mica_sample_operan
 #ifdef __cplusplus
 }
 #endif
+
+#include "mica/ops_train.h"
+
 #endif

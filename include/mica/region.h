@@ -57,6 +57,7 @@ typedef struct mica_scalar_info {
     uint32_t out;        /* types that it may give; 0: the one that went in */
     uint32_t operations; /* about how many an element takes */
     uint32_t is_op;      /* 1: a function mica_<name> of scalars.h */
+    uint32_t derivative; /* 1: it has one (ops_train.h) */
 } mica_scalar_info;
 
 /* INVALID_ARGUMENT for a number that is no mica_scalar. Any thread. */

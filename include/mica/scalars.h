@@ -291,11 +291,11 @@ MICA_API mica_status mica_atanh(mica_encoder *encoder, mica_buffer *a, mica_buff
 MICA_API mica_status mica_erf(mica_encoder *encoder, mica_buffer *a, mica_buffer *y);
 /* y = 1 - erf(a), exact where it is small. Types: f32, on the cpu also f64. */
 MICA_API mica_status mica_erfc(mica_encoder *encoder, mica_buffer *a, mica_buffer *y);
-/* y = a / (1 + exp(-a)). Types: f32. */
+/* y = a / (1 + exp(-a)). Types: f32, on the cpu also f64. */
 MICA_API mica_status mica_silu(mica_encoder *encoder, mica_buffer *a, mica_buffer *y);
-/* y = 0.5 a (1 + tanh(clamp(0.7978845608 (a + 0.044715 a^3), -15, 15))). Types: f32. */
+/* y = 0.5 a (1 + tanh(clamp(0.7978845608 (a + 0.044715 a^3), -15, 15))). Types: f32, on the cpu also f64. */
 MICA_API mica_status mica_gelu(mica_encoder *encoder, mica_buffer *a, mica_buffer *y);
-/* y = 0.5 a (1 + erf(a / sqrt(2))). Types: f32. */
+/* y = 0.5 a (1 + erf(a / sqrt(2))). Types: f32, on the cpu also f64. */
 MICA_API mica_status mica_gelu_erf(mica_encoder *encoder, mica_buffer *a, mica_buffer *y);
 /* y = the greater of a and 0 (NaN: NaN). Types: f32, f64, i32 or i64. */
 MICA_API mica_status mica_relu(mica_encoder *encoder, mica_buffer *a, mica_buffer *y);

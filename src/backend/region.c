@@ -14,14 +14,19 @@ _Static_assert(sizeof(mica_region_step) == 16, "no padding in what is compared a
 
 /* ---- the tables ---- */
 
+/* The column `derivative`: 1 for BY(..), 0 for NONE. */
+#define HAS_BY(...) 1
+#define HAS_NONE 0
 #define STEP(name, arity, in, out, operations, ...) \
-    {#name, arity, MICA__SET_##in, MICA__SET_##out, operations, 0, 0, MICA__KERNEL_SET_##in},
-#define STEP_OF(name, arity, in, out, operations, ...) \
-    {#name, arity, MICA__SET_##in, MICA__SET_##out, operations, 1, 0, MICA__KERNEL_SET_##in},
-#define PUBLIC(name, arity, in, out, operations, ...) \
-    {#name, arity, MICA__SET_##in, MICA__SET_##out, operations, 1, 1, MICA__KERNEL_SET_##in},
+    {#name, arity, MICA__SET_##in, MICA__SET_##out, operations, 0, 0, MICA__KERNEL_SET_##in, 0},
+#define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain, derivative) \
+    {#name, arity, MICA__SET_##in,        MICA__SET_##out, operations,                                \
+     1,     0,     MICA__KERNEL_SET_##in, HAS_##derivative},
+#define PUBLIC(name, arity, in, out, operations, vector, plain, kernel, formula, domain, derivative) \
+    {#name, arity, MICA__SET_##in,        MICA__SET_##out, operations,                               \
+     1,     1,     MICA__KERNEL_SET_##in, HAS_##derivative},
 static const mica__scalar_info scalars[MICA_SCALAR_COUNT] = {
-    {"none", 0, 0, 0, 0, 0, 0, 0},
+    {"none", 0, 0, 0, 0, 0, 0, 0, 0},
 #include "backend/scalars.def"
 };
 #undef STEP
@@ -47,7 +52,8 @@ mica_status mica_scalar_get_info(uint32_t scalar, mica_scalar_info *out_info)
     if (info == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "scalar_get_info: scalar is %u, not 1 to %u", scalar,
                           MICA_SCALAR_COUNT - 1u);
-    *out_info = (mica_scalar_info){info->arity, info->in, info->out, info->operations, info->is_op};
+    *out_info =
+        (mica_scalar_info){info->arity, info->in, info->out, info->operations, info->is_op, info->derivative};
     return MICA_OK;
 }
 

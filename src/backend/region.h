@@ -141,6 +141,7 @@ typedef struct mica__scalar_info {
     uint8_t plain;      /* 1: it has formulas */
     uint8_t is_op;      /* 1: PUBLIC */
     uint8_t kernel_in;  /* those of `in` that kernel texts have */
+    uint8_t derivative; /* 1: it has one */
 } mica__scalar_info;
 
 /* NULL for a number that is no scalar. */

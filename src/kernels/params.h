@@ -35,6 +35,7 @@
 #include "kernels/params/embedding.h"
 #include "kernels/params/pack.h"
 #include "kernels/params/places.h"
+#include "kernels/params/cross_entropy.h"
 #include "kernels/params/tiles.h"
 #include "kernels/params/steps.h"
 #include "kernels/params/unpack.h"

@@ -96,6 +96,22 @@ struct mica_region {
     mica__region_program program; /* and its steps */
 };
 
+const mica__region_program *mica__region_program_of(const mica_region *region)
+{
+    return &region->program;
+}
+
+mica_status mica__region_copy(const char *who, const mica__region_program *program, mica_region **out_region)
+{
+    const size_t bytes = mica__region_bytes(program->step_count);
+    mica_region *region = mica__alloc(bytes);
+    if (region == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "%s: no memory for %u steps", who, program->step_count);
+    memcpy(&region->program, program, bytes);
+    *out_region = region;
+    return MICA_OK;
+}
+
 mica_status mica_region_create(const mica_region_desc *desc, mica_region **out_region)
 {
     if (out_region == NULL)
@@ -105,14 +121,7 @@ mica_status mica_region_create(const mica_region_desc *desc, mica_region **out_r
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "region_create: desc is NULL");
     mica__region_room room;
     MICA__TRY(mica__region_check("region_create", desc, &room));
-    const size_t bytes = mica__region_bytes(room.program.step_count);
-    mica_region *region = mica__alloc(bytes);
-    if (region == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "region_create: no memory for %u steps",
-                          room.program.step_count);
-    memcpy(&region->program, &room.program, bytes);
-    *out_region = region;
-    return MICA_OK;
+    return mica__region_copy("region_create", &room.program, out_region);
 }
 
 void mica_region_release(mica_region *region)
@@ -213,17 +222,24 @@ static mica_status apply_scalar(mica_encoder *encoder, mica_scalar scalar, mica_
 
 /* ---- ops of a few steps ---- */
 
+/* f64 where the first operand is that, f32 else. */
+static mica_register real_of(const mica_buffer *buffer)
+{
+    return buffer != NULL && buffer->dtype == MICA_DTYPE_F64 ? MICA_REGISTER_F64 : MICA_REGISTER_F32;
+}
+
 static mica_status gate(mica_encoder *encoder, const char *name, mica_scalar act, mica_buffer *gate_values,
                         mica_buffer *up, mica_buffer *y)
 {
     static const char *const inputs[] = {"gate", "up"};
     const mica__region_names names = {name, inputs, result_names};
+    const mica_register type = real_of(gate_values);
     mica__region_small small;
     mica__region_program *program = &small.program;
     mica__region_begin(program, 2, 1);
-    program->input[0] = program->input[1] = MICA_REGISTER_F32;
-    const uint8_t open = mica__region_step(program, act, MICA_REGISTER_F32, 0, NONE, NONE);
-    program->output[0] = mica__region_step(program, MICA_SCALAR_MUL, MICA_REGISTER_F32, open, 1, NONE);
+    program->input[0] = program->input[1] = (uint8_t)type;
+    const uint8_t open = mica__region_step(program, act, type, 0, NONE, NONE);
+    program->output[0] = mica__region_step(program, MICA_SCALAR_MUL, type, open, 1, NONE);
     return mica__region_add(encoder, &names, program, (mica_buffer *const[]){gate_values, up}, true, &y);
 }
 
@@ -259,28 +275,10 @@ mica_status mica_clipped_swiglu(mica_encoder *encoder, mica_buffer *gate_values,
 {
     static const char *const inputs[] = {"gate", "up"};
     static const mica__region_names names = {"clipped_swiglu", inputs, result_names};
-    const mica_register f32 = MICA_REGISTER_F32;
     mica__region_room room;
-    mica__region_program *p = &room.program;
-    if (!isfinite(alpha) || !(limit > 0.0f))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "clipped_swiglu: alpha is %g and limit %g, not finite and above 0", (double)alpha,
-                          (double)limit);
-    mica__region_begin(p, 2, 1);
-    p->input[0] = p->input[1] = f32;
-    const uint8_t top = mica__region_constant(p, f32, (mica__scalar_value){.f32 = limit});
-    const uint8_t bottom = mica__region_constant(p, f32, (mica__scalar_value){.f32 = -limit});
-    const uint8_t one = mica__region_constant(p, f32, (mica__scalar_value){.f32 = 1.0f});
-    const uint8_t factor = mica__region_constant(p, f32, (mica__scalar_value){.f32 = alpha});
-    const uint8_t g = mica__region_step(p, MICA_SCALAR_MIN, f32, 0, top, NONE);
-    const uint8_t scaled = mica__region_step(p, MICA_SCALAR_MUL, f32, g, factor, NONE);
-    const uint8_t open = mica__region_step(p, MICA_SCALAR_SIGMOID, f32, scaled, NONE, NONE);
-    const uint8_t through = mica__region_step(p, MICA_SCALAR_MUL, f32, open, g, NONE);
-    const uint8_t above = mica__region_step(p, MICA_SCALAR_MAX, f32, 1, bottom, NONE);
-    const uint8_t within = mica__region_step(p, MICA_SCALAR_MIN, f32, above, top, NONE);
-    const uint8_t more = mica__region_step(p, MICA_SCALAR_ADD, f32, within, one, NONE);
-    p->output[0] = mica__region_step(p, MICA_SCALAR_MUL, f32, more, through, NONE);
-    return mica__region_add(encoder, &names, p, (mica_buffer *const[]){gate_values, up}, true, &y);
+    MICA__TRY(mica__clipped_swiglu("clipped_swiglu", real_of(gate_values), alpha, limit, &room));
+    return mica__region_add(encoder, &names, &room.program, (mica_buffer *const[]){gate_values, up}, true,
+                            &y);
 }
 
 /* A scalar of x and a number. */

@@ -132,6 +132,8 @@ const conform_row conform_table[] = {
     /* ---- linear algebra ---- */
     /* ---- quantisation ---- */
     /* ---- training: losses, gradients, optimisers ---- */
+    ROW("cross_entropy", CROSS_ENTROPY, cross_entropy, NONE, 4,
+        "as reduce's logarithm of a sum, then differences; the mean of logits is a sum in any fixed order"),
 };
 
 const uint32_t conform_table_count = sizeof conform_table / sizeof *conform_table;

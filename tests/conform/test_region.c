@@ -237,9 +237,10 @@ static void test_info(void **state)
     assert_int_equal(info.values, 2);
     assert_true((info.in >> MICA_REGISTER_U64 & 1) == 1 && (info.in >> MICA_REGISTER_BOOL & 1) == 0);
     assert_int_equal(info.out, 1u << MICA_REGISTER_BOOL);
-    assert_true(info.operations == 1 && info.is_op == 1);
+    assert_true(info.operations == 1 && info.is_op == 1 && info.derivative == 0);
     must(mica_scalar_get_info(MICA_SCALAR_SOFTCAP, &info));
-    assert_true(info.values == 2 && info.in == 1u << MICA_REGISTER_F32 && info.out == 0 && info.is_op == 0);
+    assert_true(info.values == 2 && info.in == (1u << MICA_REGISTER_F32 | 1u << MICA_REGISTER_F64));
+    assert_true(info.out == 0 && info.is_op == 0 && info.derivative == 1);
     refused(mica_scalar_get_info(0, &info), MICA_ERR_INVALID_ARGUMENT, "scalar is 0");
     refused(mica_scalar_get_info(MICA_SCALAR_COUNT, &info), MICA_ERR_INVALID_ARGUMENT, "scalar");
     assert_int_equal(info.values, 0);

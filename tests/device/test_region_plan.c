@@ -145,7 +145,7 @@ static void formulas_have_no_bar(void **state)
 {
     (void)state;
 #define STEP(...)
-#define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain) \
+#define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain, derivative) \
     assert_null(strchr(#kernel, '|'));
 #define PUBLIC STEP_OF
 #include "backend/scalars.def"

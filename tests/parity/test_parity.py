@@ -179,7 +179,8 @@ class Parity(unittest.TestCase):
                     self.assertTrue(name in self.source(path).own, "no such function")
                     reached += self.source(path).reached(name)
                     if path.endswith(".c") and not os.path.basename(path).startswith("test_"):
-                        others = [p for p in glob.glob(os.path.dirname(path) + "/*.[ch]") if p != path]
+                        room = "/".join(path.split("/")[:2])
+                        others = [p for p in glob.glob(room + "/**/*.[ch]", recursive=True) if p != path]
                         self.assertTrue(any(name.split("_", 2)[-1] in read(p) for p in others), "nobody runs it")
             for symbol in row.symbols if row.tests else ():
                 with self.subTest(row.place, symbol=symbol):
@@ -190,7 +191,7 @@ class Parity(unittest.TestCase):
                     self.assertTrue(re.search(r"\b%s\b" % name, text), "the test does not use it")
 
     def test_every_public_function_is_tested(self):
-        text = "".join(test_text(path) for path in glob.glob("tests/*/*.[ch]"))
+        text = "".join(test_text(path) for path in glob.glob("tests/*/**/*.[ch]", recursive=True))
         used = set(re.findall(r"\b(mica_\w+)\(", text))
         for path in glob.glob("include/mica/*.h"):
             for name in re.findall(r"MICA_API[^;]*?\b(mica_\w+)\(", without_comments(read(path))):

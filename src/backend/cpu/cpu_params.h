@@ -124,6 +124,11 @@ typedef struct mica__cpu_row_params {
     float value; /* norms: eps; softmax: scale */
 } mica__cpu_row_params;
 
+typedef struct mica__cpu_cross_entropy {
+    mica__cpu_row_range range;
+    mica_cross_entropy_params params;
+} mica__cpu_cross_entropy;
+
 typedef struct mica__cpu_rope {
     mica__cpu_row_range range;
     mica__rope_record record;

@@ -18,7 +18,7 @@
 #define PICK(...) SECOND(__VA_ARGS__)
 #define HAS_NONE ~, 0
 #define STEP(...)
-#define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain) \
+#define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain, derivative) \
     [MICA__SCALAR_##name] = PICK(HAS_##vector, 1, ~),
 #define PUBLIC STEP_OF
 static const uint8_t has_vector[MICA_SCALAR_COUNT] = {

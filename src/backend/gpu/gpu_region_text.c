@@ -37,7 +37,7 @@ static const char *const formulas[MICA_SCALAR_COUNT] = {
     [MICA__SCALAR_wrap_u8] = "mk_from_u8(a)",
     [MICA__SCALAR_wrap_u16] = "mk_from_u16(a)",
 #define STEP(name, ...)
-#define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain) \
+#define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain, derivative) \
     [MICA__SCALAR_##name] = #kernel,
 #define PUBLIC STEP_OF
 #include "backend/scalars.def"

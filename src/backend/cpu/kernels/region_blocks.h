@@ -96,7 +96,7 @@ static void block_end(const region_block *entry, unsigned char *const *place, BL
     BLOCK_ROW_1(name, vector)[2 * MICA__SCALAR_##name + 1] = block_##name##_swapped,
 
 #define STEP(...)
-#define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain) \
+#define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain, derivative) \
     REGION_IF_VECTOR(BLOCK_MAKE, name, arity, vector)
 #define PUBLIC STEP_OF
 #include "backend/scalars.def"
@@ -105,7 +105,7 @@ BLOCK_MAKE_1(round_f16, vf_round_f16(a))
 BLOCK_MAKE_1(round_bf16, vf_round_bf16(a))
 
 static const region_block_run region_blocks[MICA__CPU_BLOCK_COUNT] = {
-#define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain) \
+#define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain, derivative) \
     REGION_IF_VECTOR(BLOCK_ROW, name, arity, vector)
 #include "backend/scalars.def"
     BLOCK_ROW_1(round_f16, ) BLOCK_ROW_1(round_bf16, )[MICA__CPU_BLOCK_LOAD + MICA_DTYPE_F32] =

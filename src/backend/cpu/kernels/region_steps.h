@@ -238,7 +238,7 @@ static inline uint8_t plain_bool_not(uint8_t a)
     REGION_PICK(REGION_VECTOR_WAY_##vector, M##_##arity, ~)(name, vector)
 
 #define STEP(...)
-#define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain)                \
+#define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain, derivative)    \
     REGION_EACH_##in(REGION_MAKE, name, arity, out, vector, plain)REGION_IF_VECTOR(REGION_PRODUCT, name, \
                                                                                    arity, vector)
 #define PUBLIC STEP_OF
@@ -341,7 +341,7 @@ REGION_CASTS(BOOL, a != 0)
 
 static const region_step region_steps[MICA__CPU_REGION_CAST_OF(MICA_REGISTER_COUNT, 0)] = {
 #define STEP(...)
-#define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain) \
+#define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain, derivative) \
     REGION_EACH_##in(REGION_ROW, name)REGION_IF_VECTOR(REGION_PRODUCT_ROW, name, arity, vector)
 #define PUBLIC STEP_OF
 #include "backend/scalars.def"

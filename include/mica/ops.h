@@ -145,7 +145,8 @@ MICA_API mica_status mica_rope(mica_encoder *encoder, mica_buffer *x, mica_buffe
                                mica_buffer *factors, const mica_rope_params *params, mica_buffer *y);
 
 /*
- * A KV cache is f32, f16, bf16 or q8_0 (dim a multiple of 32), either [slots, heads, dim] (one sequence; any strides
+ * A KV cache is f32, f16, bf16, or q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl (dim a multiple of 32; the same blocks as
+ * conversion of files makes without an importance matrix), either [slots, heads, dim] (one sequence; any strides
  * above the last, so a head-major cache is a permuted view), or paged [pages, page_slots, heads, dim] with a page table
  * u32 [sequences, max_pages]: position p of sequence s is slot p % page_slots of page table[s][p / page_slots].
  * Entries of pages that no query sees are not looked at. `ring` 1 (unpaged only): slot = position % slots.
@@ -171,19 +172,31 @@ typedef struct mica_attention_params {
 
 /* The operands of mica_attention. Query head h reads KV head h / (heads / kv_heads). */
 typedef struct mica_attention_operands {
-    mica_buffer *q;         /* [tokens, heads, dim] */
-    mica_buffer *k, *v;     /* caches as above; v may have another dim */
+    mica_buffer *q; /* [tokens, heads, dim] */
+    mica_buffer *k,
+        *v; /* caches as above, or f64; each of its own type; v may have another dim, and lie in k */
     mica_buffer *positions; /* [tokens], absolute position of each query */
     mica_buffer *lengths;   /* [sequences], number of valid keys */
     mica_buffer *sequences; /* [tokens] or NULL */
     mica_buffer *pages;     /* [sequences, max_pages] or NULL */
-    /* added to the scores: [tokens, keys] or [heads, tokens, keys], f32 f16 bf16; NULL = none.
+    /* [tokens, keys] or [heads, tokens, keys]: f32 f16 bf16 are added to the scores, of bool the keys of 0 get no weight; NULL = none.
      * Keys beyond its width are not seen. */
     mica_buffer *mask;
+    /* [heads] or NULL: a score of each head's own that joins the sum of its softmax, with no value (GPT-OSS) */
+    mica_buffer *sinks;
+    /* [heads] or NULL: slope * (key's position - query's position) is added to the scores, beside the mask (ALiBi) */
+    mica_buffer *slopes;
+    /* [tokens, count] or NULL: positions of the only keys that the query looks at, of those that it would see; others, and
+     * negative ones, are passed over, and one that stands twice counts twice */
+    mica_buffer *keys;
+    /* [tokens, heads] f32 or NULL, written: log of the sum of e^score over the keys seen and the sink; -inf where there are none */
+    mica_buffer *lse;
 } mica_attention_operands;
 
 /* y [tokens, heads, v dim] = softmax(q k^T scale + mask) v. A query that sees no key gives zeros. A sequence, page or
- * position outside, or a length that the cache (without a ring) cannot hold: zeros, FAULT. */
+ * position outside, or a length that the cache (without a ring) cannot hold: zeros as if there were no key, FAULT.
+ * q, k, v and y may be f64, all four together with lse; mask, sinks and slopes may then be f64 as well. docs/attention.md has recipes: batches
+ * of sequences of different lengths one behind another, cross attention, latent attention, keys that an index chooses. */
 MICA_API mica_status mica_attention(mica_encoder *encoder, const mica_attention_operands *operands,
                                     const mica_attention_params *params, mica_buffer *y);
 
@@ -408,5 +421,6 @@ MICA_API mica_status mica_sample(mica_encoder *encoder, const mica_sample_operan
 #endif
 
 #include "mica/ops_train.h"
+#include "mica/ops_attention.h"
 
 #endif

@@ -29,6 +29,10 @@ enum {
 const mica__types_info mica__types[] = {
 #define BLOCK_BIT(name, text, elements, bytes) | (uint64_t)((elements) > 1) << MICA_DTYPE_##name
 #define PLAIN_BIT(name, text, elements, bytes) | (uint64_t)((elements) == 1) << MICA_DTYPE_##name
+/* Those that attention reads and kv_write makes. */
+#define CACHE_TYPES                                                                                \
+    (BIT(F32) | BIT(F16) | BIT(BF16) | BIT(Q8_0) | BIT(Q4_0) | BIT(Q4_1) | BIT(Q5_0) | BIT(Q5_1) | \
+     BIT(IQ4_NL))
 #define BLOCK_TYPES (0 MICA_DTYPE_LIST(BLOCK_BIT))
 #define PLAIN_TYPES (0 MICA_DTYPE_LIST(PLAIN_BIT))
 #define TYPES(name, set, text) {set, text},

@@ -22,6 +22,8 @@
 #include "kernels/params/sample.h"
 #include "kernels/params/attention.h"
 #include "kernels/params/attention_decode.h"
+#include "kernels/params/attention_more.h"
+#include "kernels/params/attention_backward.h"
 #include "kernels/params/weight_type.h"
 #include "kernels/params/weight.h"
 #include "kernels/params/stream.h"

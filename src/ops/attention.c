@@ -83,23 +83,50 @@ mica_status mica_kv_write(mica_encoder *encoder, mica_buffer *x, mica_buffer *po
                          (mica_buffer *const[]){x, positions, sequences, pages, cache});
 }
 
-void mica__rule_attention(mica__op_builder *op)
+/* f64 goes with f64: the slots of `all` are what q is; those of `some` may be f64 only where q is. */
+static void check_wide(mica__op_builder *op, uint32_t q, uint32_t all, uint32_t some)
 {
-    mica_attention_params *params = op->record.params;
+    const bool wide = op->record.operand[q].dtype == MICA_DTYPE_F64;
+    for (uint32_t slot = 0; slot < op->record.operand_count; slot++) {
+        const uint16_t dtype = op->record.operand[slot].dtype;
+        if (!mica__op_has(op, slot) || dtype == MICA_DTYPE_NONE || ((all | some) >> slot & 1) == 0)
+            continue;
+        const bool fits = (dtype == MICA_DTYPE_F64) == wide || ((some >> slot & 1) != 0 && wide);
+        mica__op_require(op, fits, "%s is %s, but %s is %s", mica__op_argument(op, slot),
+                         mica_dtype_name((mica_dtype)dtype), mica__op_argument(op, q),
+                         mica_dtype_name((mica_dtype)op->record.operand[q].dtype));
+    }
+}
+
+/* What attention and its gradient have in common. */
+static void check_scores(mica__op_builder *op, mica_attention_params *params)
+{
     const uint64_t heads = mica__op_size(op, 'H'), kv_heads = mica__op_size(op, 'G'),
-                   sequences = mica__op_size(op, 'L'), dim = mica__op_size(op, 'D');
+                   dim = mica__op_size(op, 'D');
     params->ring = params->ring != 0;
-    check_cache(op, MICA__ATTENTION_K, MICA__ATTENTION_PAGES, MICA__ATTENTION_SEQUENCES, params->ring);
-    check_cache(op, MICA__ATTENTION_V, MICA__ATTENTION_PAGES, MICA__ATTENTION_SEQUENCES, params->ring);
     mica__op_require(
         op, !mica__size_known(heads) || !mica__size_known(kv_heads) || kv_heads == 0 || heads % kv_heads == 0,
         "q: shape[1] is %llu, no multiple of the %llu heads of k", ULL(heads), ULL(kv_heads));
-    mica__op_require(op, mica__op_has(op, MICA__ATTENTION_PAGES) || mica__sizes_agree(sequences, 1),
-                     "lengths: shape[0] is %llu, but an unpaged cache has one sequence", ULL(sequences));
     mica__op_require(op, isfinite(params->scale) && params->softcap >= 0.0f && isfinite(params->softcap),
                      "params.scale or params.softcap is negative or not finite");
     if (params->scale == 0.0f && mica__size_known(dim))
         params->scale = 1.0f / sqrtf((float)dim);
+}
+
+void mica__rule_attention(mica__op_builder *op)
+{
+    mica_attention_params *params = op->record.params;
+    const uint64_t sequences = mica__op_size(op, 'L');
+    params->ring = params->ring != 0;
+    check_cache(op, MICA__ATTENTION_K, MICA__ATTENTION_PAGES, MICA__ATTENTION_SEQUENCES, params->ring);
+    check_cache(op, MICA__ATTENTION_V, MICA__ATTENTION_PAGES, MICA__ATTENTION_SEQUENCES, params->ring);
+    check_scores(op, params);
+    mica__op_require(op, mica__op_has(op, MICA__ATTENTION_PAGES) || mica__sizes_agree(sequences, 1),
+                     "lengths: shape[0] is %llu, but an unpaged cache has one sequence", ULL(sequences));
+    check_wide(op, MICA__ATTENTION_Q,
+               1u << MICA__ATTENTION_K | 1u << MICA__ATTENTION_V | 1u << MICA__ATTENTION_Y |
+                   1u << MICA__ATTENTION_LSE,
+               1u << MICA__ATTENTION_MASK | 1u << MICA__ATTENTION_SINKS | 1u << MICA__ATTENTION_SLOPES);
 }
 
 mica_status mica_attention(mica_encoder *encoder, const mica_attention_operands *operands,
@@ -107,11 +134,46 @@ mica_status mica_attention(mica_encoder *encoder, const mica_attention_operands 
 {
     if (operands == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "attention: operands is NULL");
+    const mica_attention_operands *o = operands;
     mica_attention_params record = {0};
     if (params != NULL)
         record = *params;
     return mica__op_call(encoder, MICA_OP_ATTENTION, &record,
-                         (mica_buffer *const[]){operands->q, operands->k, operands->v, operands->positions,
-                                                operands->lengths, operands->sequences, operands->pages,
-                                                operands->mask, y});
+                         (mica_buffer *const[]){o->q, o->k, o->v, o->positions, o->lengths, o->sequences,
+                                                o->pages, o->mask, y, o->sinks, o->slopes, o->keys, o->lse});
+}
+
+void mica__rule_attention_backward(mica__op_builder *op)
+{
+    mica_attention_params *params = op->record.params;
+    mica__op_require(op, params->ring == 0,
+                     "params.ring is set, but a gradient is of keys that are all there");
+    mica__op_require(op,
+                     !mica__op_has(op, MICA__ATTENTION_BACKWARD_DSINKS) ||
+                         mica__op_has(op, MICA__ATTENTION_BACKWARD_SINKS),
+                     "dsinks is given, but there are no sinks");
+    check_scores(op, params);
+    check_wide(op, MICA__ATTENTION_BACKWARD_Q,
+               1u << MICA__ATTENTION_BACKWARD_K | 1u << MICA__ATTENTION_BACKWARD_V |
+                   1u << MICA__ATTENTION_BACKWARD_Y | 1u << MICA__ATTENTION_BACKWARD_LSE |
+                   1u << MICA__ATTENTION_BACKWARD_DY | 1u << MICA__ATTENTION_BACKWARD_DQ |
+                   1u << MICA__ATTENTION_BACKWARD_DK | 1u << MICA__ATTENTION_BACKWARD_DV |
+                   1u << MICA__ATTENTION_BACKWARD_DSINKS,
+               1u << MICA__ATTENTION_BACKWARD_MASK | 1u << MICA__ATTENTION_BACKWARD_SINKS |
+                   1u << MICA__ATTENTION_BACKWARD_SLOPES);
+}
+
+mica_status mica_attention_backward(mica_encoder *encoder, const mica_attention_backward_operands *operands,
+                                    const mica_attention_params *params)
+{
+    if (operands == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "attention_backward: operands is NULL");
+    const mica_attention_backward_operands *o = operands;
+    mica_attention_params record = {0};
+    if (params != NULL)
+        record = *params;
+    return mica__op_call(encoder, MICA_OP_ATTENTION_BACKWARD, &record,
+                         (mica_buffer *const[]){o->q, o->k, o->v, o->positions, o->lengths, o->mask, o->sinks,
+                                                o->slopes, o->y, o->lse, o->dy, o->dq, o->dk, o->dv,
+                                                o->dsinks});
 }

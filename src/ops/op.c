@@ -207,6 +207,9 @@ static mica_dtype default_dtype(const mica__op_builder *op, const mica__slot_inf
         if (other->types == info->types && other->access == MICA_ACCESS_READ && mica__op_has(op, slot))
             return (mica_dtype)op->record.operand[slot].dtype;
     }
+    if (op->record.operand[0].dtype == MICA_DTYPE_F64 &&
+        (mica__types[info->types].set >> MICA_DTYPE_F64 & 1) != 0) /* what is exact stays so */
+        return MICA_DTYPE_F64;
     for (uint32_t dtype = 1; dtype < MICA_DTYPE_COUNT; dtype++)
         if ((mica__types[info->types].set >> dtype & 1) != 0)
             return (mica_dtype)dtype;

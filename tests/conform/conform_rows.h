@@ -31,5 +31,6 @@ void conform_make_matmul_library(conform_case *c, test_random *random);
 /* Reductions that are cut into parts. */
 void conform_make_reduce_long(conform_case *c, test_random *random);
 void conform_make_prompt(conform_case *c, test_random *random);
+void conform_make_attention_more(conform_case *c, test_random *random);
 
 #endif

@@ -119,11 +119,33 @@ const conform_row conform_table[] = {
     ROW("sample log", SAMPLE, sample_log, NONE, 4, "exp and a sum, a logarithm, two differences"),
     ROW("sample settings", SAMPLE, sample_settings, NONE, 0, "whole numbers"),
     ROW("sample history", SAMPLE, sample_history, NONE, 0, "whole numbers"),
-    /* ---- sorting, scans, random numbers ---- */
-    /* ---- norms ---- */
-    /* ---- rotary embeddings ---- */
-    /* ---- matrices ---- */
-    /* ---- attention ---- */
+/* ---- sorting, scans, random numbers ---- */
+/* ---- norms ---- */
+/* ---- rotary embeddings ---- */
+/* ---- matrices ---- */
+/* ---- attention ---- */
+#define CODES "the codes of the reference quantiser, found in f32: known to the bit"
+    ROW("kv_write q4_0", KV_WRITE, kv_write, Q4_0, 0, CODES),
+    ROW("kv_write q4_1", KV_WRITE, kv_write, Q4_1, 0, CODES),
+    ROW("kv_write q5_0", KV_WRITE, kv_write, Q5_0, 0, CODES),
+    ROW("kv_write q5_1", KV_WRITE, kv_write, Q5_1, 0, CODES),
+    ROW("kv_write iq4_nl", KV_WRITE, kv_write, IQ4_NL, 0, CODES),
+    MADE("attention more", ATTENTION, attention_more, attention, NONE, 2,
+         "as attention; a sink is one weight more"),
+    MADE("attention q4_0", ATTENTION, attention_more, attention, Q4_0, 2, DECODED),
+    MADE("attention q4_1", ATTENTION, attention_more, attention, Q4_1, 2,
+         "as attention: a decoded value rounds once"),
+    MADE("attention q5_0", ATTENTION, attention_more, attention, Q5_0, 2, DECODED),
+    MADE("attention q5_1", ATTENTION, attention_more, attention, Q5_1, 2,
+         "as attention: a decoded value rounds once"),
+    MADE("attention iq4_nl", ATTENTION, attention_more, attention, IQ4_NL, 2, DECODED),
+    MADE("attention prompt q4_0", ATTENTION, prompt, attention, Q4_0, 2, DECODED),
+    MADE("attention f64", ATTENTION, attention_more, attention, F64, 2, "as attention, roundings of f64"),
+    ROW("attention_backward", ATTENTION_BACKWARD, attention_backward, NONE, 2,
+        "weights out of scores as attention's, differences of two sums of products, sums over keys or "
+        "queries"),
+    ROW("attention_backward f64", ATTENTION_BACKWARD, attention_backward, F64, 2,
+        "as attention_backward, roundings of f64"),
     /* ---- experts ---- */
     /* ---- recurrence: state space, linear attention, cells ---- */
     /* ---- rotation and coding of caches ---- */

@@ -47,6 +47,8 @@ static const setting settings[] = {
     {"f32", MICA_DTYPE_F32, MICA_DTYPE_F32, 40, 40, {.softcap = 20}},
     {"f16, window", MICA_DTYPE_F16, MICA_DTYPE_F16, 64, 64, {.window = 37}},
     {"bf16, odd sizes", MICA_DTYPE_BF16, MICA_DTYPE_F32, 33, 19, {.scale = 0.1f}},
+    {"q4_0", MICA_DTYPE_Q4_0, MICA_DTYPE_Q4_0, 64, 64, {.scale = 0}},
+    {"q5_1 and iq4_nl", MICA_DTYPE_Q5_1, MICA_DTYPE_IQ4_NL, 64, 96, {.window = 70}},
     {"q8_0", MICA_DTYPE_Q8_0, MICA_DTYPE_Q8_0, 64, 64, {.scale = 0}},
     {"q8_0 and f16, window, softcap", MICA_DTYPE_Q8_0, MICA_DTYPE_F16, 96, 32, {.window = 70, .softcap = 5}},
 };
@@ -197,7 +199,13 @@ static void run_call(run *r, const call *c, uint32_t oldest)
     mica_buffer *lengths = send_indices(r, c->length, paged ? SEQUENCES : 1);
     mica_buffer *sequences = paged ? send_indices(r, c->sequence, c->count) : NULL;
     mica_buffer *y = make(r->device, MICA_DTYPE_F32, 3, (uint64_t[]){c->count, HEADS, s->v_dim});
-    mica_attention_operands operands = {q, r->k, r->v, positions, lengths, sequences, pages, NULL};
+    mica_attention_operands operands = {.q = q,
+                                        .k = r->k,
+                                        .v = r->v,
+                                        .positions = positions,
+                                        .lengths = lengths,
+                                        .sequences = sequences,
+                                        .pages = pages};
     mica_buffer *all[] = {q, k, v, positions, pages, lengths, sequences, y};
     mica_encoder *e;
 

@@ -349,7 +349,8 @@ static void test_parameters(void **state)
         mica_rope_params odd = {.theta = 10000, .rotary_dims = 3}, wide = {.theta = 10000, .rotary_dims = 10};
         mica_rope_params cold = {.theta = -1}, mode = {.theta = 10000, .mode = (mica_rope_mode)7};
         mica_attention_params bad_scale = {.scale = 1.0f / 0.0f}, bad_cap = {.softcap = -1};
-        mica_attention_operands attention = {x, x, x, positions, lengths, NULL, NULL, NULL};
+        mica_attention_operands attention = {
+            .q = x, .k = x, .v = x, .positions = positions, .lengths = lengths};
         mica_matmul_params precision = {(mica_precision)9};
         mica_encoder *e;
 

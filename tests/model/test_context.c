@@ -326,7 +326,7 @@ static void bad_contexts_are_refused(void **state)
     mica_context *context = NULL;
     uint32_t sequence;
     (void)state;
-    mica_context_options options = {.cache_k = MICA_DTYPE_Q4_0};
+    mica_context_options options = {.cache_k = MICA_DTYPE_Q4_K};
     refused(mica_context_create(r.model, &options, &context), MICA_ERR_UNSUPPORTED, "cache_k");
     options = (mica_context_options){.sequences = 100000};
     refused(mica_context_create(r.model, &options, &context), MICA_ERR_INVALID_ARGUMENT, "sequences");

@@ -29,6 +29,12 @@ void oracle_quantise_q8(const double *x, size_t count, double *out);
  * rounded to f16, and x ~ q * d. */
 void oracle_round_q8_0(const double *x, size_t count, double *out);
 
+/* What a row becomes as q4_0, q4_1, q5_0, q5_1, iq4_nl or q8_0, as the formats' reference quantiser has it, in f32:
+ *   q4_0 q5_0  d = the first value of greatest magnitude / -8 (-16); code = x / d + 8.5 (16.5) cut to a whole number
+ *   q4_1 q5_1  d = (max - min) / 15 (31); code = (x - min) / d + 0.5 cut; then d and min are rounded to f16
+ *   iq4_nl     of sixteen trial scales the one of least error, where that of x costs its square and twice the mean square */
+void oracle_round_block(mica_dtype dtype, const double *x, size_t count, double *out);
+
 /* Bytes of a row of `count` values. */
 size_t oracle_row_bytes(mica_dtype dtype, size_t count);
 bool oracle_is_affine(mica_dtype dtype);

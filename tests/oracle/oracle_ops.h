@@ -88,12 +88,27 @@ typedef struct oracle_attention {
     const double *sequences; /* or NULL */
     const double *mask;      /* or NULL */
     size_t mask_heads, mask_keys;
+    bool mask_hides;              /* the mask is of bool: keys of 0 have no weight */
+    const double *sinks, *slopes; /* [heads] or NULL */
+    const double *keys;           /* [tokens, key_count] or NULL: the only keys of each token */
+    size_t key_count;
     double scale, softcap;
     size_t window;
     bool bidirectional;
+    double *lse, *lse_error; /* [tokens, heads], written; or NULL */
 } oracle_attention;
 /* False when an index pointed outside its table; the row of such a token is zero. */
 bool oracle_attention_run(const oracle_attention *attention, double *y, double *error);
+
+/* The gradient of an attention without pages, ring or list of keys, whose sums (y, lse) are given. Errors as elsewhere. */
+typedef struct oracle_attention_backward {
+    const oracle_attention *forward;
+    const double *y, *lse, *dy;
+    double *dq, *dk, *dv, *dsinks; /* written; dsinks NULL without sinks */
+    double *dq_error, *dk_error, *dv_error, *dsinks_error;
+} oracle_attention_backward;
+/* False when an index pointed outside; such a token gives nothing. */
+bool oracle_attention_backward_run(const oracle_attention_backward *backward);
 
 /* Weight rows as stored, with the affine parts decoded to double: scales and biases [rows, groups]. */
 typedef struct oracle_weight {

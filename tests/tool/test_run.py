@@ -314,7 +314,7 @@ class Bad(Models):
         self.refused(2, "--n-predict", "run", "-n", "-2")
         self.refused(2, "--n-predict", "run", "-n", "1.5")
         self.refused(2, "--mirostat", "run", "-p", "b", "--mirostat", "1")
-        self.refused(2, "--cache-type-k", "run", "-p", "b", "-ctk", "q4_0")
+        self.refused(2, "--cache-type-k", "run", "-p", "b", "-ctk", "q4_k")
         self.refused(2, "no text", "run", "-m", "a")
         self.refused(2, "both", "run", "-m", "a", "-p", "b", "-f", "c")
         self.refused(2, "no text", "tokenize", "-m", "a")

@@ -188,6 +188,12 @@ void mica__cpu_view_collapse(mica__cpu_view *view, uint32_t count, uint32_t kept
         }
 }
 
+bool mica__cpu_is_cache_block(uint16_t dtype)
+{
+    return dtype == MICA_DTYPE_Q8_0 || dtype == MICA_DTYPE_Q4_0 || dtype == MICA_DTYPE_Q4_1 ||
+           dtype == MICA_DTYPE_Q5_0 || dtype == MICA_DTYPE_Q5_1 || dtype == MICA_DTYPE_IQ4_NL;
+}
+
 bool mica__cpu_is_float(uint16_t dtype)
 {
     return dtype == MICA_DTYPE_F32 || dtype == MICA_DTYPE_F16 || dtype == MICA_DTYPE_BF16;

@@ -38,6 +38,8 @@ void mica__cpu_view_swap(mica__cpu_view *view, uint32_t count, uint32_t a, uint3
 
 /* f32, f16 or bf16: what activations may be. */
 bool mica__cpu_is_float(uint16_t dtype);
+/* Block types of KV caches, all of 32 values. */
+bool mica__cpu_is_cache_block(uint16_t dtype);
 
 /* mica__cpu_plan_<op> of each op of the table, in cpu_plan_<family>.c. */
 #define OP(op, name, ...) \

@@ -13,7 +13,7 @@
 
 #define MOST_LANES 64 /* to which a row of softmax is filled up, at most */
 
-#define CACHE_TYPES "f32, f16, bf16 and q8_0"
+#define CACHE_TYPES "f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1 and iq4_nl"
 
 static bool is_index(uint16_t dtype)
 {
@@ -22,7 +22,7 @@ static bool is_index(uint16_t dtype)
 
 static bool is_cache(uint16_t dtype)
 {
-    return mica__cpu_is_float(dtype) || dtype == MICA_DTYPE_Q8_0;
+    return mica__cpu_is_float(dtype) || mica__cpu_is_cache_block(dtype);
 }
 
 /* Checks one operand, if it is there, against what the kernels read. */

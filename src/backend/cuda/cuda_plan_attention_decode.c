@@ -44,7 +44,7 @@ bool mica__cuda_attention_decode_serves(const mica__record *record, const mica__
     mk_attention_params p;
     if (info->compute < LEAST_COMPUTE || mica__env_debug(MICA__DEBUG_NONATIVE) ||
         mica__operand_present(&record->operand[MICA__ATTENTION_MASK]) ||
-        mica__gpu_attention_check(record) != MICA_OK)
+        !mica__gpu_attention_is_plain(record) || mica__gpu_attention_check(record) != MICA_OK)
         return false;
     mica__gpu_attention_describe(record, &p);
     return p.tokens <= MOST_TOKENS && p.dim == p.v_dim && p.dim % EACH == 0 && p.dim <= MOST_DIM &&

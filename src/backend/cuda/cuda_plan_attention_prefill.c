@@ -85,7 +85,8 @@ bool mica__cuda_attention_prefill_serves(const mica__record *record, const mica_
     const mica__operand *k = &record->operand[MICA__ATTENTION_K], *v = &record->operand[MICA__ATTENTION_V];
     mk_attention_params p;
     if (info->compute < LEAST_COMPUTE || mica__env_debug(MICA__DEBUG_NONATIVE) ||
-        record->operand_count != MICA__ATTENTION_SLOTS || mica__gpu_attention_check(record) != MICA_OK)
+        record->operand_count != MICA__ATTENTION_SLOTS || !mica__gpu_attention_is_plain(record) ||
+        mica__gpu_attention_check(record) != MICA_OK)
         return false;
     mica__gpu_attention_describe(record, &p);
     return p.tokens >= LEAST_TOKENS && fits(p.dim) && fits(p.v_dim) &&

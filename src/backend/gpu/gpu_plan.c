@@ -98,6 +98,19 @@ uint32_t mica__gpu_type(uint16_t dtype)
     return dtype == MICA_DTYPE_F16 ? MICA__MK_F16 : dtype == MICA_DTYPE_BF16 ? MICA__MK_BF16 : MICA__MK_F32;
 }
 
+uint32_t mica__gpu_cache_type(uint16_t dtype)
+{
+    switch (dtype) {
+    case MICA_DTYPE_Q8_0: return MK_Q8_0;
+    case MICA_DTYPE_Q4_0: return MK_Q4_0;
+    case MICA_DTYPE_Q4_1: return MK_Q4_1;
+    case MICA_DTYPE_Q5_0: return MK_Q5_0;
+    case MICA_DTYPE_Q5_1: return MK_Q5_1;
+    case MICA_DTYPE_IQ4_NL: return MK_IQ4_NL;
+    default: return mica__gpu_type(dtype);
+    }
+}
+
 mica_status mica__gpu_check_floats(const mica__record *record, uint32_t slots)
 {
     for (uint32_t slot = 0; slot < record->operand_count && slot < 32; slot++) {

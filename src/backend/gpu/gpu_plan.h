@@ -45,6 +45,8 @@ uint32_t mica__gpu_fault_code(const mica__record *record);
 bool mica__gpu_is_float(uint16_t dtype);
 /* MK_F32, MK_F16 or MK_BF16. */
 uint32_t mica__gpu_type(uint16_t dtype);
+/* The same of a KV cache, or MK_Q8_0 and those above it for its block types; MK_F32 for what caches have not. */
+uint32_t mica__gpu_cache_type(uint16_t dtype);
 /* UNSUPPORTED unless every operand of the bit mask `slots` that is there is a float. */
 mica_status mica__gpu_check_floats(const mica__record *record, uint32_t slots);
 

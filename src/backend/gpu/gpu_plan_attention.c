@@ -13,19 +13,32 @@
 #define PREFILL_ROWS 32u   /* rows of such a tile */
 #define DECODE_ROWS 8u     /* most rows where a tile has one token */
 
-static uint32_t type_of(const mica__operand *operand)
+static bool is_there(const mica__record *record, uint32_t slot)
 {
-    return operand->dtype == MICA_DTYPE_Q8_0 ? MK_Q8_0 : mica__gpu_type(operand->dtype);
+    return mica__operand_present(&record->operand[slot]);
+}
+
+bool mica__gpu_attention_is_plain(const mica__record *record)
+{
+    const mica__operand *o = record->operand;
+    return !is_there(record, MICA__ATTENTION_SINKS) && !is_there(record, MICA__ATTENTION_SLOPES) &&
+           !is_there(record, MICA__ATTENTION_KEYS) && !is_there(record, MICA__ATTENTION_LSE) &&
+           (!is_there(record, MICA__ATTENTION_MASK) || o[MICA__ATTENTION_MASK].dtype != MICA_DTYPE_BOOL) &&
+           mica__gpu_cache_type(o[MICA__ATTENTION_K].dtype) <= MK_Q8_0 &&
+           mica__gpu_cache_type(o[MICA__ATTENTION_V].dtype) <= MK_Q8_0;
 }
 
 mica_status mica__gpu_attention_check(const mica__record *record)
 {
     const mica__operand *q = &record->operand[MICA__ATTENTION_Q], *y = &record->operand[MICA__ATTENTION_Y];
-    uint32_t floats = 1u << MICA__ATTENTION_Q | 1u << MICA__ATTENTION_MASK | 1u << MICA__ATTENTION_Y;
-    if (record->operand[MICA__ATTENTION_K].dtype != MICA_DTYPE_Q8_0)
+    uint32_t floats = 1u << MICA__ATTENTION_Q | 1u << MICA__ATTENTION_Y | 1u << MICA__ATTENTION_SINKS |
+                      1u << MICA__ATTENTION_SLOPES | 1u << MICA__ATTENTION_LSE;
+    if (mica__gpu_cache_type(record->operand[MICA__ATTENTION_K].dtype) < MK_Q8_0)
         floats |= 1u << MICA__ATTENTION_K;
-    if (record->operand[MICA__ATTENTION_V].dtype != MICA_DTYPE_Q8_0)
+    if (mica__gpu_cache_type(record->operand[MICA__ATTENTION_V].dtype) < MK_Q8_0)
         floats |= 1u << MICA__ATTENTION_V;
+    if (record->operand[MICA__ATTENTION_MASK].dtype != MICA_DTYPE_BOOL)
+        floats |= 1u << MICA__ATTENTION_MASK;
     if (q->shape[2] > Q_FLOATS || y->shape[2] > Q_FLOATS || q->shape[0] > UINT32_MAX / 2)
         return mica__fail(MICA_ERR_UNSUPPORTED, "attention: heads of %llu and %llu; %u are served",
                           (unsigned long long)q->shape[2], (unsigned long long)y->shape[2], Q_FLOATS);
@@ -64,14 +77,14 @@ static void set_operands(const mica__record *record, mk_attention_params *p)
         p->mask_token = mask->stride[mask->ndim - 2], p->mask_key = mask->stride[mask->ndim - 1];
         p->mask_keys =
             mask->shape[mask->ndim - 1] > UINT32_MAX ? UINT32_MAX : (uint32_t)mask->shape[mask->ndim - 1];
-        p->mask_type = mica__gpu_type(mask->dtype);
+        p->mask_type = mask->dtype == MICA_DTYPE_BOOL ? MK_MASK_BOOL : mica__gpu_type(mask->dtype);
         p->flags |= MK_HAS_MASK;
     }
     p->flags |= mica__operand_present(&o[MICA__ATTENTION_SEQUENCES]) ? MK_HAS_SEQUENCES : 0;
     p->flags |= o[MICA__ATTENTION_POSITIONS].dtype == MICA_DTYPE_I32 ? MK_SIGNED_POSITIONS : 0;
     p->flags |= lengths->dtype == MICA_DTYPE_I32 ? MK_SIGNED_LENGTHS : 0;
     p->q_type = mica__gpu_type(q->dtype), p->y_type = mica__gpu_type(y->dtype);
-    p->k_type = type_of(k), p->v_type = type_of(v);
+    p->k_type = mica__gpu_cache_type(k->dtype), p->v_type = mica__gpu_cache_type(v->dtype);
 }
 
 void mica__gpu_attention_describe(const mica__record *record, mk_attention_params *out)
@@ -87,21 +100,21 @@ void mica__gpu_attention_describe(const mica__record *record, mk_attention_param
     out->fault_code = mica__gpu_fault_code(record);
 }
 
-/* Tiles: many tokens share the keys of a tile, few leave them to be split. Returns ROWS. */
-static uint32_t choose(const mica__device_info *info, mk_attention_params *p)
+/* Tiles: many tokens share the keys of a tile, unless each has chosen its own; few leave them to be split. Returns ROWS. */
+static uint32_t choose(const mica__device_info *info, bool chosen, mk_attention_params *p)
 {
     const uint32_t shared = p->heads / p->kv_heads, ratio = shared > 0 ? shared : 1;
-    uint32_t rows = p->tokens >= PREFILL_TOKENS ? PREFILL_ROWS
-                    : ratio == 1                ? 1
-                    : ratio <= 4                ? 4
-                                                : DECODE_ROWS;
+    uint32_t rows = p->tokens >= PREFILL_TOKENS && !chosen ? PREFILL_ROWS
+                    : ratio == 1                           ? 1
+                    : ratio <= 4                           ? 4
+                                                           : DECODE_ROWS;
     if ((info->features & MICA__FEATURE_SLOW_BARRIER) != 0 && rows < DECODE_ROWS)
         rows = DECODE_ROWS; /* compiling takes such a device longer than running: fewer programs */
     while (rows > 1 && (rows * p->dim > Q_FLOATS || p->v_dim > 2 * MICA__MK_WG))
         rows = rows == 4 ? 1 : rows / 2;
     p->part_heads = ratio < rows ? ratio : rows;
     p->head_parts = (ratio + p->part_heads - 1) / p->part_heads;
-    p->tile_tokens = p->tokens >= PREFILL_TOKENS ? rows / p->part_heads : 1;
+    p->tile_tokens = p->tokens >= PREFILL_TOKENS && !chosen ? rows / p->part_heads : 1;
     const uint64_t tiles = (p->tokens + p->tile_tokens - 1) / p->tile_tokens;
     const uint64_t groups = tiles * p->kv_heads * p->head_parts;
     uint64_t splits = groups < info->processors ? (2 * info->processors + groups - 1) / groups : 1;
@@ -114,50 +127,118 @@ static uint32_t choose(const mica__device_info *info, mk_attention_params *p)
     return rows;
 }
 
-static mica_status add_combine(const mica__record *record, const mk_attention_params *params, uint32_t rows,
-                               uint32_t values, uint64_t bytes, mica__plan *plan)
+static void describe_more(const mica__record *record, mk_attention_more_params *p)
+{
+    const mica__operand *o = record->operand;
+    const mica__operand *sinks = &o[MICA__ATTENTION_SINKS], *slopes = &o[MICA__ATTENTION_SLOPES];
+    const mica__operand *keys = &o[MICA__ATTENTION_KEYS], *lse = &o[MICA__ATTENTION_LSE];
+    if (is_there(record, MICA__ATTENTION_SINKS)) {
+        p->more |= MK_HAS_SINKS;
+        p->sinks = sinks->stride[0], p->sinks_type = mica__gpu_type(sinks->dtype);
+    }
+    if (is_there(record, MICA__ATTENTION_SLOPES)) {
+        p->more |= MK_HAS_SLOPES;
+        p->slopes = slopes->stride[0], p->slopes_type = mica__gpu_type(slopes->dtype);
+    }
+    if (is_there(record, MICA__ATTENTION_KEYS)) {
+        p->more |= MK_HAS_KEYS;
+        p->keys_token = keys->stride[0], p->keys_key = keys->stride[1];
+        p->keys = (uint32_t)keys->shape[1];
+        p->a.capacity = p->a.capacity < p->keys ? p->a.capacity : p->keys;
+    }
+    if (is_there(record, MICA__ATTENTION_LSE)) {
+        p->more |= MK_HAS_LSE;
+        p->lse_token = lse->stride[0], p->lse_head = lse->stride[1];
+    }
+}
+
+/* An attention that is being planned: its parameters, and the constants of its program. */
+typedef struct attention_plan {
+    const mica__record *record;
+    mk_attention_more_params params;
+    bool plain;
+    uint32_t rows, values;
+    uint64_t partial_bytes;
+} attention_plan;
+
+static void set_program(const attention_plan *a, mica__plan *plan)
+{
+    mica__gpu_plan_constant(plan, "ROWS", a->rows);
+    mica__gpu_plan_constant(plan, "VPER", a->values);
+    if (!a->plain)
+        mica__gpu_plan_constant(plan, "MORE", 1);
+}
+
+/* Those who have nothing more get the parameters that all kernels know. */
+static void set_params(const attention_plan *a, mica__plan *plan)
+{
+    if (a->plain)
+        mica__gpu_plan_params(plan, &a->params.a, sizeof a->params.a);
+    else
+        mica__gpu_plan_params(plan, &a->params, sizeof a->params);
+}
+
+static mica_status add_combine(const attention_plan *a, mica__plan *plan)
 {
     const mica_status status =
-        mica__gpu_plan_next(plan, "attention/combine", (uint64_t)params->tokens * params->heads);
+        mica__gpu_plan_next(plan, "attention/combine", (uint64_t)a->params.a.tokens * a->params.a.heads);
     if (status != MICA_OK)
         return status;
-    mica__gpu_plan_constant(plan, "ROWS", rows);
-    mica__gpu_plan_constant(plan, "VPER", values);
-    mica__gpu_plan_scratch(plan, 0, bytes, MICA_ACCESS_READ);
-    mica__gpu_plan_operand(plan, record, MICA__ATTENTION_Y, 0);
-    mica__gpu_plan_params(plan, params, sizeof *params);
+    set_program(a, plan);
+    mica__gpu_plan_scratch(plan, 0, a->partial_bytes, MICA_ACCESS_READ);
+    mica__gpu_plan_operand(plan, a->record, MICA__ATTENTION_Y, 0);
+    if (!a->plain) {
+        mica__gpu_plan_operand(plan, a->record, MICA__ATTENTION_SINKS, 0);
+        mica__gpu_plan_operand(plan, a->record, MICA__ATTENTION_LSE, 0);
+    }
+    set_params(a, plan);
+    return MICA_OK;
+}
+
+static mica_status add_part(const attention_plan *a, mica__plan *plan)
+{
+    static const uint32_t slots[] = {
+        MICA__ATTENTION_Q,       MICA__ATTENTION_K,         MICA__ATTENTION_V,     MICA__ATTENTION_POSITIONS,
+        MICA__ATTENTION_LENGTHS, MICA__ATTENTION_SEQUENCES, MICA__ATTENTION_PAGES, MICA__ATTENTION_MASK};
+    static const uint32_t more[] = {MICA__ATTENTION_SINKS, MICA__ATTENTION_SLOPES, MICA__ATTENTION_KEYS,
+                                    MICA__ATTENTION_LSE};
+    const mk_attention_params *p = &a->params.a;
+    const uint64_t tiles = (p->tokens + p->tile_tokens - 1) / p->tile_tokens;
+    mica_status status = mica__gpu_plan_next(plan, "attention/part", tiles * p->kv_heads * p->head_parts);
+    if (status == MICA_OK)
+        status = mica__gpu_plan_groups(plan, p->splits, 1);
+    if (status != MICA_OK)
+        return status;
+    set_program(a, plan);
+    for (uint32_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
+        mica__gpu_plan_operand(plan, a->record, slots[i], 0);
+    mica__gpu_plan_operand(plan, a->record, MICA__ATTENTION_Y, 0);
+    mica__gpu_plan_scratch(plan, 0, a->partial_bytes, MICA_ACCESS_WRITE);
+    for (uint32_t i = 0; !a->plain && i < sizeof more / sizeof more[0]; i++)
+        mica__gpu_plan_operand(plan, a->record, more[i], 0);
+    mica__gpu_plan_fault(plan);
+    set_params(a, plan);
     return MICA_OK;
 }
 
 mica_status mica__gpu_plan_attention(const mica__record *record, const mica__device_info *info,
                                      mica__plan *plan)
 {
-    static const uint32_t slots[] = {
-        MICA__ATTENTION_Q,       MICA__ATTENTION_K,         MICA__ATTENTION_V,     MICA__ATTENTION_POSITIONS,
-        MICA__ATTENTION_LENGTHS, MICA__ATTENTION_SEQUENCES, MICA__ATTENTION_PAGES, MICA__ATTENTION_MASK};
-    mk_attention_params params;
+    attention_plan a = {.record = record, .plain = mica__gpu_attention_is_plain(record)};
+    mk_attention_params *p = &a.params.a;
     mica_status status = mica__gpu_attention_check(record);
     if (status != MICA_OK)
         return status;
     if (record->operand_count != MICA__ATTENTION_SLOTS)
         return mica__fail(MICA_ERR_UNSUPPORTED, "attention: rope and kv_write are ops of their own");
-    mica__gpu_attention_describe(record, &params);
-    const uint32_t rows = choose(info, &params), values = (params.v_dim + MICA__MK_WG - 1) / MICA__MK_WG;
-    const uint64_t tiles = (params.tokens + params.tile_tokens - 1) / params.tile_tokens;
-    const uint64_t bytes =
-        params.splits > 1 ? 4ull * params.tokens * params.heads * params.splits * (params.v_dim + 2) : 64;
-    status = mica__gpu_plan_next(plan, "attention/part", tiles * params.kv_heads * params.head_parts);
-    if (status == MICA_OK)
-        status = mica__gpu_plan_groups(plan, params.splits, 1);
-    if (status != MICA_OK)
-        return status;
-    mica__gpu_plan_constant(plan, "ROWS", rows);
-    mica__gpu_plan_constant(plan, "VPER", values);
-    for (uint32_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
-        mica__gpu_plan_operand(plan, record, slots[i], 0);
-    mica__gpu_plan_operand(plan, record, MICA__ATTENTION_Y, 0);
-    mica__gpu_plan_scratch(plan, 0, bytes, MICA_ACCESS_WRITE);
-    mica__gpu_plan_fault(plan);
-    mica__gpu_plan_params(plan, &params, sizeof params);
-    return params.splits > 1 ? add_combine(record, &params, rows, values, bytes, plan) : MICA_OK;
+    memset(&a.params, 0, sizeof a.params);
+    mica__gpu_attention_describe(record, p);
+    const uint64_t room = p->capacity;
+    describe_more(record, &a.params);
+    a.rows = choose(info, is_there(record, MICA__ATTENTION_KEYS), p);
+    p->capacity = room; /* which a list does not change: it only says how many keys there are to split */
+    a.values = (p->v_dim + MICA__MK_WG - 1) / MICA__MK_WG;
+    a.partial_bytes = p->splits > 1 ? 4ull * p->tokens * p->heads * p->splits * (p->v_dim + 2) : 64;
+    status = add_part(&a, plan);
+    return status == MICA_OK && p->splits > 1 ? add_combine(&a, plan) : status;
 }

@@ -27,9 +27,12 @@ static mica_status check(const mica__record *record, const slots *s)
 {
     const uint16_t cache = record->operand[s->cache].dtype;
     const uint32_t indices = 1u << s->positions | 1u << s->sequences | 1u << s->pages;
-    if (is_there(&record->operand[s->cache]) && !mica__gpu_is_float(cache) && cache != MICA_DTYPE_Q8_0)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "%s: the cache is %s; f32, f16, bf16 and q8_0 are served",
-                          mica_op_name((mica_op)record->op), mica_dtype_name((mica_dtype)cache));
+    if (is_there(&record->operand[s->cache]) && !mica__gpu_is_float(cache) &&
+        mica__gpu_cache_type(cache) < MK_Q8_0)
+        return mica__fail(
+            MICA_ERR_UNSUPPORTED,
+            "%s: the cache is %s; f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1 and iq4_nl are served",
+            mica_op_name((mica_op)record->op), mica_dtype_name((mica_dtype)cache));
     for (uint32_t o = 0; o < record->operand_count; o++) {
         const uint16_t dtype = record->operand[o].dtype;
         if ((indices >> o & 1) != 0 && is_there(&record->operand[o]) && dtype != MICA_DTYPE_I32 &&
@@ -83,7 +86,7 @@ static mica_status set_cache(const mica__record *record, const slots *s, uint32_
     params->cache_page = paged ? cache->stride[0] : 0;
     params->cache_slot = cache->stride[paged];
     params->cache_head = cache->stride[1 + paged];
-    params->cache_type = cache->dtype == MICA_DTYPE_Q8_0 ? MK_Q8_0 : mica__gpu_type(cache->dtype);
+    params->cache_type = mica__gpu_cache_type(cache->dtype);
     params->slots = (uint32_t)room;
     params->pages = (uint32_t)count;
     params->flags |= MK_HAS_CACHE | (ring ? MK_RING : 0);
@@ -158,7 +161,11 @@ static mica_status next(const mica__record *record, mk_rope_params *params, mica
 {
     const uint32_t rows = MICA__MK_WG / SUB; /* of a group */
     params->fault_code = mica__gpu_fault_code(record);
-    return mica__gpu_plan_next(plan, "rope/rope", ((uint64_t)params->rows + rows - 1) / rows);
+    const mica_status status =
+        mica__gpu_plan_next(plan, "rope/rope", ((uint64_t)params->rows + rows - 1) / rows);
+    if (status == MICA_OK && params->cache_type > MK_Q8_0)
+        mica__gpu_plan_constant(plan, "CODED", 1);
+    return status;
 }
 
 mica_status mica__gpu_plan_rope(const mica__record *record, const mica__device_info *info, mica__plan *plan)

@@ -1,5 +1,10 @@
 /* cache.h - what kernels of caches say of one: its type beside the floats, and flags. */
-#define MK_Q8_0 3u          /* a type of caches: blocks of 32 */
+#define MK_Q8_0 3u /* types of caches: blocks of 32 */
+#define MK_Q4_0 4u
+#define MK_Q4_1 5u
+#define MK_Q5_0 6u
+#define MK_Q5_1 7u
+#define MK_IQ4_NL 8u
 #define MK_HAS_SEQUENCES 1u /* flags */
 #define MK_HAS_PAGES 2u
 #define MK_HAS_MASK 4u

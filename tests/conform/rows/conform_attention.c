@@ -11,7 +11,7 @@
 #include "oracle/oracle_ops.h"
 
 enum { KV_X, KV_POSITIONS, KV_SEQUENCES, KV_PAGES, KV_CACHE };
-enum { Q, K, V, POSITIONS, LENGTHS, SEQUENCES, PAGES, MASK, Y };
+enum { Q, K, V, POSITIONS, LENGTHS, SEQUENCES, PAGES, MASK, Y, SINKS, SLOPES, KEYS, LSE };
 
 typedef enum cache_kind { FLAT, RING, PAGED } cache_kind;
 
@@ -22,9 +22,21 @@ typedef struct cache_plan {
     uint64_t pages, sequences, max_pages;
 } cache_plan;
 
+/* The row of f64, which kernels for GPUs have not: there its cases are of f32. */
+static bool is_wide(const conform_case *c)
+{
+    return c->row->weight == MICA_DTYPE_F64 && !conform_kernels;
+}
+
 static mica_dtype draw_type(const conform_case *c, test_random *random)
 {
-    return c->typical ? MICA_DTYPE_F32 : conform_float(random);
+    return is_wide(c) ? MICA_DTYPE_F64 : c->typical ? MICA_DTYPE_F32 : conform_float(random);
+}
+
+/* Rows about sinks, slopes, lists of keys, masks of bool, lse. */
+static bool has_more(const conform_case *c)
+{
+    return c->row->make == conform_make_attention_more;
 }
 
 /* Rows about prompts have heads in whole pieces of 16 as models have them: what matrix units take. */
@@ -72,8 +84,11 @@ static void add_cache(conform_case *c, test_random *random, const char *name, co
     test_layout layout = is_prompt(c) && !test_random_one_in(random, 4) ? TEST_CONTIGUOUS : TEST_ROWS;
 
     /* Keys of one type and values of another are right too. */
-    if (c->row->weight != MICA_DTYPE_NONE && (output || c->typical || !test_random_one_in(random, 5)))
+    if (c->row->weight != MICA_DTYPE_NONE && c->row->weight != MICA_DTYPE_F64 &&
+        (output || c->typical || !test_random_one_in(random, 5)))
         dtype = c->row->weight;
+    if (is_wide(c))
+        dtype = MICA_DTYPE_F64;
     if (output)
         conform_add_output(c, random, name, dtype, ndim, shape, TEST_ROWS, false, 0);
     else
@@ -90,7 +105,7 @@ static void scale_number(test_tensor *cache, uint64_t i, double factor)
     uint8_t *block = cache->image + test_tensor_place(cache, i);
     uint16_t scale;
 
-    if (cache->dtype != MICA_DTYPE_Q8_0) {
+    if (!oracle_is_block(cache->dtype)) { /* every block begins with its scale */
         test_tensor_set(cache, i, test_tensor_get(cache, i) * factor);
         return;
     }
@@ -254,8 +269,9 @@ void conform_oracle_kv_write(conform_case *c)
         int64_t slot =
             oracle_cache_slot(&cache, sequences ? (int64_t)sequences[t] : 0, (int64_t)positions[t]);
 
-        if (slot >= 0 && conform_tensor(c, KV_CACHE)->dtype == MICA_DTYPE_Q8_0)
-            oracle_round_q8_0(x + t * row, row, c->expected + (uint64_t)slot * row);
+        if (slot >= 0 && oracle_is_block(conform_tensor(c, KV_CACHE)->dtype))
+            oracle_round_block(conform_tensor(c, KV_CACHE)->dtype, x + t * row, row,
+                               c->expected + (uint64_t)slot * row);
         else if (slot >= 0)
             memcpy(c->expected + (uint64_t)slot * row, x + t * row, row * sizeof *x);
     }
@@ -309,19 +325,23 @@ static void draw_attention(conform_case *c, test_random *random)
 static void add_mask(conform_case *c, test_random *random, uint64_t heads, uint64_t tokens, uint64_t keys)
 {
     uint64_t shape[3] = {heads, tokens, keys};
-    bool flat = test_random_one_in(random, 2);
+    bool flat = test_random_one_in(random, 2), hides = has_more(c) && test_random_one_in(random, 2);
     test_tensor *mask;
 
     if (keys == 0) {
         conform_add_absent(c);
         return;
     }
-    conform_add(c, random, "mask", draw_type(c, random), flat ? 2 : 3, flat ? shape + 1 : shape,
-                TEST_ROWS_REPEAT);
+    conform_add(c, random, "mask", hides ? MICA_DTYPE_BOOL : draw_type(c, random), flat ? 2 : 3,
+                flat ? shape + 1 : shape, TEST_ROWS_REPEAT);
     mask = conform_tensor(c, MASK);
     test_tensor_normal(mask, random, 1);
     for (uint64_t i = 0; i < mask->count; i++) {
-        if (test_random_one_in(random, 3) || i / mask->shape[mask->ndim - 1] % 11 == 3)
+        const bool hidden = test_random_one_in(random, 3) || i / mask->shape[mask->ndim - 1] % 11 == 3;
+
+        if (hides)
+            test_tensor_set(mask, i, hidden ? 0 : 1);
+        else if (hidden)
             test_tensor_set(mask, i, -(double)INFINITY);
     }
 }
@@ -422,6 +442,66 @@ void conform_make_prompt(conform_case *c, test_random *random)
     conform_make_attention(c, random);
 }
 
+/* One number for each head, some of them -inf where that has a meaning. */
+static void add_heads(conform_case *c, test_random *random, const char *name, uint64_t heads, double spread,
+                      bool infinite)
+{
+    const uint32_t slot = c->operand_count;
+
+    conform_add(c, random, name, draw_type(c, random), 1, &heads, TEST_ANY);
+    test_tensor_normal(conform_tensor(c, slot), random, spread);
+    for (uint64_t i = 0; infinite && i < heads; i++)
+        if (test_random_one_in(random, 9))
+            test_tensor_set(conform_tensor(c, slot), i, -(double)INFINITY);
+}
+
+/* Lists of keys: any order, some twice, some outside of everything. */
+static void add_keys(conform_case *c, test_random *random, uint64_t tokens)
+{
+    const uint64_t shape[2] = {tokens, test_random_size(random, test_random_one_in(random, 3) ? 300 : 40)};
+    double longest = 1;
+    test_tensor *keys;
+
+    conform_add(c, random, "keys", conform_index(random), 2, shape, TEST_ANY);
+    keys = conform_tensor(c, KEYS);
+    for (uint64_t s = 0; s < conform_tensor(c, LENGTHS)->count; s++)
+        longest = fmax(longest, test_tensor_get(conform_tensor(c, LENGTHS), s));
+    for (uint64_t i = 0; i < keys->count; i++) {
+        const double outside = keys->dtype == MICA_DTYPE_I32 ? -1 : 4294967295.0;
+
+        test_tensor_set(keys, i,
+                        test_random_one_in(random, 8)
+                            ? outside
+                            : (double)test_random_below(random, (uint64_t)fmin(longest, 1e9) + 2));
+    }
+}
+
+/* As attention, with some of the operands that few callers have. */
+void conform_make_attention_more(conform_case *c, test_random *random)
+{
+    conform_make_attention(c, random);
+    const uint64_t tokens = conform_tensor(c, Q)->shape[0], heads = conform_tensor(c, Q)->shape[1];
+
+    if (!c->typical && test_random_one_in(random, 2))
+        add_heads(c, random, "sinks", heads, 3, true);
+    else
+        conform_add_absent(c);
+    if (!c->typical && test_random_one_in(random, 2))
+        add_heads(c, random, "slopes", heads, 0.05, false);
+    else
+        conform_add_absent(c);
+    if (!c->typical && test_random_one_in(random, 3))
+        add_keys(c, random, tokens);
+    else
+        conform_add_absent(c);
+    if (!c->typical && test_random_one_in(random, 2))
+        conform_add(c, random, "lse", is_wide(c) ? MICA_DTYPE_F64 : MICA_DTYPE_F32, 2,
+                    (uint64_t[]){tokens, heads}, TEST_ANY)
+            ->written = true;
+    else
+        conform_add_absent(c);
+}
+
 /* Three tokens, the newest of `length` keys. The kernels cut keys into chunks of 128. */
 typedef struct attention_edge {
     cache_kind kind;
@@ -515,6 +595,10 @@ mica_status conform_encode_attention(const conform_case *c, mica_encoder *encode
         .sequences = conform_buffer(c, SEQUENCES),
         .pages = conform_buffer(c, PAGES),
         .mask = conform_buffer(c, MASK),
+        .sinks = conform_buffer(c, SINKS),
+        .slopes = conform_buffer(c, SLOPES),
+        .keys = conform_buffer(c, KEYS),
+        .lse = conform_buffer(c, LSE),
     };
 
     return mica_attention(encoder, &operands, &c->params.attention, conform_buffer(c, Y));
@@ -524,11 +608,11 @@ void conform_oracle_attention(conform_case *c)
 {
     const mica_attention_params *params = &c->params.attention;
     const test_tensor *q = conform_tensor(c, Q), *mask = conform_tensor(c, MASK);
-    double *values[MASK + 1];
+    double *values[KEYS + 1];
     oracle_attention a = {.tokens = q->shape[0], .heads = q->shape[1], .dim = q->shape[2]};
 
-    for (uint32_t i = 0; i <= MASK; i++)
-        values[i] = conform_values(c, i);
+    for (uint32_t i = 0; i <= KEYS; i++)
+        values[i] = i == Y ? NULL : conform_values(c, i);
     a.v_dim = conform_tensor(c, Y)->shape[2];
     a.cache = view_cache(c, K, PAGES, values[PAGES], params->ring);
     a.q = values[Q];
@@ -540,12 +624,25 @@ void conform_oracle_attention(conform_case *c)
     a.mask = values[MASK];
     a.mask_heads = values[MASK] && mask->ndim == 3 ? mask->shape[0] : 1;
     a.mask_keys = values[MASK] ? mask->shape[mask->ndim - 1] : 0;
-    a.scale = params->scale == 0 ? 1 / sqrt((double)a.dim) : params->scale;
+    a.mask_hides = values[MASK] && mask->dtype == MICA_DTYPE_BOOL;
+    a.sinks = values[SINKS];
+    a.slopes = values[SLOPES];
+    a.keys = values[KEYS];
+    a.key_count = values[KEYS] ? conform_tensor(c, KEYS)->shape[1] : 0;
+    a.scale = params->scale != 0 ? params->scale
+              : is_wide(c)       ? 1.0f / sqrtf((float)a.dim)
+                                 : 1 / sqrt((double)a.dim);
     a.softcap = params->softcap;
     a.window = params->window;
     a.bidirectional = params->bidirectional;
+    if (c->operand[LSE].present)
+        conform_expect_also(c, LSE, &a.lse, &a.lse_error);
     if (!oracle_attention_run(&a, c->expected, c->error))
         c->wanted = MICA_ERR_FAULT;
-    for (uint32_t i = 0; i <= MASK; i++)
+    for (uint64_t i = 0; is_wide(c) && i < conform_tensor(c, Y)->count; i++)
+        c->error[i] *= 0x1p-29; /* roundings of f64 */
+    for (uint64_t i = 0; is_wide(c) && a.lse && i < a.tokens * a.heads; i++)
+        a.lse_error[i] *= 0x1p-29;
+    for (uint32_t i = 0; i <= KEYS; i++)
         free(values[i]);
 }

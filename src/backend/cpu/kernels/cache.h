@@ -1,6 +1,7 @@
 /*
- * cache.h - rows of a KV cache: f32, f16, bf16, or q8_0 blocks of 32 values.
+ * cache.h - rows of a KV cache: f32, f16, bf16, or blocks of 32 values.
  *
+ * Blocks of q8_0 are read where they lie; those of 4 and 5 bits, the coded types, are decoded to f32 rows first.
  * A q8_0 value is its code times its scale, which is exact in f32: what is read inside a kernel and what was decoded
  * before have the same bits.
  */
@@ -12,12 +13,18 @@
 #include "backend/cpu/kernels/rows.h"
 #include "quant/quant.h"
 
-#define CACHE_BLOCK 32 /* values of a q8_0 block */
+#define CACHE_BLOCK 32 /* values of a block, of every type that caches have */
+
+static inline bool cache_is_coded(uint16_t dtype)
+{
+    return dtype == MICA_DTYPE_Q4_0 || dtype == MICA_DTYPE_Q4_1 || dtype == MICA_DTYPE_Q5_0 ||
+           dtype == MICA_DTYPE_Q5_1 || dtype == MICA_DTYPE_IQ4_NL;
+}
 
 static inline uint64_t cache_row_bytes(uint16_t dtype, uint64_t n)
 {
-    if (dtype == MICA_DTYPE_Q8_0)
-        return n / CACHE_BLOCK * sizeof(mica__block_q8_0);
+    if (dtype == MICA_DTYPE_Q8_0 || cache_is_coded(dtype))
+        return n / CACHE_BLOCK * mica__dtype_bytes(dtype);
     return n * row_element_bytes(dtype);
 }
 
@@ -36,7 +43,7 @@ static inline vf cache_load_q8_0(const unsigned char *row, uint64_t at, vf scale
 /* Rounds a row of n values to the cache's type. */
 static inline void cache_store(void *dst, uint16_t dtype, const float *src, uint64_t n)
 {
-    if (dtype == MICA_DTYPE_Q8_0)
+    if (dtype == MICA_DTYPE_Q8_0 || cache_is_coded(dtype))
         mica__quant_encode_row(dtype, src, NULL, dst, n);
     else
         row_store(dst, dtype, src, n);

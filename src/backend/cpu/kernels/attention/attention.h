@@ -4,7 +4,8 @@
  * Keys are taken in chunks at fixed logical positions. For each query row (token, head) a chunk gives a
  * partial result of its own: greatest score, sum of weights, weighted sum of values. Partial results are
  * then combined in chunk order. So the bits of a row depend on nothing but the row: not on other rows,
- * pages, rings, threads, or on whether one unit or several walk its keys.
+ * pages, rings, threads, or on whether one unit or several walk its keys. Where the caller chose the keys, those that the query sees
+ * are the logical positions, in the order of the list.
  */
 #ifndef MICA_CPU_ATTENTION_H
 #define MICA_CPU_ATTENTION_H
@@ -48,12 +49,13 @@ static inline uint64_t mica__attention_partial_floats(uint64_t v_dim)
 }
 
 /* Per-thread memory: rows of q, scores, partial and combined results; a chunk of keys packed and of values
- * widened. */
-static inline uint64_t mica__attention_local_floats(uint64_t rows, uint64_t dim, uint64_t v_dim)
+ * widened; one row on its way; positions of chosen keys. */
+static inline uint64_t mica__attention_local_floats(uint64_t rows, uint64_t dim, uint64_t v_dim,
+                                                    uint64_t chosen)
 {
     const uint64_t q = mica__attention_row_floats(dim), v = mica__attention_row_floats(v_dim);
     return rows * (q + MICA__ATTENTION_SCORES + 2 * mica__attention_partial_floats(v_dim)) +
-           MICA__ATTENTION_SCORES * (q + v);
+           MICA__ATTENTION_SCORES * (q + v) + q + chosen;
 }
 
 #endif

@@ -6,20 +6,15 @@
  * logical positions; chunk by chunk the unit finds where they lie, scores them, turns scores into weights
  * and adds values. attention.h says why the bits of a row depend on the row alone.
  */
-#include "backend/cpu/kernels/attention.h"
+#include "backend/cpu/kernels/attention/attention.h"
 
-#include "backend/cpu/kernels/attention_tile.h"
-#include "backend/cpu/kernels/index.h"
+#include "backend/cpu/kernels/attention/attention_seen.h"
+#include "backend/cpu/kernels/attention/attention_tile.h"
 #include "backend/cpu/kernels/kernels.h"
 
 #define WIDEN_ROWS \
     8 /* from this many rows of one kv head on keys are packed and values widened once for all */
 #define BLOCK_BYTES 8192 /* of keys or values that all kv heads of a unit read before the next ones */
-
-/* The keys a token sees: positions [first, last) of its sequence; none if they are equal. */
-typedef struct sight {
-    uint64_t sequence, first, last;
-} sight;
 
 /* The rows of one unit: tokens [token, token + tokens) by kv heads [kv_head, kv_head + kv_heads) by `heads`
  * of the query heads of each, from `head` on. Row numbers rise with query head, then token, then kv head. */
@@ -32,6 +27,8 @@ typedef struct tile {
     float *q, *score;    /* per row */
     float *part, *total; /* per row a partial result: values, greatest score, sum of weights */
     float *key_packed, *value_widened;
+    float *row;    /* a key or value on its way */
+    uint32_t *key; /* positions of the keys where the caller chose them; NULL: all of a range */
 } tile;
 
 /* Where the values of a chunk lie, and the keys of the next one (NULL: there is none). */
@@ -39,77 +36,6 @@ typedef struct chunk_rows {
     key_rows values;
     const key_rows *next;
 } chunk_rows;
-
-static const mica__cpu_view *view_of(const mica__cpu_args *args, uint32_t slot)
-{
-    return &args->view[slot];
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* Keys that a sequence can hold. */
-static uint64_t capacity(const mica__cpu_args *args)
-{
-    const mica__cpu_view *k = view_of(args, MICA__ATTENTION_K), *pages = view_of(args, MICA__ATTENTION_PAGES);
-    return pages->data != NULL ? pages->shape[1] * k->shape[1] : k->shape[0];
-}
-
-static bool pages_exist(const mica__cpu_args *args, const sight *s)
-{
-    const mica__cpu_view *k = view_of(args, MICA__ATTENTION_K), *pages = view_of(args, MICA__ATTENTION_PAGES);
-    if (pages->data == NULL || s->first == s->last)
-        return true;
-    for (uint64_t i = s->first / k->shape[1]; i <= (s->last - 1) / k->shape[1]; i++) {
-        const int64_t page = index_at(pages, s->sequence * pages->stride[0] + i * pages->stride[1]);
-        if (page < 0 || (uint64_t)page >= k->shape[0])
-            return false;
-    }
-    return true;
-}
-
-/* What the token sees, from the index operands. False if one of them lies outside. */
-static bool look(const mica__cpu_args *args, const mica_attention_params *a, uint64_t token, sight *out)
-{
-    const mica__cpu_view *positions = view_of(args, MICA__ATTENTION_POSITIONS);
-    const mica__cpu_view *lengths = view_of(args, MICA__ATTENTION_LENGTHS);
-    const mica__cpu_view *sequences = view_of(args, MICA__ATTENTION_SEQUENCES);
-    const mica__cpu_view *pages = view_of(args, MICA__ATTENTION_PAGES),
-                         *mask = view_of(args, MICA__ATTENTION_MASK);
-    const uint64_t room = capacity(args);
-    *out = (sight){0};
-    const int64_t position = index_at(positions, token * positions->stride[0]);
-    const int64_t sequence = sequences->data != NULL ? index_at(sequences, token * sequences->stride[0]) : 0;
-    if (position < 0 || sequence < 0 || (uint64_t)sequence >= lengths->shape[0])
-        return false;
-    if (pages->data != NULL && (uint64_t)sequence >= pages->shape[0])
-        return false;
-    const int64_t length = index_at(lengths, (uint64_t)sequence * lengths->stride[0]);
-    if (length < 0 || (!a->ring && (uint64_t)length > room))
-        return false;
-    const uint64_t next = (uint64_t)position + 1;
-    uint64_t first = a->window != 0 && next > a->window ? next - a->window : 0, last = (uint64_t)length;
-    if (a->ring && last > room)
-        first = larger(first, last - room);
-    if (!a->bidirectional)
-        last = smaller(last, next);
-    if (mask->data != NULL)
-        last = smaller(last, mask->shape[mask->ndim - 1]);
-    sight s = {(uint64_t)sequence, first, last};
-    if (first >= last)
-        s.first = s.last = 0;
-    if (!pages_exist(args, &s))
-        return false;
-    *out = s;
-    return true;
-}
 
 static uint64_t row_token(const tile *t, uint64_t row)
 {
@@ -149,6 +75,15 @@ static void seen_by(const tile *t, uint64_t base, uint64_t from, uint64_t to, ui
         *out_first = 0;
 }
 
+/* Fills up the pointers around [first, last) to whole tiles. */
+static void pad_rows(key_rows *rows)
+{
+    for (uint64_t i = rows->first / TILE_KEYS * TILE_KEYS; i < rows->first; i++)
+        rows->row[i] = rows->row[rows->first];
+    for (uint64_t i = rows->last; i % TILE_KEYS != 0; i++)
+        rows->row[i] = rows->row[rows->last - 1];
+}
+
 /* The keys (or values, by slot) of a chunk that some token of the tile sees. */
 static void find_rows(const tile *t, uint32_t slot, uint64_t chunk, key_rows *out)
 {
@@ -161,7 +96,9 @@ static void find_rows(const tile *t, uint32_t slot, uint64_t chunk, key_rows *ou
     const unsigned char *head = cache->data + t->kv_head * out->head_stride, *page = head;
     seen_by(t, base, 0, t->tokens, &out->first, &out->last);
     uint64_t entry = (base + out->first) / slots, place = (base + out->first) % slots;
-    for (uint64_t i = out->first; i < out->last; place = 0, entry++) {
+    for (uint64_t i = out->first; t->key != NULL && i < out->last; i++)
+        out->row[i] = key_place(t->args, slot, sequence, t->key[base + i]) + (head - cache->data);
+    for (uint64_t i = out->first; t->key == NULL && i < out->last; place = 0, entry++) {
         if (pages->data != NULL) {
             const int64_t number = index_at(pages, sequence * pages->stride[0] + entry * pages->stride[1]);
             /* Between the windows of two tokens a page may be missing: nobody sees it, and any other serves. */
@@ -173,10 +110,7 @@ static void find_rows(const tile *t, uint32_t slot, uint64_t chunk, key_rows *ou
             out->row[i + j] = page + (place + j) * slot_stride;
         i += run;
     }
-    for (uint64_t i = out->first / TILE_KEYS * TILE_KEYS; i < out->first; i++)
-        out->row[i] = out->row[out->first];
-    for (uint64_t i = out->last; i % TILE_KEYS != 0; i++)
-        out->row[i] = out->row[out->last - 1];
+    pad_rows(out);
 }
 
 /* Whether the tile's rows share each key often enough to prepare it for them; then it has one kv head. */
@@ -186,9 +120,14 @@ static bool widens(const tile *t)
 }
 
 /* Puts a key into a panel as its row `i` of `rows`, as gemm_pack_row does. */
-static void pack_row(const unsigned char *row, uint16_t dtype, uint64_t dim, uint32_t i, uint32_t rows,
-                     float *panel)
+static void pack_row(const tile *t, const unsigned char *row, uint16_t dtype, uint64_t dim, uint32_t i,
+                     uint32_t rows, float *panel)
 {
+    if (cache_is_coded(dtype)) {
+        mica__quant_decode_row(dtype, row, t->row, dim);
+        gemm_pack_row((const unsigned char *)t->row, MICA_DTYPE_F32, dim, i, rows, panel);
+        return;
+    }
     if (dtype != MICA_DTYPE_Q8_0) {
         gemm_pack_row(row, dtype, dim, i, rows, panel);
         return;
@@ -197,15 +136,17 @@ static void pack_row(const unsigned char *row, uint16_t dtype, uint64_t dim, uin
         vf_store(panel + at * rows + i * VW, cache_load_q8_0(row, at, cache_scale_q8_0(row, at)));
 }
 
-/* Brings values to f32 and points at the copies. */
-static void widen_values(const tile *t, key_rows *rows)
+/* Brings keys or values to f32 and points at the copies, which lie from `copies` on. */
+static void widen_rows(const tile *t, key_rows *rows, float *copies)
 {
     const uint64_t stride = mica__attention_row_floats(rows->dim);
     for (uint64_t i = rows->first; i < rows->last; i++) {
-        float *to = t->value_widened + i * stride;
+        float *to = copies + i * stride;
         const float *wide = to;
-        if (rows->dtype == MICA_DTYPE_Q8_0)
-            pack_row(rows->row[i], rows->dtype, rows->dim, 0, 1, to);
+        if (cache_is_coded(rows->dtype))
+            mica__quant_decode_row(rows->dtype, rows->row[i], to, rows->dim);
+        else if (rows->dtype == MICA_DTYPE_Q8_0)
+            pack_row(t, rows->row[i], rows->dtype, rows->dim, 0, 1, to);
         else
             wide = row_f32(rows->row[i], rows->dtype, rows->dim, to);
         rows->row[i] = (const unsigned char *)wide;
@@ -221,7 +162,7 @@ static void pack_keys(const tile *t, const key_rows *keys)
         const uint32_t j = (uint32_t)(i % GEMM_NR);
         float *panel = t->key_packed + (i - j) * steps * VW;
         if (i >= keys->first && i < keys->last)
-            pack_row(keys->row[i], keys->dtype, keys->dim, j, GEMM_NR, panel);
+            pack_row(t, keys->row[i], keys->dtype, keys->dim, j, GEMM_NR, panel);
         else
             gemm_pack_zero(steps, j, GEMM_NR, panel);
     }
@@ -263,16 +204,49 @@ static void score_block(const tile *t, uint64_t base, uint64_t kv, uint64_t from
     }
 }
 
-/* Row of the mask for a query row: what is added to the scores of keys [first, last) of the chunk. */
-static const float *mask_row(const tile *t, uint64_t row, uint64_t base, uint64_t first, uint64_t last,
-                             float *work)
+/* Position of the key at a place of the chunk. */
+static uint64_t key_position(const tile *t, uint64_t at)
+{
+    return t->key != NULL ? t->key[at] : at;
+}
+
+/* The mask of a query row for keys [first, last) of the chunk: added to their scores, or, of bool, saying which keep theirs. */
+static void mask_row(const tile *t, uint64_t row, uint64_t base, uint64_t first, uint64_t last, float *score)
 {
     const mica__cpu_view *mask = view_of(t->args, MICA__ATTENTION_MASK);
     const uint64_t stride = mask->stride[mask->ndim - 1];
     const unsigned char *at = mask->data + (t->token + row_token(t, row)) * mask->stride[mask->ndim - 2];
+    float work[MICA__ATTENTION_CHUNK];
     if (mask->ndim > 2 && mask->shape[0] > 1)
         at += row_head(t, row) * mask->stride[0];
-    return row_f32_strided(at + (base + first) * stride, mask->dtype, stride, last - first, work);
+    if (mask->dtype != MICA_DTYPE_BOOL && t->key == NULL) {
+        const float *added =
+            row_f32_strided(at + (base + first) * stride, mask->dtype, stride, last - first, work);
+        row_add(score + first, added, last - first, score + first);
+        return;
+    }
+    for (uint64_t i = first; i < last; i++) {
+        const unsigned char *element = at + key_position(t, base + i) * stride;
+        if (mask->dtype != MICA_DTYPE_BOOL)
+            score[i] += row_element(element, mask->dtype);
+        else
+            score[i] = *element != 0 ? score[i] : -INFINITY;
+    }
+}
+
+/* One element of an operand that has one for each head. */
+static float of_head(const mica__cpu_view *view, uint64_t head)
+{
+    return row_element(view->data + head * view->stride[0], view->dtype);
+}
+
+/* Adds the row's slope times how far each key is behind its query, negative before it. */
+static void slope_row(const tile *t, uint64_t row, uint64_t base, uint64_t first, uint64_t last, float *score)
+{
+    const float slope = of_head(view_of(t->args, MICA__ATTENTION_SLOPES), row_head(t, row));
+    const int64_t query = (int64_t)t->sight[row_token(t, row)].position;
+    for (uint64_t i = first; i < last; i++)
+        score[i] += slope * (float)((int64_t)key_position(t, base + i) - query);
 }
 
 /* Turns the scores of one row into weights over keys [first, last) of the chunk; the rest of their vectors
@@ -283,13 +257,14 @@ static void weigh(const tile *t, uint64_t row, uint64_t base, uint64_t first, ui
     float *score = t->score + row * SCORE_STRIDE, *part = t->part + row * t->o_stride;
     const uint64_t begin = first / VW * VW, end = (last + VW - 1) / VW * VW;
     const vf scale = vf_set1(a->scale), cap = vf_set1(a->softcap);
-    float work[MICA__ATTENTION_CHUNK];
     for (uint64_t i = begin; i < end; i += VW) {
         const vf v = vf_mul(vf_load(score + i), scale);
         vf_store(score + i, a->softcap > 0 ? vf_softcap(v, cap) : v);
     }
     if (view_of(t->args, MICA__ATTENTION_MASK)->data != NULL)
-        row_add(score + first, mask_row(t, row, base, first, last, work), last - first, score + first);
+        mask_row(t, row, base, first, last, score);
+    if (view_of(t->args, MICA__ATTENTION_SLOPES)->data != NULL)
+        slope_row(t, row, base, first, last, score);
     for (uint64_t i = begin; i < first; i++)
         score[i] = -INFINITY;
     for (uint64_t i = last; i < end; i++)
@@ -379,14 +354,48 @@ static void clear(float *total, uint64_t stride)
     total[stride - MICA__ATTENTION_LANES] = -INFINITY;
 }
 
+static float exp_of(float x)
+{
+    float lane[VW];
+    vf_store(lane, vf_exp(vf_set1(x)));
+    return lane[0];
+}
+
+/* The head's sink joins the sum of weights: its score may be the greatest. Returns what the values shrink by. */
+static float add_sink(float sink, float *most, float *sum)
+{
+    const float top = sink > *most ? sink : *most;
+    if (top == -INFINITY)
+        return 1;
+    const float shrink = exp_of(*most - top);
+    *sum = *sum * shrink + exp_of(sink - top);
+    *most = top;
+    return shrink;
+}
+
+static void write_lse(const mica__cpu_args *args, uint64_t token, uint64_t head, float most, float sum)
+{
+    const mica__cpu_view *lse = view_of(args, MICA__ATTENTION_LSE);
+    float lane[VW];
+    if (lse->data == NULL)
+        return;
+    vf_store(lane, vf_add(vf_set1(most), vf_log(vf_set1(sum))));
+    row_store(lse->data + token * lse->stride[0] + head * lse->stride[1], MICA_DTYPE_F32,
+              sum == 0 ? &(const float){-INFINITY} : lane, 1);
+}
+
 /* y = values / sum of weights; zeros where no key was seen. */
 static void write_row(const mica__cpu_args *args, uint64_t token, uint64_t head, float *total,
                       uint64_t stride)
 {
     const mica__cpu_view *y = view_of(args, MICA__ATTENTION_Y);
     const uint64_t values = stride - MICA__ATTENTION_LANES;
-    const float sum = total[values + 1];
-    const vf scale = vf_set1(sum == 0 ? 0.0f : 1.0f / sum);
+    const mica__cpu_view *sinks = view_of(args, MICA__ATTENTION_SINKS);
+    float sum = total[values + 1], shrink = 1;
+    if (sinks->data != NULL)
+        shrink = add_sink(of_head(sinks, head), &total[values], &sum);
+    write_lse(args, token, head, total[values], sum);
+    const vf scale = vf_set1(sum == 0 ? 0.0f : shrink * (1.0f / sum));
     for (uint64_t i = 0; i < values; i += VW)
         vf_store(total + i, vf_mul(vf_load(total + i), scale));
     row_store(y->data + token * y->stride[0] + head * y->stride[1], y->dtype, total, y->shape[2]);
@@ -423,10 +432,17 @@ static void give_parts(const tile *t, uint64_t chunk)
 static void score_chunk(const tile *t, uint64_t base, uint64_t step, const key_rows *keys,
                         const key_rows *values)
 {
+    key_rows decoded;
     if (widens(t)) {
         pack_keys(t, keys);
         score_panels(t, base, keys->dim);
         return;
+    }
+    if (cache_is_coded(keys->dtype)) {
+        decoded = *keys;
+        widen_rows(t, &decoded, t->key_packed);
+        pad_rows(&decoded);
+        keys = &decoded;
     }
     for (uint64_t from = 0; from < keys->last; from += step)
         for (uint64_t kv = 0; kv < t->kv_heads; kv++)
@@ -457,8 +473,8 @@ static void walk_chunk(const tile *t, uint64_t chunk, const key_rows *keys, cons
         if (in_chunk(&t->sight[row_token(t, row)], base, &first, &last))
             weigh(t, row, base, first, last);
     }
-    if (widens(t))
-        widen_values(t, &c.values);
+    if (widens(t) || cache_is_coded(c.values.dtype))
+        widen_rows(t, &c.values, t->value_widened);
     for (uint64_t from = 0; from < keys->last; from += step)
         for (uint64_t kv = 0; kv < t->kv_heads; kv++)
             mix_block(t, base, kv, from, from + step, &c);
@@ -524,6 +540,12 @@ static void run_tokens(tile *t, uint64_t split)
                   t->o_stride);
 }
 
+/* Where the positions of chosen keys go; NULL: nobody chose any. */
+static uint32_t *chosen_keys(const mica__cpu_args *args, float *room)
+{
+    return view_of(args, MICA__ATTENTION_KEYS)->data != NULL ? (uint32_t *)(void *)room : NULL;
+}
+
 /* Per-thread memory of a tile of that many rows. */
 static void lay_out(tile *t, uint64_t rows)
 {
@@ -536,6 +558,8 @@ static void lay_out(tile *t, uint64_t rows)
     t->total = t->part + rows * t->o_stride;
     t->key_packed = t->total + rows * t->o_stride;
     t->value_widened = t->key_packed + SCORE_STRIDE * t->q_stride;
+    t->row = t->value_widened + SCORE_STRIDE * mica__attention_row_floats(y->shape[2]);
+    t->key = chosen_keys(t->args, t->row + t->q_stride);
 }
 
 static void tile_unit(const mica__cpu_args *args, uint64_t unit)
@@ -557,7 +581,7 @@ static void tile_unit(const mica__cpu_args *args, uint64_t unit)
         t.token = token;
         for (t.tokens = 0; token < end; t.tokens++, token++) {
             sight *s = &t.sight[t.tokens];
-            if (!look(args, &plan->attention, token, s))
+            if (!look(args, &plan->attention, token, t.key, s))
                 mica__cpu_fault(args);
             if (s->sequence != t.sight[0].sequence)
                 break;
@@ -574,7 +598,7 @@ static void combine_unit(const mica__cpu_args *args, uint64_t row)
     const uint64_t stride = mica__attention_partial_floats(view_of(args, MICA__ATTENTION_Y)->shape[2]);
     float *total = args->local;
     sight s;
-    if (!look(args, &plan->attention, token, &s))
+    if (!look(args, &plan->attention, token, chosen_keys(args, total + stride), &s))
         mica__cpu_fault(args);
     clear(total, stride);
     for (uint64_t chunk = s.first / MICA__ATTENTION_CHUNK; chunk * MICA__ATTENTION_CHUNK < s.last; chunk++)

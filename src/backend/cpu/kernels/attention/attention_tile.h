@@ -9,7 +9,7 @@
 #ifndef MICA_CPU_ATTENTION_TILE_H
 #define MICA_CPU_ATTENTION_TILE_H
 
-#include "backend/cpu/kernels/attention.h"
+#include "backend/cpu/kernels/attention/attention.h"
 #include "backend/cpu/kernels/cache.h"
 #include "backend/cpu/kernels/gemm.h"
 

@@ -28,6 +28,7 @@ typedef enum mica_op {
     MICA_OP_PENALIZE,
     MICA_OP_SAMPLE,
     MICA_OP_ATTENTION_BACKWARD,
+    MICA_OP_HADAMARD,
     MICA_OP_CROSS_ENTROPY,
     MICA_OP_COUNT
 } mica_op;

@@ -21,6 +21,7 @@
 
 #include "mica/device.h"
 #include "mica/op.h"
+#include "mica/ops_turbo.h"
 #include "mica/region.h"
 #include "mica/scalars.h"
 

@@ -44,5 +44,6 @@
 #include "kernels/params/direct.h"
 #include "kernels/params/gemm.h"
 #include "kernels/params/routed.h"
+#include "kernels/params/hadamard.h"
 
 #endif

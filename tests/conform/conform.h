@@ -51,6 +51,7 @@ typedef union conform_params {
     mica_gather_params gather;
     mica_scatter_params scatter;
     mica_cross_entropy_params cross_entropy;
+    mica_hadamard_params hadamard;
 } conform_params;
 
 /* One case: operands on the host, what must come out, and the buffers while it is on a device. */

@@ -30,6 +30,8 @@ void conform_make_matmul_stream(conform_case *c, test_random *random);
 void conform_make_matmul_library(conform_case *c, test_random *random);
 /* Reductions that are cut into parts. */
 void conform_make_reduce_long(conform_case *c, test_random *random);
+/* Rows that a GPU transforms in several passes. */
+void conform_make_hadamard_long(conform_case *c, test_random *random);
 void conform_make_prompt(conform_case *c, test_random *random);
 void conform_make_attention_more(conform_case *c, test_random *random);
 

@@ -149,6 +149,8 @@ const conform_row conform_table[] = {
     /* ---- experts ---- */
     /* ---- recurrence: state space, linear attention, cells ---- */
     /* ---- rotation and coding of caches ---- */
+    ROW("hadamard", HADAMARD, hadamard, NONE, 2, DOT),
+    MADE("hadamard long", HADAMARD, hadamard_long, hadamard, NONE, 2, DOT),
     /* ---- convolution, pooling, resizing ---- */
     /* ---- transforms ---- */
     /* ---- linear algebra ---- */

@@ -33,6 +33,9 @@ void oracle_layer_norm(size_t rows, size_t dim, const double *x, const double *w
 /* Of sums from the first element on, or from the last one back; without their own element where they are exclusive. */
 void oracle_cumsum(size_t rows, size_t dim, const double *x, bool exclusive, bool reverse, double *y,
                    double *error);
+/* The Walsh-Hadamard transform of rows of `dim`: signs (may be NULL) come first, or last with `undo`. */
+void oracle_hadamard(size_t rows, size_t dim, const double *x, const double *signs, double scale, bool undo,
+                     double *y, double *error);
 typedef enum oracle_reduce {
     ORACLE_REDUCE_SUM,
     ORACLE_REDUCE_MEAN,

@@ -129,6 +129,12 @@ typedef struct mica__cpu_cross_entropy {
     mica_cross_entropy_params params;
 } mica__cpu_cross_entropy;
 
+typedef struct mica__cpu_hadamard {
+    mica__cpu_row_range range;
+    double scale;
+    uint32_t undo;
+} mica__cpu_hadamard;
+
 typedef struct mica__cpu_rope {
     mica__cpu_row_range range;
     mica__rope_record record;

@@ -154,6 +154,16 @@ static inline vf vf_swap_pairs(vf a)
     return _mm256_permute_ps(a, 0xb1);
 }
 
+static inline vf vf_swap_twos(vf a)
+{
+    return _mm256_permute_ps(a, 0x4e);
+}
+
+static inline vf vf_swap_fours(vf a)
+{
+    return _mm256_permute2f128_ps(a, a, 0x01);
+}
+
 static inline uint32_t vm_bits(vm m)
 {
     return (uint32_t)_mm256_movemask_ps(m);

@@ -162,6 +162,21 @@ static inline vf vf_swap_pairs(vf a)
     return _mm512_permute_ps(a, 0xb1);
 }
 
+static inline vf vf_swap_twos(vf a)
+{
+    return _mm512_permute_ps(a, 0x4e);
+}
+
+static inline vf vf_swap_fours(vf a)
+{
+    return _mm512_shuffle_f32x4(a, a, 0xb1);
+}
+
+static inline vf vf_swap_eights(vf a)
+{
+    return _mm512_shuffle_f32x4(a, a, 0x4e);
+}
+
 static inline uint32_t vm_bits(vm m)
 {
     return m;

@@ -172,6 +172,16 @@ static inline vf vf_swap_pairs(vf a)
     return (vf){{a.lo[1], a.lo[0], a.lo[3], a.lo[2]}, {a.hi[1], a.hi[0], a.hi[3], a.hi[2]}};
 }
 
+static inline vf vf_swap_twos(vf a)
+{
+    return (vf){{a.lo[2], a.lo[3], a.lo[0], a.lo[1]}, {a.hi[2], a.hi[3], a.hi[0], a.hi[1]}};
+}
+
+static inline vf vf_swap_fours(vf a)
+{
+    return (vf){a.hi, a.lo};
+}
+
 static inline uint32_t vm_bits(vm m)
 {
     int32_t lane[VW];

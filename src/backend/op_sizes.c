@@ -157,6 +157,8 @@ static void cost_of(const mica__record *record, const double *size, double ALL, 
                  V = size[22], REST = size[MICA__SHAPE_REST];
     (void)G;
     switch (record->op) {
+#define COUNT(prefix, slot) elements_of(&record->operand[MICA__##prefix##_##slot])
+#define SIZE(prefix, slot, d) ((double)record->operand[MICA__##prefix##_##slot].shape[d])
 #define OF(prefix, slot) bytes_of(&record->operand[MICA__##prefix##_##slot])
 #define OP(op, name, prefix, call, record_params, rule, empty, gradient, needs, operations, bytes) \
     case MICA_OP_##op:                                                                             \

@@ -52,6 +52,7 @@ typedef union conform_params {
     mica_scatter_params scatter;
     mica_cross_entropy_params cross_entropy;
     mica_hadamard_params hadamard;
+    mica_conv_params conv;
 } conform_params;
 
 /* One case: operands on the host, what must come out, and the buffers while it is on a device. */

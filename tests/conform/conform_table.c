@@ -152,6 +152,8 @@ const conform_row conform_table[] = {
     ROW("hadamard", HADAMARD, hadamard, NONE, 2, DOT),
     MADE("hadamard long", HADAMARD, hadamard_long, hadamard, NONE, 2, DOT),
     /* ---- convolution, pooling, resizing ---- */
+    ROW("conv", CONV, conv, NONE, 2, DOT),
+    ROW("conv_weight_backward", CONV_WEIGHT_BACKWARD, conv_weight_backward, NONE, 2, DOT),
     /* ---- transforms ---- */
     /* ---- linear algebra ---- */
     /* ---- quantisation ---- */

@@ -1,0 +1,126 @@
+/*
+ * conv.h - what the convolution kernels and their plans agree on: parameters, sizes of per-thread memory and of the packed weights.
+ *
+ * Views have five dimensions: [batch, channels, three spatial ones]. Included by both sides, so it knows no instruction set: sizes are upper bounds
+ * over all of them.
+ */
+#ifndef MICA_CPU_CONV_H
+#define MICA_CPU_CONV_H
+
+#include "backend/cpu/cpu_kernel.h"
+#include "backend/windows.h"
+
+#define MICA__CONV_LANES 16u  /* of the widest vector */
+#define MICA__CONV_VECTORS 4u /* of outputs that a tile of registers has, at most */
+#define MICA__CONV_FEW 2u     /* outputs of a group up to which vectors go along the places instead */
+#define MICA__CONV_SLACK 128u /* floats behind a tile, which vectors may read */
+
+/* Where a convolution's windows begin and what they meet, along one dimension. A plain one has one phase; of a transposed one those places of y that
+ * are `stride` apart meet the same taps of the kernel, and neighbours of x: a phase for each remainder. */
+typedef struct mica__conv_axis {
+    uint64_t first, count; /* places of y: first + step i, i below count */
+    uint64_t step;
+    uint32_t x_step;              /* from one of them to the next in x */
+    uint32_t tap, taps, tap_step; /* of the kernel: tap + tap_step j */
+    int64_t at, at_step;          /* place of x that tap j meets for i = 0: at + at_step j */
+} mica__conv_axis;
+
+static inline mica__conv_axis mica__conv_axis_of(const mica__windows *w, bool transposed, uint32_t d,
+                                                 uint32_t phase)
+{
+    mica__conv_axis a = {.first = 0, .step = 1};
+    if (!transposed) {
+        a.count = w->out[d];
+        a.x_step = w->stride[d];
+        a.taps = w->kernel[d];
+        a.tap_step = 1;
+        a.at = -(int64_t)w->low[d];
+        a.at_step = w->dilation[d];
+        return a;
+    }
+    /* place p of y and tap k meet place (p + low - k dilation) / stride of x where that is whole: k begins at the first tap with k dilation =
+     * phase mod stride, if there is one, and every period-th meets as well */
+    const uint64_t s = w->stride[d], low = w->low[d],
+                   places = w->in[d]; /* y has the places, x is made of windows */
+    uint64_t tap = 0, period = 1;
+    while (period < s && period * w->dilation[d] % s != 0)
+        period++;
+    while (tap < period && tap * w->dilation[d] % s != phase)
+        tap++;
+    a.first = (phase + s - low % s) % s;
+    a.count = a.first < places ? (places - a.first + s - 1) / s : 0;
+    a.step = s;
+    a.x_step = 1;
+    a.tap = (uint32_t)tap;
+    a.tap_step = (uint32_t)period;
+    a.taps = tap < period && tap < w->kernel[d] ? (uint32_t)((w->kernel[d] - tap - 1) / period + 1) : 0;
+    a.at = ((int64_t)(a.first + low) - (int64_t)(tap * w->dilation[d])) / (int64_t)s;
+    a.at_step = -(int64_t)(period * w->dilation[d] / s);
+    return a;
+}
+
+/* conv: a unit is a part of the outputs of a group, at `rows` by `columns` places of one phase (the first dimension one by one), of one image. */
+typedef struct mica__cpu_conv {
+    mica__windows windows;
+    uint64_t batch, groups, channels, outputs; /* the latter two of a group */
+    uint32_t transposed, phases[MICA_SPATIAL_DIMS];
+    uint32_t parts;                           /* of the outputs of a group */
+    uint64_t rows, columns;                   /* places of a tile */
+    uint64_t planes, row_tiles, column_tiles; /* of the phase that has most */
+    uint64_t tile_floats;                     /* of x, at most */
+} mica__cpu_conv;
+
+static inline uint64_t mica__conv_round(uint64_t n, uint64_t multiple)
+{
+    return (n + multiple - 1) / multiple * multiple;
+}
+
+static inline uint64_t mica__conv_taps(const mica__windows *w)
+{
+    return (uint64_t)w->kernel[0] * w->kernel[1] * w->kernel[2];
+}
+
+/* Floats of the packed weights of a group: [block of vectors of outputs][channel][tap][lanes]. */
+static inline uint64_t mica__conv_packed_floats(const mica__cpu_conv *p)
+{
+    return mica__conv_round(p->outputs, MICA__CONV_LANES) * p->channels * mica__conv_taps(&p->windows);
+}
+
+/* Places of x that `count` places of y meet along an axis. */
+static inline uint64_t mica__conv_extent(const mica__conv_axis *a, uint64_t count)
+{
+    const uint64_t reach = (uint64_t)(a->at_step < 0 ? -a->at_step : a->at_step);
+    return a->taps == 0 || count == 0 ? 0 : (count - 1) * a->x_step + reach * (a->taps - 1) + 1;
+}
+
+/* Floats of a row of a tile: places x_step apart are neighbours. */
+static inline uint64_t mica__conv_row_floats(const mica__conv_axis *a, uint64_t count)
+{
+    return mica__conv_round(mica__conv_extent(a, count), a->x_step);
+}
+
+static inline uint64_t mica__conv_local_floats(const mica__cpu_conv *p)
+{
+    const uint64_t places = p->rows * p->columns, taps = mica__conv_taps(&p->windows);
+    return mica__conv_round(p->tile_floats + MICA__CONV_SLACK, 16) +
+           (places + 16) * MICA__CONV_LANES * MICA__CONV_VECTORS + 4 * mica__conv_round(taps, 16) +
+           2 * mica__conv_round(places + 16, 16) + mica__conv_round(places, 16);
+}
+
+/* conv_weight: a unit is a channel of x; per-thread memory is a row of dy, one of x, sums of f64 and sums of vectors for each
+ * output of the group and tap. */
+typedef struct mica__cpu_conv_weight {
+    mica__windows windows;
+    uint64_t batch, groups, channels, outputs;
+    uint64_t row_floats; /* of x, with what is padded */
+} mica__cpu_conv_weight;
+
+static inline uint64_t mica__conv_weight_local_floats(const mica__cpu_conv_weight *p)
+{
+    const uint64_t sums = p->outputs * mica__conv_taps(&p->windows);
+    return mica__conv_round(p->row_floats + MICA__CONV_SLACK, 16) +
+           mica__conv_round(p->windows.out[2] + 16, 16) + 2 * mica__conv_round(sums, 16) +
+           sums * MICA__CONV_LANES;
+}
+
+#endif

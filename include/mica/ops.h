@@ -74,18 +74,21 @@ typedef struct mica_norm_params {
     float eps; /* >= 0 */
 } mica_norm_params;
 
-/* y = x / sqrt(mean(x^2) + eps) * weight over the last dimension. weight [dim] or NULL. In place. eps >= 0. */
+/* y = x / sqrt(mean(x^2) + eps) * weight over the last dimension. weight [dim] or NULL. In place. eps >= 0. All f64, on the cpu: as
+ * mica_normalize. */
 MICA_API mica_status mica_rms_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight, float eps,
                                    mica_buffer *y);
 /* y = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias over the last dimension; var is the mean of (x - mean)^2.
- * weight [dim] or NULL, bias [dim] or NULL. In place. eps >= 0. */
+ * weight [dim] or NULL, bias [dim] or NULL. In place. eps >= 0. All f64, on the cpu: as mica_normalize. */
 MICA_API mica_status mica_layer_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
                                      mica_buffer *bias, float eps, mica_buffer *y);
 typedef struct mica_softmax_params {
     float scale;
+    uint32_t log; /* 1: the logarithm of it, mica_log_softmax */
 } mica_softmax_params;
 
-/* Softmax over the last dimension of x * scale. A row of only -inf gives zeros, a row with NaN gives NaN. In place. */
+/* Softmax over the last dimension of x * scale. A row of only -inf gives zeros, a row with NaN gives NaN. In place. Both f64, on
+ * the cpu. */
 MICA_API mica_status mica_softmax(mica_encoder *encoder, mica_buffer *x, float scale, mica_buffer *y);
 
 typedef struct mica_cumsum_params {
@@ -424,5 +427,6 @@ MICA_API mica_status mica_sample(mica_encoder *encoder, const mica_sample_operan
 
 #include "mica/ops_train.h"
 #include "mica/ops_attention.h"
+#include "mica/ops_norm.h"
 
 #endif

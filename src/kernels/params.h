@@ -13,6 +13,7 @@
 #include "kernels/params/interpret.h"
 #include "kernels/params/rows.h"
 #include "kernels/params/reduce.h"
+#include "kernels/params/normalize.h"
 #include "kernels/params/cache.h"
 #include "kernels/params/rope.h"
 #include "kernels/params/route.h"

@@ -1,7 +1,8 @@
 /* rows.c - ops over rows: norms, softmax, argmax, embedding. */
 #include <math.h>
 
-#include "ops/check.h"
+#include "device/objects.h"
+#include "ops/norm.h"
 
 void mica__rule_norm(mica__op_builder *op)
 {
@@ -14,6 +15,8 @@ mica_status mica_rms_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *we
                           mica_buffer *y)
 {
     mica_norm_params params = {eps};
+    if (x != NULL && x->dtype == MICA_DTYPE_F64)
+        return mica__norm_of_doubles(encoder, MICA_NORMALIZE_RMS, x, weight, NULL, eps, y);
     return mica__op_call(encoder, MICA_OP_RMS_NORM, &params, (mica_buffer *const[]){x, weight, y});
 }
 
@@ -21,6 +24,8 @@ mica_status mica_layer_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *
                             float eps, mica_buffer *y)
 {
     mica_norm_params params = {eps};
+    if (x != NULL && x->dtype == MICA_DTYPE_F64)
+        return mica__norm_of_doubles(encoder, MICA_NORMALIZE_LAYER, x, weight, bias, eps, y);
     return mica__op_call(encoder, MICA_OP_LAYER_NORM, &params, (mica_buffer *const[]){x, weight, bias, y});
 }
 
@@ -28,11 +33,13 @@ void mica__rule_softmax(mica__op_builder *op)
 {
     const mica_softmax_params *params = op->record.params;
     mica__op_require(op, isfinite(params->scale), "scale is not finite");
+    mica__op_require(op, params->log <= 1, "params.log is %u, not 0 or 1", params->log);
+    mica__op_all_double(op);
 }
 
 mica_status mica_softmax(mica_encoder *encoder, mica_buffer *x, float scale, mica_buffer *y)
 {
-    mica_softmax_params params = {scale};
+    mica_softmax_params params = {.scale = scale};
     return mica__op_call(encoder, MICA_OP_SOFTMAX, &params, (mica_buffer *const[]){x, y});
 }
 

@@ -42,6 +42,8 @@ typedef union conform_params {
     mica_rope_params rope;
     mica_cumsum_params cumsum;
     mica_reduce_params reduce;
+    mica_normalize_params normalize;
+    mica_softmax_params softmax;
     mica_kv_params kv;
     mica_attention_params attention;
     mica_matmul_params matmul;

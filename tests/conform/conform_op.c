@@ -122,15 +122,18 @@ uint32_t conform_operands(const conform_case *c, uint32_t *slots)
 
     (void)mica_op_get_info(c->row->op, &info);
     const uint32_t count = info.operands + info.grouped;
+    bool found = false; /* an output in place has no name: it is the first that an op writes */
     for (uint32_t i = 0; i < count; i++) {
         mica_op_operand operand = {0};
 
         (void)mica_op_get_operand(c->row->op, i, &operand);
         slots[i] = UINT32_MAX;
+        const bool first = !found && (operand.access & MICA_ACCESS_WRITE) != 0;
+        found = found || first;
         for (uint32_t s = 0; s < c->operand_count; s++) {
             const conform_operand *o = &c->operand[s];
-            const bool here = o->shared ? (operand.access & MICA_ACCESS_WRITE) != 0
-                                        : o->present && strcmp(o->tensor.name, operand.name) == 0;
+            const bool here =
+                o->shared ? first : o->present && strcmp(o->tensor.name, operand.name) == 0;
 
             if (here)
                 slots[i] = s;

@@ -21,6 +21,7 @@ CONFORM_OP(sample_log)
 CONFORM_OP(sample_settings)
 CONFORM_OP(sample_history)
 CONFORM_OP(scatter_add)
+CONFORM_OP(log_softmax)
 bool conform_judge_bits(conform_case *c, char *why);
 #undef CONFORM_OP
 /* More cases of matmul and of attention, encoded and judged alike. */

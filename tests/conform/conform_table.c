@@ -121,6 +121,14 @@ const conform_row conform_table[] = {
     ROW("sample history", SAMPLE, sample_history, NONE, 0, "whole numbers"),
 /* ---- sorting, scans, random numbers ---- */
 /* ---- norms ---- */
+    ROW("normalize", NORMALIZE, normalize, NONE, 4,
+        "root, quotient, products and a sum after the sums of two passes"),
+    ROW("normalize_backward", NORMALIZE_BACKWARD, normalize_backward, NONE, 4,
+        "the same, two sums of products of what came out, and the sums over rows"),
+    ROW("softmax_backward", SOFTMAX_BACKWARD, softmax_backward, NONE, 4,
+        "a sum of products, a difference, products; exp of what softmax gave"),
+    ROW("log_softmax", SOFTMAX, log_softmax, NONE, 4,
+        "the rounded argument moves exp by its own size; a sum, a logarithm, two differences"),
 /* ---- rotary embeddings ---- */
 /* ---- matrices ---- */
 /* ---- attention ---- */

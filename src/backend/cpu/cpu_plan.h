@@ -45,6 +45,8 @@ bool mica__cpu_is_cache_block(uint16_t dtype);
 #define OP(op, name, ...) \
     mica_status mica__cpu_plan_##name(const mica__record *, const mica__device_info *, mica__plan *);
 #include "backend/ops.def"
+/* Softmax of f64, and the logarithm of softmax. */
+mica_status mica__cpu_plan_softmax_any(const mica__record *, mica__plan *);
 /* Copy from the canonical layout into a packed one. */
 mica_status mica__cpu_plan_pack(const mica__record *, const mica__device_info *, mica__plan *);
 /* matmul and experts where the weights are f32, f16 or bf16. */

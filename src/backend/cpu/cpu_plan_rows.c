@@ -137,11 +137,13 @@ mica_status mica__cpu_plan_softmax(const mica__record *record, const mica__devic
                                    mica__plan *plan)
 {
     (void)info;
+    const mica__operand *y = &record->operand[MICA__SOFTMAX_Y];
+    const mica_softmax_params *softmax = record->params;
+    if (y->dtype == MICA_DTYPE_F64 || softmax->log != 0)
+        return mica__cpu_plan_softmax_any(record, plan);
     const mica_status status = check_types(record, UINT32_MAX, 0);
     if (status != MICA_OK)
         return status;
-    const mica__operand *y = &record->operand[MICA__SOFTMAX_Y];
-    const mica_softmax_params *softmax = record->params;
     mica__cpu_row_params params = {range_of(rows_of(y)), softmax->scale};
     begin(record, "softmax", params.range, plan);
     mica__cpu_view_collapse(mica__cpu_plan_views(plan), MICA__SOFTMAX_SLOTS, 1);

@@ -66,6 +66,9 @@ void mica__gpu_view_collapse(mica__gpu_view *view, uint32_t count, uint32_t kept
 /* The frequencies of a rope, its mode and scale, for `angle` of rotate.kc. */
 mica_status mica__gpu_rope_frequencies(const mica_rope_params *rope, mk_rope_params *params);
 
+/* The logarithm of softmax. */
+mica_status mica__gpu_plan_log_softmax(const mica__record *record, mica__plan *plan);
+
 /* The layout that the GPU's matmuls read fastest. */
 mica_layout mica__gpu_weight_layout(const mica__operand *weight, const mica__device_info *info);
 /* A copy between layouts. */

@@ -103,6 +103,8 @@ mica_status mica__gpu_plan_softmax(const mica__record *record, const mica__devic
 {
     const mica_softmax_params *softmax = record->params;
     (void)info;
+    if (softmax->log != 0)
+        return mica__gpu_plan_log_softmax(record, plan);
     return plan_rows(record, "rows/softmax", softmax->scale, plan);
 }
 

@@ -21,6 +21,7 @@
 
 #include "mica/device.h"
 #include "mica/op.h"
+#include "mica/ops_experts.h"
 #include "mica/ops_turbo.h"
 #include "mica/ops_image.h"
 #include "mica/region.h"
@@ -234,21 +235,6 @@ MICA_API mica_status mica_matmul(mica_encoder *encoder, mica_buffer *x, mica_buf
 MICA_API mica_status mica_matmul_experts(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
                                          mica_buffer *ids, const mica_matmul_params *params, mica_buffer *y);
 
-typedef struct mica_route_params {
-    /* 1: softmax over all experts, then the best; 0: the best, then softmax over them */
-    uint32_t softmax_first;
-    uint32_t normalise; /* 1: the weights of a token are divided by their sum (left alone where it is 0) */
-    float scale;        /* the weights are multiplied by it; 0 = 1 */
-} mica_route_params;
-
-/* The best S experts of each token: ids [T, S] (u32 or i32) and weights [T, S] from logits [T, E], S <= E. Best first;
- * the lower id among equals; NaN comes after every number. Weights are those of mica_softmax: a token with only -inf
- * has zeros, a NaN that takes part gives NaN. `params` may be NULL: all zero. */
-MICA_API mica_status mica_route(mica_encoder *encoder, mica_buffer *logits, const mica_route_params *params,
-                                mica_buffer *ids, mica_buffer *weights);
-/* y [T, N] = sum over slots s of weights [T, S] times x [T, S, N], added in the order of the slots. */
-MICA_API mica_status mica_expert_sum(mica_encoder *encoder, mica_buffer *x, mica_buffer *weights,
-                                     mica_buffer *y);
 /* y [T, dim] = rows ids [T] of table [rows, dim], any type matmul takes, any layout. An id outside: zeros, FAULT. */
 MICA_API mica_status mica_embedding(mica_encoder *encoder, mica_buffer *table, mica_buffer *ids,
                                     mica_buffer *y);

@@ -275,7 +275,7 @@ static mica_status routed_part(decoder *d, const mica__layer *layer, mica_buffer
     MICA__TRY(mica__linear(pass, x, mica__of_layer(layer, MICA__T_ROUTER), NULL, &router));
     MICA__TRY(mica__pass_value(pass, MICA_DTYPE_U32, 2, picks, &ids));
     MICA__TRY(mica__pass_value(pass, MICA_DTYPE_F32, 2, picks, &weights));
-    MICA__TRY(mica_route(encoder, router, &params, ids, weights));
+    MICA__TRY(mica_route(encoder, router, NULL, NULL, &params, ids, weights));
     MICA__TRY(mica__pass_value(pass, MICA_DTYPE_F32, 3, wide, &gate));
     MICA__TRY(mica__pass_value(pass, MICA_DTYPE_F32, 3, wide, &up));
     MICA__TRY(mica_matmul_experts(encoder, x, mica__of_layer(layer, MICA__T_EXPERT_GATE), ids, NULL, gate));
@@ -285,7 +285,7 @@ static mica_status routed_part(decoder *d, const mica__layer *layer, mica_buffer
     MICA__TRY(
         mica_matmul_experts(encoder, inner, mica__of_layer(layer, MICA__T_EXPERT_DOWN), ids, NULL, out));
     MICA__TRY(mica__pass_rows(pass, h->width, result));
-    return mica_expert_sum(encoder, out, weights, *result);
+    return mica_expert_sum(encoder, out, weights, NULL, NULL, NULL, *result);
 }
 
 static mica_status feed_forward_part(decoder *d, uint32_t index)

@@ -11,24 +11,50 @@ void mica__rule_route(mica__op_builder *op)
     params->normalise = params->normalise != 0;
     if (params->scale == 0.0f)
         params->scale = 1.0f;
+    if (params->groups <= 1)
+        params->groups = params->top_groups = 1;
+    if (params->group_best == 0)
+        params->group_best = 1;
     mica__op_require(op, isfinite(params->scale), "params.scale is not finite");
-    mica__op_require(op, experts <= UINT32_MAX || !mica__size_known(experts),
-                     "logits: shape[1] is over 2^32");
-    mica__op_require(op, slots <= experts || !mica__size_known(slots),
-                     "ids: shape[1] is %llu, more than the %llu experts of logits", (unsigned long long)slots,
+    mica__op_require(op, params->scoring <= MICA_ROUTE_SIGMOID,
+                     "params.scoring is %u, which is no mica_route_scoring", params->scoring);
+    mica__op_require(op, params->group_best <= 2, "params.group_best is %u, not 1 or 2", params->group_best);
+    mica__op_require(op, params->top_groups >= 1 && params->top_groups <= params->groups,
+                     "params.top_groups is %u, not 1 to the %u of params.groups", params->top_groups,
+                     params->groups);
+    if (!mica__op_ok(op) || !mica__size_known(experts))
+        return;
+    mica__op_require(op, experts <= UINT32_MAX, "logits: shape[1] is over 2^32");
+    mica__op_require(op, experts % params->groups == 0,
+                     "params.groups is %u, which does not divide the %llu experts of logits", params->groups,
                      (unsigned long long)experts);
+    mica__op_require(op, !mica__size_known(slots) || slots <= experts / params->groups * params->top_groups,
+                     "ids: shape[1] is %llu, more than the %llu experts that are chosen among",
+                     (unsigned long long)slots,
+                     (unsigned long long)(experts / params->groups * params->top_groups));
 }
 
-mica_status mica_route(mica_encoder *encoder, mica_buffer *logits, const mica_route_params *params,
-                       mica_buffer *ids, mica_buffer *weights)
+mica_status mica_route(mica_encoder *encoder, mica_buffer *logits, mica_buffer *bias,
+                       mica_buffer *expert_scale, const mica_route_params *params, mica_buffer *ids,
+                       mica_buffer *weights)
 {
     mica_route_params record = {0};
     if (params != NULL)
         record = *params;
-    return mica__op_call(encoder, MICA_OP_ROUTE, &record, (mica_buffer *const[]){logits, ids, weights});
+    return mica__op_call(encoder, MICA_OP_ROUTE, &record,
+                         (mica_buffer *const[]){logits, bias, expert_scale, ids, weights});
 }
 
-mica_status mica_expert_sum(mica_encoder *encoder, mica_buffer *x, mica_buffer *weights, mica_buffer *y)
+void mica__rule_expert_sum(mica__op_builder *op)
 {
-    return mica__op_call(encoder, MICA_OP_EXPERT_SUM, NULL, (mica_buffer *const[]){x, weights, y});
+    mica__op_require(op,
+                     mica__op_has(op, MICA__EXPERT_SUM_SHARED) || !mica__op_has(op, MICA__EXPERT_SUM_GATE),
+                     "shared_gate is given, but shared is NULL");
+}
+
+mica_status mica_expert_sum(mica_encoder *encoder, mica_buffer *x, mica_buffer *weights, mica_buffer *shared,
+                            mica_buffer *shared_gate, mica_buffer *residual, mica_buffer *y)
+{
+    return mica__op_call(encoder, MICA_OP_EXPERT_SUM, NULL,
+                         (mica_buffer *const[]){x, weights, shared, shared_gate, residual, y});
 }

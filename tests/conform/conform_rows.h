@@ -29,6 +29,8 @@ void conform_make_matmul_tiles(conform_case *c, test_random *random);
 void conform_make_experts_tiles(conform_case *c, test_random *random);
 void conform_make_matmul_stream(conform_case *c, test_random *random);
 void conform_make_matmul_library(conform_case *c, test_random *random);
+/* Routing by scores that are not the logits: sigmoid, biases, groups. */
+void conform_make_route_scored(conform_case *c, test_random *random);
 /* Reductions that are cut into parts. */
 void conform_make_reduce_long(conform_case *c, test_random *random);
 /* Rows that a GPU transforms in several passes. */

@@ -104,9 +104,6 @@ const conform_row conform_table[] = {
     MADE("experts tiles f16", MATMUL_EXPERTS, experts_tiles, matmul_experts, F16, 2, DOT),
     MADE("experts tiles q5_k", MATMUL_EXPERTS, experts_tiles, matmul_experts, Q5_K, 2, DOT),
     MADE("experts tiles affine4", MATMUL_EXPERTS, experts_tiles, matmul_experts, AFFINE4, 2, DOT),
-    ROW("route", ROUTE, route, NONE, 4,
-        "softmax over the experts, a sum of the chosen, a quotient, a product"),
-    ROW("expert_sum", EXPERT_SUM, expert_sum, NONE, 4, "a sum of products in the order of the slots"),
     WEIGHT_ROWS("embedding", EMBEDDING, embedding, 2, DECODE),
     BITS("pad", PAD, pad),
     BITS("gather", GATHER, gather),
@@ -155,6 +152,11 @@ const conform_row conform_table[] = {
     ROW("attention_backward f64", ATTENTION_BACKWARD, attention_backward, F64, 2,
         "as attention_backward, roundings of f64"),
     /* ---- experts ---- */
+    ROW("route", ROUTE, route, NONE, 4,
+        "softmax over the experts, a sum of the chosen, a quotient, two products"),
+    MADE("route scored", ROUTE, route_scored, route, NONE, 4, "as route; no decision is near its bound"),
+    ROW("expert_sum", EXPERT_SUM, expert_sum, NONE, 4,
+        "a sum of products in the order of the slots; a sigmoid"),
     /* ---- recurrence: state space, linear attention, cells ---- */
     /* ---- rotation and coding of caches ---- */
     ROW("hadamard", HADAMARD, hadamard, NONE, 2, DOT),

@@ -365,8 +365,10 @@ static void test_parameters(void **state)
         REFUSED(mica_softcap(e, x, 0.0f / 0.0f, y), "cap");
         REFUSED(mica_rms_norm(e, x, NULL, -1, y), "eps");
         REFUSED(mica_layer_norm(e, x, NULL, NULL, 1.0f / 0.0f, y), "eps");
-        REFUSED(mica_route(e, weight, &bad_route, ids, chosen), "scale");
-        REFUSED(mica_route(e, weight, NULL, ids, chosen), "ids");
+        REFUSED(mica_route(e, weight, NULL, NULL, &bad_route, ids, chosen), "scale");
+        REFUSED(mica_route(e, weight, NULL, NULL, NULL, ids, chosen), "ids");
+        REFUSED(mica_route(e, weight, NULL, NULL, &(mica_route_params){.scoring = 2}, ids, chosen),
+                "scoring");
         REFUSED(mica_softmax(e, x, 1.0f / 0.0f, y), "scale");
         REFUSED(mica_rope(e, x, positions, NULL, &odd, y), "rotary_dims");
         REFUSED(mica_rope(e, x, positions, NULL, &wide, y), "rotary_dims");

@@ -232,11 +232,11 @@ static void test_infer(void **state)
     mica_operand_desc matmul[] = {DESC(F32, 2, n, MICA_SIZE_UNKNOWN), DESC(Q4_0, 2, 96, 64), asked};
     must(mica_op_infer(MICA_OP_MATMUL, NULL, matmul, 3));
     assert_true(matmul[2].ndim == 2 && matmul[2].shape[0] == n && matmul[2].shape[1] == 96);
-    mica_operand_desc route[] = {DESC(F16, 2, 7, 64), asked, asked};
-    must(mica_op_infer(MICA_OP_ROUTE, NULL, route, 3));
-    assert_true(route[1].dtype == MICA_DTYPE_I32 || route[1].dtype == MICA_DTYPE_U32);
-    assert_true(route[2].dtype == MICA_DTYPE_F16 && route[2].shape[0] == 7 &&
-                route[2].shape[1] == MICA_SIZE_UNKNOWN);
+    mica_operand_desc route[] = {DESC(F16, 2, 7, 64), absent, absent, asked, asked};
+    must(mica_op_infer(MICA_OP_ROUTE, NULL, route, 5));
+    assert_true(route[3].dtype == MICA_DTYPE_I32 || route[3].dtype == MICA_DTYPE_U32);
+    assert_true(route[4].dtype == MICA_DTYPE_F16 && route[4].shape[0] == 7 &&
+                route[4].shape[1] == MICA_SIZE_UNKNOWN);
 
     mica_operand_desc wrong[] = {DESC(F32, 2, 3, 8), DESC(F32, 1, 9), asked};
     refused(mica_op_infer(MICA_OP_RMS_NORM, NULL, wrong, 3), MICA_ERR_INVALID_ARGUMENT,

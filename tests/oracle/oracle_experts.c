@@ -5,32 +5,6 @@
 
 #include <math.h>
 
-/* How many experts stand before expert e. */
-static size_t rank_of(size_t experts, const double *logits, size_t e)
-{
-    size_t before = 0;
-
-    for (size_t i = 0; i < experts; i++) {
-        bool equal = logits[i] == logits[e] || (isnan(logits[i]) && isnan(logits[e]));
-        bool greater = logits[i] > logits[e] || (isnan(logits[e]) && !isnan(logits[i]));
-
-        before += greater || (equal && i < e);
-    }
-    return before;
-}
-
-void oracle_route_ids(size_t rows, size_t experts, size_t slots, const double *logits, double *ids)
-{
-    for (size_t r = 0; r < rows; r++) {
-        for (size_t e = 0; e < experts; e++) {
-            size_t rank = rank_of(experts, logits + r * experts, e);
-
-            if (rank < slots)
-                ids[r * slots + rank] = (double)e;
-        }
-    }
-}
-
 /* exp(logit - largest) / sum over the members; zeros where all members are -inf. Gives the widest finite logit. */
 static double soften(size_t count, const double *logits, double *out)
 {
@@ -50,10 +24,83 @@ static double soften(size_t count, const double *logits, double *out)
     return widest;
 }
 
-static void route_row(const oracle_route *route, size_t row, double *weights, double *error)
+/* Softmax keeps the order of logits, so without biases and sums of two the logits are the values: a NaN among them is not all there is. */
+void oracle_route_values(const oracle_route *route, size_t row, double *values)
 {
-    const double *logits = route->logits + row * route->experts, *ids = route->ids + row * route->slots;
-    double members[4096], soft[4096], widest, sum = 0, roundings;
+    const double *logits = route->logits + row * route->experts;
+    bool soft = route->softmax_first && !route->sigmoid && (route->bias != NULL || route->group_best == 2);
+
+    if (soft)
+        soften(route->experts, logits, values);
+    for (size_t e = 0; e < route->experts; e++) {
+        double value = soft ? values[e] : route->sigmoid ? 1 / (1 + exp(-logits[e])) : logits[e];
+
+        values[e] = value + (route->bias != NULL ? route->bias[e] : 0);
+    }
+}
+
+/* Does value i stand before value e? */
+static bool is_before(const double *values, size_t i, size_t e)
+{
+    bool equal = values[i] == values[e] || (isnan(values[i]) && isnan(values[e]));
+    bool greater = values[i] > values[e] || (isnan(values[e]) && !isnan(values[i]));
+
+    return greater || (equal && i < e);
+}
+
+double oracle_route_group(const oracle_route *route, const double *values, size_t group)
+{
+    size_t size = route->experts / route->groups, first = group * size;
+    double sum = 0;
+
+    for (size_t e = first; e < first + size; e++) {
+        size_t before = 0;
+
+        for (size_t i = first; i < first + size; i++)
+            before += is_before(values, i, e);
+        if (before < route->group_best)
+            sum += values[e];
+    }
+    return sum;
+}
+
+static void route_row_ids(const oracle_route *route, size_t row, double *ids)
+{
+    size_t experts = route->experts, size = experts / route->groups;
+    double values[4096], group[4096];
+    bool open[4096];
+
+    oracle_route_values(route, row, values);
+    for (size_t g = 0; g < route->groups; g++)
+        group[g] = route->groups == 1 ? 0 : oracle_route_group(route, values, g);
+    for (size_t e = 0; e < experts; e++) {
+        size_t before = 0;
+
+        for (size_t g = 0; g < route->groups; g++)
+            before += is_before(group, g, e / size);
+        open[e] = before < route->top_groups;
+    }
+    for (size_t e = 0; e < experts; e++) {
+        size_t before = 0;
+
+        for (size_t i = 0; i < experts; i++)
+            before += open[i] && is_before(values, i, e);
+        if (open[e] && before < route->slots)
+            ids[before] = (double)e;
+    }
+}
+
+void oracle_route_ids(const oracle_route *route, double *ids)
+{
+    for (size_t r = 0; r < route->rows; r++)
+        route_row_ids(route, r, ids + r * route->slots);
+}
+
+static void route_row(const oracle_route *route, size_t row, const double *ids, double *weights,
+                      double *error)
+{
+    const double *logits = route->logits + row * route->experts;
+    double members[4096] = {0}, soft[4096] = {0}, widest, sum = 0, roundings;
     size_t count = route->softmax_first ? route->experts : route->slots;
 
     for (size_t i = 0; i < count; i++)
@@ -62,24 +109,29 @@ static void route_row(const oracle_route *route, size_t row, double *weights, do
     roundings = 4 + widest + 0.25 * sqrt((double)count);
     for (size_t s = 0; s < route->slots; s++) {
         weights[s] = soft[route->softmax_first ? (size_t)ids[s] : s];
+        if (route->sigmoid)
+            weights[s] = 1 / (1 + exp(-logits[(size_t)ids[s]]));
         sum += weights[s];
     }
     for (size_t s = 0; s < route->slots; s++) {
         if (route->normalise && sum != 0)
             weights[s] /= sum;
-        weights[s] *= route->scale;
+        weights[s] *= route->scale * (route->expert_scale != NULL ? route->expert_scale[(size_t)ids[s]] : 1);
         error[s] = fabs(weights[s]) * roundings * (route->normalise ? 2 : 1);
     }
 }
 
-void oracle_route_weights(const oracle_route *route, double *weights, double *error)
+void oracle_route_weights(const oracle_route *route, const double *ids, double *weights, double *error)
 {
-    for (size_t r = 0; r < route->rows; r++)
-        route_row(route, r, weights + r * route->slots, error + r * route->slots);
+    for (size_t r = 0; r < route->rows; r++) {
+        size_t at = r * route->slots;
+
+        route_row(route, r, ids + at, weights + at, error + at);
+    }
 }
 
 void oracle_expert_sum(size_t rows, size_t slots, size_t dim, const double *x, const double *weights,
-                       double *y, double *error)
+                       const oracle_sum_rest *rest, double *y, double *error)
 {
     for (size_t i = 0; i < rows * dim; i++) {
         size_t row = i / dim;
@@ -91,6 +143,16 @@ void oracle_expert_sum(size_t rows, size_t slots, size_t dim, const double *x, c
 
             y[i] += term;
             size += fabs(term);
+        }
+        if (rest->shared != NULL) {
+            double term = rest->shared[i] * (rest->gate != NULL ? 1 / (1 + exp(-rest->gate[row])) : 1);
+
+            y[i] += term;
+            size += 4 * fabs(term); /* exp, a sum, a quotient before it */
+        }
+        if (rest->residual != NULL) {
+            y[i] += rest->residual[i];
+            size += fabs(rest->residual[i]);
         }
         error[i] = size * (1 + 0.25 * sqrt((double)slots));
     }

@@ -51,19 +51,29 @@ double oracle_reduce_one(oracle_reduce kind, size_t n, const double *x, const do
 void oracle_softmax(size_t rows, size_t dim, const double *x, double scale, double *y, double *error);
 void oracle_argmax(size_t rows, size_t dim, const double *x, double *ids);
 
-/* The `slots` best of each row of logits: best first, lower ids first among equals, NaN last. */
-void oracle_route_ids(size_t rows, size_t experts, size_t slots, const double *logits, double *ids);
+/* Routing: a score is the logit, its sigmoid, or its softmax; the best by score + bias, in the best groups, are chosen. */
 typedef struct oracle_route {
     size_t rows, experts, slots;
-    const double *logits, *ids;
-    bool softmax_first, normalise;
+    const double *logits, *bias, *expert_scale; /* bias, expert_scale [experts] or NULL */
+    bool softmax_first, sigmoid, normalise;
+    size_t groups, top_groups, group_best; /* 1 group: none */
     double scale;
 } oracle_route;
+/* What the experts of a row are chosen by; `values` has room for all of them. */
+void oracle_route_values(const oracle_route *route, size_t row, double *values);
+/* How good a group is, by those values. */
+double oracle_route_group(const oracle_route *route, const double *values, size_t group);
+/* The `slots` best of each row: best first, lower ids first among equals, NaN last. */
+void oracle_route_ids(const oracle_route *route, double *ids);
 /* The weights of those ids. */
-void oracle_route_weights(const oracle_route *route, double *weights, double *error);
+void oracle_route_weights(const oracle_route *route, const double *ids, double *weights, double *error);
 /* y [rows, dim] = sum over slots of weights [rows, slots] * x [rows, slots, dim]. */
+/* shared [rows, dim], gate [rows], residual [rows, dim]: or NULL. */
+typedef struct oracle_sum_rest {
+    const double *shared, *gate, *residual;
+} oracle_sum_rest;
 void oracle_expert_sum(size_t rows, size_t slots, size_t dim, const double *x, const double *weights,
-                       double *y, double *error);
+                       const oracle_sum_rest *rest, double *y, double *error);
 
 typedef struct oracle_rope {
     size_t tokens, heads, dim;

@@ -265,8 +265,7 @@ mica_status mica__cpu_plan_argmax(const mica__record *record, const mica__device
 mica_status mica__cpu_plan_route(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
     (void)info;
-    const uint32_t floats = 1u << MICA__ROUTE_LOGITS | 1u << MICA__ROUTE_WEIGHTS;
-    const mica_status status = check_types(record, floats, 1u << MICA__ROUTE_IDS);
+    const mica_status status = check_types(record, ~(1u << MICA__ROUTE_IDS), 1u << MICA__ROUTE_IDS);
     if (status != MICA_OK)
         return status;
     const mica__operand *logits = &record->operand[MICA__ROUTE_LOGITS];
@@ -274,7 +273,8 @@ mica_status mica__cpu_plan_route(const mica__record *record, const mica__device_
     mica__cpu_route params = {range_of(logits->shape[0]), *route};
     begin(record, "route", params.range, plan);
     const uint64_t n = row_length(logits), slots = row_length(&record->operand[MICA__ROUTE_IDS]);
-    return finish(plan, &params, sizeof params, (2 * (n + slots) + MOST_LANES) * sizeof(float),
+    return finish(plan, &params, sizeof params,
+                  (3 * (n + slots + (uint64_t)route->groups) + 4 * MOST_LANES) * sizeof(float),
                   50 + 1.5 * (double)n + 5 * (double)slots);
 }
 

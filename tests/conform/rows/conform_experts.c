@@ -8,8 +8,8 @@
 
 #include "oracle/oracle_ops.h"
 
-enum { LOGITS, IDS, WEIGHTS };
-enum { SUM_X, SUM_WEIGHTS, SUM_Y };
+enum { LOGITS, BIAS, SCALE, IDS, WEIGHTS };
+enum { SUM_X, SUM_WEIGHTS, SUM_SHARED, SUM_GATE, SUM_RESIDUAL, SUM_Y };
 
 static mica_dtype draw_type(const conform_case *c, test_random *random)
 {
@@ -34,6 +34,15 @@ static void draw_logits(conform_case *c, test_random *random)
     }
 }
 
+static void add_outputs(conform_case *c, test_random *random, uint64_t tokens, uint64_t slots)
+{
+    conform_add(c, random, "ids", conform_index(random), 2, (uint64_t[]){tokens, slots}, TEST_ROWS)->written =
+        true;
+    conform_add(c, random, "weights", draw_type(c, random), 2, (uint64_t[]){tokens, slots}, TEST_ROWS)
+        ->written = true;
+    c->output = WEIGHTS;
+}
+
 void conform_make_route(conform_case *c, test_random *random)
 {
     uint64_t tokens = test_random_size(random, 40), experts = test_random_size(random, 300),
@@ -47,42 +56,136 @@ void conform_make_route(conform_case *c, test_random *random)
         tokens = 64;
         experts = 128;
         slots = 8;
-        *route = (mica_route_params){1, 1, 0};
+        *route = (mica_route_params){.softmax_first = 1, .normalise = 1};
     }
     conform_add(c, random, "logits", draw_type(c, random), 2, (uint64_t[]){tokens, experts},
                 TEST_ROWS_REPEAT);
     draw_logits(c, random);
-    conform_add(c, random, "ids", conform_index(random), 2, (uint64_t[]){tokens, slots}, TEST_ROWS)->written =
-        true;
-    conform_add(c, random, "weights", draw_type(c, random), 2, (uint64_t[]){tokens, slots}, TEST_ROWS)
-        ->written = true;
-    c->output = WEIGHTS;
+    conform_add_absent(c);
+    conform_add_absent(c);
+    add_outputs(c, random, tokens, slots);
     c->flops = (double)(tokens * experts) * 8;
     c->bytes = conform_bytes(c, LOGITS) + conform_bytes(c, IDS) + conform_bytes(c, WEIGHTS);
 }
 
+/* The routing of the case as the oracle takes it; whoever asks frees the values. */
+static oracle_route route_of(conform_case *c)
+{
+    const mica_route_params *p = &c->params.route;
+    const test_tensor *x = conform_tensor(c, LOGITS);
+
+    return (oracle_route){
+        .rows = x->shape[0],
+        .experts = x->shape[1],
+        .slots = c->operand_count > IDS ? conform_tensor(c, IDS)->shape[1] : 0,
+        .logits = conform_values(c, LOGITS),
+        .bias = conform_values(c, BIAS),
+        .expert_scale = conform_values(c, SCALE),
+        .softmax_first = p->softmax_first != 0,
+        .sigmoid = p->scoring == MICA_ROUTE_SIGMOID,
+        .normalise = p->normalise != 0,
+        .groups = p->groups > 1 ? p->groups : 1,
+        .top_groups = p->groups > 1 ? p->top_groups : 1,
+        .group_best = p->group_best == 2 ? 2 : 1,
+        .scale = p->scale == 0 ? 1 : p->scale,
+    };
+}
+
+static void free_route(oracle_route *route)
+{
+    free((void *)(uintptr_t)route->logits);
+    free((void *)(uintptr_t)route->bias);
+    free((void *)(uintptr_t)route->expert_scale);
+}
+
+/* Are two of these so near to each other that a rounding decides which is first, though their inputs differ? */
+static bool is_near(const double *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (values[i] != values[k] && fabs(values[i] - values[k]) < 2e-6 * (1 + fabs(values[i])))
+                return true;
+    return false;
+}
+
+static bool row_is_near(const oracle_route *route, size_t row)
+{
+    double values[512], group[512];
+
+    oracle_route_values(route, row, values);
+    for (size_t g = 0; route->groups > 1 && g < route->groups; g++)
+        group[g] = oracle_route_group(route, values, g);
+    return is_near(values, route->experts) || (route->groups > 1 && is_near(group, route->groups));
+}
+
+/* Draws rows anew until nothing in them is decided by a rounding. */
+static void part_rows(conform_case *c, test_random *random)
+{
+    test_tensor *x = conform_tensor(c, LOGITS);
+
+    for (uint64_t row = 0; row < x->shape[0]; row++) {
+        for (uint32_t turn = 0; turn < 200; turn++) {
+            oracle_route route = route_of(c);
+            const bool near = row_is_near(&route, row);
+
+            free_route(&route);
+            if (!near)
+                break;
+            for (uint64_t e = 0; e < x->shape[1]; e++)
+                test_tensor_set(x, row * x->shape[1] + e, 2 * test_random_normal(random));
+        }
+    }
+}
+
+void conform_make_route_scored(conform_case *c, test_random *random)
+{
+    mica_route_params *route = &c->params.route;
+    const uint64_t groups = 1 + test_random_below(random, test_random_one_in(random, 2) ? 1 : 9),
+                   size = 1 + test_random_below(random, 12), tokens = test_random_size(random, 12),
+                   top = 1 + test_random_below(random, groups),
+                   slots = 1 + test_random_below(random, top * size < 8 ? top * size : 8);
+
+    route->scoring = (uint32_t)test_random_below(random, 2);
+    route->softmax_first = (uint32_t)test_random_below(random, 2);
+    route->normalise = (uint32_t)test_random_below(random, 2);
+    route->scale = test_random_one_in(random, 2) ? 0 : 2.5f;
+    route->groups = (uint32_t)groups;
+    route->top_groups = (uint32_t)top;
+    route->group_best = (uint32_t)test_random_below(random, 3);
+    /* Rows stand apart from each other, as each is drawn on its own. */
+    conform_add(c, random, "logits", draw_type(c, random), 2, (uint64_t[]){tokens, groups * size}, TEST_ROWS);
+    test_tensor_normal(conform_tensor(c, LOGITS), random, 2);
+    for (uint32_t slot = BIAS; slot <= SCALE; slot++) {
+        if (test_random_one_in(random, 3)) {
+            conform_add_absent(c);
+            continue;
+        }
+        conform_add(c, random, slot == BIAS ? "bias" : "expert_scale", draw_type(c, random), 1,
+                    (uint64_t[]){groups * size}, TEST_ROWS);
+        test_tensor_uniform(conform_tensor(c, slot), random, -1, 1);
+    }
+    part_rows(c, random);
+    add_outputs(c, random, tokens, slots);
+}
+
 mica_status conform_encode_route(const conform_case *c, mica_encoder *encoder)
 {
-    return mica_route(encoder, conform_buffer(c, LOGITS), &c->params.route, conform_buffer(c, IDS),
-                      conform_buffer(c, WEIGHTS));
+    return mica_route(encoder, conform_buffer(c, LOGITS), conform_buffer(c, BIAS), conform_buffer(c, SCALE),
+                      &c->params.route, conform_buffer(c, IDS), conform_buffer(c, WEIGHTS));
 }
 
 void conform_oracle_route(conform_case *c)
 {
-    const test_tensor *x = conform_tensor(c, LOGITS), *y = conform_tensor(c, WEIGHTS);
-    double *logits = conform_values(c, LOGITS), *ids, *ids_error;
+    const test_tensor *y = conform_tensor(c, WEIGHTS);
+    oracle_route route = route_of(c);
+    double *ids, *ids_error;
 
     conform_expect_also(c, IDS, &ids, &ids_error);
     for (uint64_t i = 0; i < y->count; i++)
         ids_error[i] = ORACLE_EXACT;
-    oracle_route route = {x->shape[0], x->shape[1], y->shape[1], logits, ids, false, false, 1};
-
-    oracle_route_ids(route.rows, route.experts, route.slots, logits, ids);
-    route.softmax_first = c->params.route.softmax_first != 0;
-    route.normalise = c->params.route.normalise != 0;
-    route.scale = c->params.route.scale == 0 ? 1 : c->params.route.scale;
-    oracle_route_weights(&route, c->expected, c->error);
-    free(logits);
+    oracle_route_ids(&route, ids);
+    oracle_route_weights(&route, ids, c->expected, c->error);
+    free_route(&route);
 }
 
 void conform_make_expert_sum(conform_case *c, test_random *random)
@@ -99,8 +202,22 @@ void conform_make_expert_sum(conform_case *c, test_random *random)
     test_tensor_normal(conform_tensor(c, SUM_X), random, 2);
     conform_add(c, random, "weights", draw_type(c, random), 2, (uint64_t[]){tokens, slots}, TEST_ROWS_REPEAT);
     test_tensor_uniform(conform_tensor(c, SUM_WEIGHTS), random, 0, 1);
-    conform_add_output(c, random, "y", draw_type(c, random), 2, (uint64_t[]){tokens, dim}, TEST_ROWS, false,
-                       0);
+    for (uint32_t slot = SUM_SHARED; slot <= SUM_RESIDUAL; slot++) {
+        static const char *const names[] = {"shared", "shared_gate", "residual"};
+        const bool gate = slot == SUM_GATE;
+
+        if (c->typical || test_random_one_in(random, 2) || (gate && !c->operand[SUM_SHARED].present)) {
+            conform_add_absent(c);
+            continue;
+        }
+        conform_add(c, random, names[slot - SUM_SHARED], draw_type(c, random), gate ? 1 : 2,
+                    (uint64_t[]){tokens, dim}, gate ? TEST_REPEAT : TEST_ROWS);
+        test_tensor_normal(conform_tensor(c, slot), random, 2);
+    }
+    const uint32_t under = c->operand[SUM_RESIDUAL].present ? SUM_RESIDUAL : SUM_SHARED;
+    const bool in_place = c->operand[under].present && test_random_one_in(random, 3);
+    conform_add_output(c, random, "y", in_place ? conform_tensor(c, under)->dtype : draw_type(c, random), 2,
+                       (uint64_t[]){tokens, dim}, TEST_ROWS, in_place, under);
     c->flops = 2.0 * (double)(tokens * slots * dim);
     c->bytes = conform_bytes(c, SUM_X) + conform_bytes(c, SUM_WEIGHTS) + conform_bytes(c, SUM_Y);
 }
@@ -108,7 +225,8 @@ void conform_make_expert_sum(conform_case *c, test_random *random)
 mica_status conform_encode_expert_sum(const conform_case *c, mica_encoder *encoder)
 {
     return mica_expert_sum(encoder, conform_buffer(c, SUM_X), conform_buffer(c, SUM_WEIGHTS),
-                           conform_buffer(c, SUM_Y));
+                           conform_buffer(c, SUM_SHARED), conform_buffer(c, SUM_GATE),
+                           conform_buffer(c, SUM_RESIDUAL), conform_buffer(c, SUM_Y));
 }
 
 void conform_oracle_expert_sum(conform_case *c)
@@ -116,7 +234,13 @@ void conform_oracle_expert_sum(conform_case *c)
     const test_tensor *x = conform_tensor(c, SUM_X);
     double *values = conform_values(c, SUM_X), *weights = conform_values(c, SUM_WEIGHTS);
 
-    oracle_expert_sum(x->shape[0], x->shape[1], x->shape[2], values, weights, c->expected, c->error);
+    double *shared = conform_values(c, SUM_SHARED), *gate = conform_values(c, SUM_GATE),
+           *residual = conform_values(c, SUM_RESIDUAL);
+    oracle_expert_sum(x->shape[0], x->shape[1], x->shape[2], values, weights,
+                      &(oracle_sum_rest){shared, gate, residual}, c->expected, c->error);
+    free(shared);
+    free(gate);
+    free(residual);
     free(values);
     free(weights);
 }

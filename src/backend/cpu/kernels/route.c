@@ -4,6 +4,7 @@
 #include "backend/cpu/cpu_params.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kernels/rows.h"
+#include "backend/cpu/kernels/simd/functions.h"
 
 /* Whether a stands before b, which has the lower id. */
 static inline bool is_better(float a, float b)
@@ -11,33 +12,139 @@ static inline bool is_better(float a, float b)
     return a > b || (b != b && a == a);
 }
 
-/* The `slots` best of n logits in order: their ids and values. */
-static void choose(const float *logits, uint64_t n, uint64_t slots, uint32_t *ids, float *best)
+/* The best so far in order: their ids and what they were chosen by. */
+typedef struct ranking {
+    uint32_t *ids;
+    float *best;
+    uint64_t count, slots;
+} ranking;
+
+/* Puts values [first, last) into it. */
+static void choose(ranking *r, const float *values, uint64_t first, uint64_t last)
 {
-    uint64_t count = 0;
-    for (uint64_t e = 0; e < n; e++) {
-        if (count == slots && !is_better(logits[e], best[slots - 1]))
+    uint64_t count = r->count;
+    for (uint64_t e = first; e < last; e++) {
+        if (count == r->slots && !is_better(values[e], r->best[count - 1]))
             continue;
-        uint64_t at = count < slots ? count++ : slots - 1;
-        for (; at > 0 && is_better(logits[e], best[at - 1]); at--) {
-            best[at] = best[at - 1];
-            ids[at] = ids[at - 1];
+        uint64_t at = count < r->slots ? count++ : count - 1;
+        for (; at > 0 && is_better(values[e], r->best[at - 1]); at--) {
+            r->best[at] = r->best[at - 1];
+            r->ids[at] = r->ids[at - 1];
         }
-        best[at] = logits[e];
-        ids[at] = (uint32_t)e;
+        r->best[at] = values[e];
+        r->ids[at] = (uint32_t)e;
     }
+    r->count = count;
+}
+
+/* What experts are chosen by, of those of the best groups alone. `work` has room for the groups and as many again. */
+static void choose_of_groups(ranking *r, const mica_route_params *route, const float *by, uint64_t n,
+                             float *work)
+{
+    const uint64_t groups = route->groups, size = n / groups;
+    ranking open = {(uint32_t *)(void *)(work + groups), work + 2 * groups, 0, route->top_groups};
+    for (uint64_t g = 0; g < groups; g++) {
+        uint32_t ids[2];
+        float best[2];
+        ranking two = {ids, best, 0, size < route->group_best ? size : route->group_best};
+        choose(&two, by, g * size, (g + 1) * size);
+        work[g] = two.count == 2 ? best[0] + best[1] : best[0];
+    }
+    choose(&open, work, 0, groups);
+    for (uint64_t g = 0; g < groups; g++) /* in their order, so that the lower id wins among equals */
+        for (uint64_t i = 0; i < open.count; i++)
+            if (open.ids[i] == g)
+                choose(r, by, g * size, (g + 1) * size);
 }
 
 /* Divides by the sum, taken in order of rank, unless it is 0; then scales. */
-static void finish_weights(const mica_route_params *route, uint64_t slots, float *weights)
+static void finish_weights(const mica_route_params *route, const mica__cpu_view *scale, const ranking *r,
+                           float *weights)
 {
     float sum = 0;
-    for (uint64_t s = 0; s < slots; s++)
+    for (uint64_t s = 0; s < r->slots; s++)
         sum += weights[s];
-    for (uint64_t s = 0; s < slots; s++) {
+    for (uint64_t s = 0; s < r->slots; s++) {
         if (route->normalise && sum != 0)
             weights[s] /= sum;
         weights[s] *= route->scale;
+        if (scale->data != NULL)
+            weights[s] *=
+                row_element(scale->data + r->ids[s] * row_element_bytes(scale->dtype), scale->dtype);
+    }
+}
+
+/* y = sigmoid(x), or softmax(x) */
+static void score(bool sigmoid, const float *x, uint64_t n, float *y)
+{
+    if (!sigmoid) {
+        row_softmax(x, 1.0f, n, y);
+        return;
+    }
+    for (uint64_t i = 0; i < n; i += VW) {
+        const uint64_t left = n - i < VW ? n - i : VW;
+        vf_store_n(y + i, vf_sigmoid(vf_load_n(x + i, left)), left);
+    }
+}
+
+static void add_bias(const float *x, const mica__cpu_view *bias, uint64_t n, float *y)
+{
+    for (uint64_t i = 0; i < n; i += VW) {
+        const uint64_t left = n - i < VW ? n - i : VW;
+        const vf b = row_load_n(bias->data + i * row_element_bytes(bias->dtype), bias->dtype, left);
+        vf_store_n(y + i, vf_add(vf_load_n(x + i, left), b), left);
+    }
+}
+
+/* A token's work memory: its logits, their scores, scores with bias, weights, each whole vectors; what the groups and a ranking need. */
+typedef struct token_work {
+    float *logits, *score, *by, *weights, *groups;
+    ranking chosen;
+} token_work;
+
+static uint64_t whole_vectors(uint64_t n)
+{
+    return (n + VW - 1) / VW * VW;
+}
+
+static token_work work_of(void *local, uint64_t n, uint64_t slots, uint64_t groups)
+{
+    token_work w = {.logits = local};
+    w.score = w.logits + whole_vectors(n);
+    w.by = w.score + whole_vectors(n);
+    w.weights = w.by + whole_vectors(n);
+    w.groups = w.weights + whole_vectors(slots);
+    float *best = w.groups + 3 * groups;
+    w.chosen = (ranking){(uint32_t *)(void *)(best + slots), best, 0, slots};
+    return w;
+}
+
+/* Softmax keeps the order of logits, so that without biases and sums of two the logits themselves are chosen by. */
+static void route_token(const mica_route_params *route, const mica__cpu_view *bias, const float *x,
+                        uint64_t n, token_work *w)
+{
+    const bool sigmoid = route->scoring == MICA_ROUTE_SIGMOID, scored = sigmoid || route->softmax_first;
+    const float *by = x;
+    ranking *r = &w->chosen;
+    r->count = 0;
+    if (scored)
+        score(sigmoid, x, n, w->score);
+    if (scored && (sigmoid || bias->data != NULL || route->group_best == 2))
+        by = w->score;
+    if (bias->data != NULL) {
+        add_bias(by, bias, n, w->by);
+        by = w->by;
+    }
+    if (route->groups > 1)
+        choose_of_groups(r, route, by, n, w->groups);
+    else
+        choose(r, by, 0, n);
+    const float *from = scored ? w->score : x;
+    for (uint64_t s = 0; s < r->slots; s++)
+        w->weights[s] = from[r->ids[s]];
+    if (!scored) {
+        memcpy(r->best, w->weights, r->slots * sizeof *r->best);
+        row_softmax(r->best, 1.0f, r->slots, w->weights);
     }
 }
 
@@ -45,26 +152,16 @@ void MICA__ISA(route)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
     const mica__cpu_route *params = args->params;
     const mica__cpu_view *logits = &args->view[MICA__ROUTE_LOGITS], *ids = &args->view[MICA__ROUTE_IDS];
-    const mica__cpu_view *weights = &args->view[MICA__ROUTE_WEIGHTS];
+    const mica__cpu_view *weights = &args->view[MICA__ROUTE_WEIGHTS], *scale = &args->view[MICA__ROUTE_SCALE];
     const uint64_t n = logits->shape[1], slots = ids->shape[1],
                    end = mica__cpu_rows_end(&params->range, last);
-    const uint64_t round = (n + VW - 1) / VW * VW;
-    float *row_tmp = args->local, *soft = row_tmp + n, *best = soft + round;
-    uint32_t *chosen = (uint32_t *)(void *)(best + slots);
+    token_work w = work_of(args->local, n, slots, params->route.groups);
     for (uint64_t token = mica__cpu_rows_begin(&params->range, first); token < end; token++) {
-        const float *x = row_f32(logits->data + token * logits->stride[0], logits->dtype, n, row_tmp);
-        choose(x, n, slots, chosen, best);
-        if (params->route.softmax_first) {
-            row_softmax(x, 1.0f, n, soft);
-            for (uint64_t s = 0; s < slots; s++)
-                best[s] = soft[chosen[s]];
-        } else {
-            row_softmax(best, 1.0f, slots, soft);
-            memcpy(best, soft, slots * sizeof *best);
-        }
-        finish_weights(&params->route, slots, best);
-        memcpy(ids->data + token * ids->stride[0], chosen, slots * sizeof *chosen);
-        row_store(weights->data + token * weights->stride[0], weights->dtype, best, slots);
+        const float *x = row_f32(logits->data + token * logits->stride[0], logits->dtype, n, w.logits);
+        route_token(&params->route, &args->view[MICA__ROUTE_BIAS], x, n, &w);
+        finish_weights(&params->route, scale, &w.chosen, w.weights);
+        memcpy(ids->data + token * ids->stride[0], w.chosen.ids, slots * sizeof *w.chosen.ids);
+        row_store(weights->data + token * weights->stride[0], weights->dtype, w.weights, slots);
     }
 }
 
@@ -75,6 +172,26 @@ static inline void add_scaled(const float *x, float weight, uint64_t n, float *s
     for (uint64_t i = 0; i < n; i += VW) {
         const uint64_t left = n - i < VW ? n - i : VW;
         vf_store_n(sum + i, vf_fma(w, vf_load_n(x + i, left), vf_load_n(sum + i, left)), left);
+    }
+}
+
+/* The shared expert and the residual. */
+static void add_rest(const mica__cpu_args *args, uint64_t token, uint64_t at, uint64_t part, float *sum)
+{
+    const mica__cpu_view *gate = &args->view[MICA__EXPERT_SUM_GATE];
+    float tmp[MICA__CPU_SUM_TILE];
+    for (uint32_t slot = MICA__EXPERT_SUM_SHARED; slot <= MICA__EXPERT_SUM_RESIDUAL; slot++) {
+        const mica__cpu_view *view = &args->view[slot];
+        float weight = 1.0f;
+        if (slot == MICA__EXPERT_SUM_GATE || view->data == NULL)
+            continue;
+        if (slot == MICA__EXPERT_SUM_SHARED && gate->data != NULL) {
+            const float logit = row_element(gate->data + token * gate->stride[0], gate->dtype);
+            vf_store_n(&weight, vf_sigmoid(vf_load_n(&logit, 1)), 1);
+        }
+        const unsigned char *from =
+            view->data + token * view->stride[0] + at * row_element_bytes(view->dtype);
+        add_scaled(row_f32(from, view->dtype, part, tmp), weight, part, sum);
     }
 }
 
@@ -99,6 +216,7 @@ void MICA__ISA(expert_sum)(const mica__cpu_args *args, uint32_t first, uint32_t 
             add_scaled(row_f32(from + at * row_element_bytes(x->dtype), x->dtype, part, tmp), weight, part,
                        sum);
         }
+        add_rest(args, token, at, part, sum);
         row_store(y->data + token * y->stride[0] + at * row_element_bytes(y->dtype), y->dtype, sum, part);
     }
 }

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Makes tests/golden/attention.txt again: attention and its gradient as PyTorch and transformers have them, in float64 on the CPU.
+
+    python3 -m venv VENV && VENV/bin/pip install torch transformers numpy
+    VENV/bin/python scripts/golden_attention.py
+
+A case is a line "case NAME tokens heads kv_heads keys dim v_dim bidirectional window softcap scale", then arrays "NAME count numbers..", then
+"end". Queries are the last `tokens` positions of the keys. Arrays are q [tokens, heads, dim], k, v, dy, and what came out: y, dq, dk, dv, dsinks; mask
+(added) or hides (0 or 1) is [heads, tokens, keys]; sinks [heads]."""
+import os
+import types
+
+import torch
+import torch.nn.functional as F
+from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward as gemma2
+from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward as gpt_oss
+
+HOME = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "golden", "attention.txt")
+TOKENS, HEADS, KV_HEADS, KEYS, DIM, V_DIM = 5, 4, 2, 9, 6, 6
+
+
+def seen(tokens, keys, causal, window):
+    """Which keys each query sees."""
+    position = torch.arange(keys - tokens, keys)[:, None]
+    key = torch.arange(keys)[None, :]
+    see = torch.ones(tokens, keys, dtype=torch.bool)
+    if causal:
+        see &= key <= position
+    if window:
+        see &= key > position - window
+    return see
+
+
+def additive(see):
+    return torch.zeros(see.shape, dtype=torch.float64).masked_fill(~see, float("-inf"))
+
+
+def sdpa(q, k, v, mask, scale=None, **_):
+    return F.scaled_dot_product_attention(q[None], k[None], v[None], attn_mask=mask, enable_gqa=True, scale=scale)[0]
+
+
+def eager(function):
+    def run(q, k, v, mask, sinks=None, softcap=None, scale=None, **_):
+        module = types.SimpleNamespace(num_key_value_groups=HEADS // KV_HEADS, sinks=sinks, training=False, head_dim=DIM)
+        more = {"softcap": softcap} if softcap else {}
+        out, _ = function(module, q[None], k[None], v[None], mask.expand(HEADS, -1, -1)[None], scaling=scale, dropout=0.0, **more)
+        return out[0].transpose(0, 1)  # eager forms give tokens first
+    return run
+
+
+def case(file, name, run, causal=True, window=0, mask=None, sinks=None, softcap=0.0, v_dim=V_DIM, scale=None):
+    draw = lambda *shape: torch.randn(*shape, dtype=torch.float64)
+    q, k, v = draw(HEADS, TOKENS, DIM), draw(KV_HEADS, KEYS, DIM), draw(KV_HEADS, KEYS, v_dim)
+    dy = draw(HEADS, TOKENS, v_dim)
+    leaves = [q, k, v] + ([sinks] if sinks is not None else [])
+    for leaf in leaves:
+        leaf.requires_grad_()
+    see = seen(TOKENS, KEYS, causal, window)
+    if mask is not None and mask.dtype == torch.bool:
+        whole = mask & see
+    else:
+        whole = additive(see) + (mask if mask is not None else 0)
+    y = run(q, k, v, whole, sinks=sinks, softcap=softcap or None, scale=scale)
+    y.backward(dy)
+    file.write(f"case {name} {TOKENS} {HEADS} {KV_HEADS} {KEYS} {DIM} {v_dim} {int(not causal)} {window} {softcap:g} {scale:.9g}\n")
+    arrays = {"q": q.transpose(0, 1), "k": k.transpose(0, 1), "v": v.transpose(0, 1), "dy": dy.transpose(0, 1), "y": y.transpose(0, 1),
+              "dq": q.grad.transpose(0, 1), "dk": k.grad.transpose(0, 1), "dv": v.grad.transpose(0, 1)}
+    if sinks is not None:
+        arrays |= {"sinks": sinks, "dsinks": sinks.grad}
+    if mask is not None:
+        arrays["hides" if mask.dtype == torch.bool else "mask"] = mask.expand(HEADS, -1, -1)
+    for key, array in arrays.items():
+        numbers = array.detach().double().contiguous().flatten().tolist()
+        file.write(f"{key} {len(numbers)} " + " ".join(f"{x:.13g}" for x in numbers) + "\n")
+    file.write("end\n")
+
+
+def main():
+    torch.manual_seed(17)
+    scale = float(torch.tensor(0.40625, dtype=torch.float32))  # the same number in f32
+    hidden = torch.rand(HEADS, TOKENS, KEYS) > 0.3
+    hidden[:, :, 0] = True  # every query sees something, or PyTorch has NaN
+    with open(HOME, "w") as file:
+        case(file, "sdpa-causal", sdpa, scale=scale)
+        case(file, "sdpa-bidirectional", sdpa, causal=False, scale=scale)
+        case(file, "sdpa-window", sdpa, window=3, scale=scale)
+        case(file, "sdpa-added-mask", sdpa, causal=False, mask=torch.randn(HEADS, TOKENS, KEYS, dtype=torch.float64), scale=scale)
+        case(file, "sdpa-bool-mask", sdpa, mask=hidden, scale=scale)
+        case(file, "sdpa-value-size", sdpa, v_dim=4, scale=scale)
+        case(file, "gpt-oss-sinks", eager(gpt_oss), sinks=torch.randn(HEADS, dtype=torch.float64), scale=scale)
+        case(file, "gpt-oss-sinks-window", eager(gpt_oss), window=4, sinks=torch.randn(HEADS, dtype=torch.float64), scale=scale)
+        case(file, "gemma2-softcap", eager(gemma2), softcap=1.5, scale=scale)
+    print(f"{os.path.normpath(HOME)}: {os.path.getsize(HOME)} bytes; torch {torch.__version__}")
+
+
+main()

@@ -374,7 +374,7 @@ static void test_index(void **state)
     must(mica_mul(encoder, products, weights, products));
     must(mica_reduce(encoder, products, &(mica_reduce_params){.kind = MICA_REDUCE_SUM, .axes = 2}, scores));
     must(mica_add(encoder, scores, of_floats(2, SHAPE(QUERIES, SLOTS), late), scores));
-    must(mica_route(encoder, scores, NULL, ids, parts));
+    must(mica_route(encoder, scores, NULL, NULL, NULL, ids, parts));
     mica_attention_operands operands = {.q = drawn(&random, 3, SHAPE(QUERIES, HEADS, DIM)),
                                         .k = drawn(&random, 3, SHAPE(SLOTS, KV_HEADS, DIM)),
                                         .v = drawn(&random, 3, SHAPE(SLOTS, KV_HEADS, DIM)),

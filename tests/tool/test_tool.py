@@ -159,7 +159,7 @@ class Table(Base):
         self.assertEqual(self.complete("mica", "quantize", "a", "--pure", "b", "q4_k_"), ["q4_k_s", "q4_k_m"])
         self.assertIn("README.md", self.complete("mica", "quantize", "--imatrix", "READ"))
         self.assertIn("README.md", self.complete("mica", "run", "-m", "READ"))
-        self.assertEqual(self.complete("mica", "run", "-ctk", "q"), ["q8_0"])
+        self.assertEqual(self.complete("mica", "run", "-ctk", "q"), ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1"])
         self.assertEqual(self.complete("mica", "run", "-n", ""), [])
 
     def test_shells_accept_their_scripts(self):

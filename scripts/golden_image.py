@@ -57,6 +57,66 @@ def convs():
     conv(3, 1, 2, 3, 1, True, True, (3, 2, 3), (2, 3, 3), (2, 1, 3), 1, (0, 1, 1), (1, 0, 2))
 
 
+def pool(kind, dims, size, kernel, stride, dilation, padding, ceil_mode, count):
+    """kind 0 max, 2 mean. x [2, 3, ..]; of max y, then the places, as another case."""
+    x = values(0, 2, 3, *size)
+    numbers = [kind, dims, *size, *kernel, *stride, *dilation, *padding, int(ceil_mode), int(count)]
+    if kind == 0:
+        f = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[dims - 1]
+        y, places = f(x, kernel, stride, padding, dilation, ceil_mode=ceil_mode, return_indices=True)
+        case("pool", numbers, y)
+        case("pool_places", numbers, places.double())
+    else:
+        f = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[dims - 1]
+        case("pool", numbers, f(x, kernel, stride, padding, ceil_mode=ceil_mode, count_include_pad=count))
+
+
+def pools():
+    pool(0, 1, (13,), (3,), (2,), (1,), (1,), False, True)
+    pool(0, 2, (7, 9), (3, 2), (2, 2), (1, 2), (1, 1), True, True)
+    pool(0, 3, (5, 4, 6), (2, 3, 2), (2, 1, 2), (1, 1, 1), (1, 1, 0), False, True)
+    pool(2, 1, (12,), (4,), (3,), (1,), (2,), True, True)
+    pool(2, 2, (7, 8), (3, 3), (2, 2), (1, 1), (1, 1), True, False)
+    pool(2, 2, (7, 8), (3, 3), (2, 2), (1, 1), (1, 1), True, True)
+    pool(2, 3, (4, 5, 6), (2, 2, 3), (2, 1, 2), (1, 1, 1), (1, 0, 1), False, False)
+
+
+def unfold(size, kernel, stride, dilation, padding):
+    """x [2, 3, ..] to columns, and columns of slot 1 back."""
+    numbers = [*size, *kernel, *stride, *dilation, *padding]
+    columns = F.unfold(values(0, 2, 3, *size), kernel, dilation, padding, stride)
+    case("im2col", numbers, columns)
+    case("col2im", numbers, F.fold(values(1, *columns.shape), size, kernel, dilation, padding, stride))
+
+
+def resizes():
+    """x [1, 2, ..]; mode, corners, antialias, dims, sizes."""
+    kinds = [(0, 2, 0, "nearest", None), (0, 0, 0, "nearest-exact", None), (1, 0, 0, "linear", False), (1, 1, 0, "linear", True),
+             (2, 0, 0, "cubic", False), (2, 1, 0, "cubic", True), (1, 0, 1, "linear", False), (2, 0, 1, "cubic", False)]
+    sizes = [((9,), (4,)), ((5,), (13,)), ((6, 7), (9, 4)), ((8, 5), (3, 12)), ((4, 3, 5), (3, 7, 6))]
+    for (mode, corners, antialias, name, align), (size, out) in ((k, s) for k in kinds for s in sizes):
+        dims = len(size)
+        if (name == "cubic" or antialias) and dims != 2:
+            continue
+        full = name if mode == 0 else {"linear": ("linear", "bilinear", "trilinear")[dims - 1], "cubic": "bicubic"}[name]
+        y = F.interpolate(values(0, 1, 2, *size), out, mode=full, align_corners=align, antialias=bool(antialias))
+        case("resize", [mode, corners, antialias, dims, *size, *out], y)
+
+
+def grids():
+    """x [2, 2, 5, 6], grid [2, 3, 4, 2] of values a little smaller than slot 1's: some outside."""
+    for mode, name in enumerate(("nearest", "bilinear", "bicubic")):
+        for padding, pad in enumerate(("zeros", "border", "reflection")):
+            for align in (0, 1):
+                y = F.grid_sample(values(0, 2, 2, 5, 6), values(1, 2, 3, 4, 2) * 0.71875 + 0.015625, name, pad, bool(align))
+                case("grid_sample", [mode, padding, align], y)
+
+
 convs()
+pools()
+unfold((6, 7), (3, 2), (2, 1), (1, 2), (1, 1))
+unfold((5, 5), (2, 2), (2, 2), (1, 1), (0, 0))
+resizes()
+grids()
 with open("tests/golden/image.txt", "w") as out:
     out.write("\n".join(LINES) + "\n")

@@ -55,6 +55,10 @@ typedef union conform_params {
     mica_cross_entropy_params cross_entropy;
     mica_hadamard_params hadamard;
     mica_conv_params conv;
+    mica_pool_windows_params pool;
+    mica_im2col_params im2col;
+    mica_resize_params resize;
+    mica_grid_params grid;
 } conform_params;
 
 /* One case: operands on the host, what must come out, and the buffers while it is on a device. */

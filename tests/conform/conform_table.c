@@ -164,6 +164,16 @@ const conform_row conform_table[] = {
     /* ---- convolution, pooling, resizing ---- */
     ROW("conv", CONV, conv, NONE, 2, DOT),
     ROW("conv_weight_backward", CONV_WEIGHT_BACKWARD, conv_weight_backward, NONE, 2, DOT),
+    ROW("pool_windows", POOL_WINDOWS, pool_windows, NONE, 2, "taken as they are, or " DOT),
+    ROW("pool_windows_backward", POOL_WINDOWS_BACKWARD, pool_windows_backward, NONE, 2, DOT),
+    ROW("im2col", IM2COL, im2col, NONE, 0, "moved"),
+    ROW("col2im", COL2IM, col2im, NONE, 2, DOT),
+    ROW("resize", RESIZE, resize, NONE, 2,
+        "weights are f32: of linear ones a rounding of 1, of cubic ones of terms of about 4; then a sum of "
+        "products"),
+    ROW("resize_backward", RESIZE_BACKWARD, resize_backward, NONE, 2, "as resize"),
+    ROW("grid_sample", GRID_SAMPLE, grid_sample, NONE, 2,
+        "as resize, and coordinates are f32: three roundings of their greatest term"),
     /* ---- transforms ---- */
     /* ---- linear algebra ---- */
     /* ---- quantisation ---- */

@@ -1,5 +1,3 @@
-#define MK_SPATIAL 3u
-
 /* conv: y [batch, groups outputs, three spatial dimensions] of x and weight, which have five dimensions as well; strides in bytes. `in` are the places that
  * windows slide over, `out` the windows: of a transposed one y has the former. weight: o, c, then the taps of the kernel. */
 typedef struct mk_conv_params {

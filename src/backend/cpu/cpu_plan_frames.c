@@ -1,0 +1,167 @@
+/* cpu_plan_frames.c - plans of what goes over frames: pooling, im2col and its inverse, resizing, sampling by a grid. */
+#include "backend/cpu/cpu_plan.h"
+
+#include "backend/cpu/kernels/image/image.h"
+#include "base/status.h"
+#include "quant/dtype.h"
+
+static uint64_t real_bytes(const mica__record *record)
+{
+    return record->operand[0].dtype == MICA_DTYPE_F64 ? 8 : 4;
+}
+
+/* Ends the dispatch: per-thread memory and grain. */
+static mica_status finish(const mica__record *record, mica__plan *plan, uint64_t units, uint64_t local_bytes,
+                          double unit_ns)
+{
+    mica__plan_dispatch *dispatch = &plan->dispatch[plan->dispatch_count - 1];
+    if (units > UINT32_MAX || local_bytes > UINT32_MAX)
+        return mica__fail(
+            MICA_ERR_UNSUPPORTED, "%s on the cpu: %llu parts with %llu bytes each are more than it takes",
+            mica_op_name((mica_op)record->op), (unsigned long long)units, (unsigned long long)local_bytes);
+    dispatch->local_bytes = (uint32_t)local_bytes;
+    mica__cpu_plan_grain(dispatch, unit_ns);
+    return MICA_OK;
+}
+
+static uint64_t taps_of(const mica__windows *w)
+{
+    return (uint64_t)w->kernel[0] * w->kernel[1] * w->kernel[2];
+}
+
+mica_status mica__cpu_plan_pool_windows(const mica__record *record, const mica__device_info *info,
+                                        mica__plan *plan)
+{
+    const mica_pool_windows_params *pool = record->params;
+    mica__cpu_pool p = {.kind = pool->kind, .count_padding = pool->count_padding};
+    (void)info;
+    mica__frames_of(record->operand, MICA__POOL_SLOTS, pool->dims, &p.frames);
+    mica__windows_of_pool(pool, p.frames.grid[0], p.frames.grid[1], &p.windows);
+    const mica__windows *w = &p.windows;
+    const uint64_t units = p.frames.count * w->out[0] * w->out[1];
+    (void)mica__cpu_plan_next(plan, "pool", units);
+    mica__cpu_plan_operands(plan, record, MICA__POOL_SLOTS);
+    mica__cpu_plan_params(plan, &p, sizeof p);
+    const uint64_t local = (w->in[2] + w->out[2]) * real_bytes(record) + w->out[2] * sizeof(uint32_t);
+    return finish(record, plan, units, local, 20 + 0.5 * (double)(w->out[2] * taps_of(w)));
+}
+
+mica_status mica__cpu_plan_pool_windows_backward(const mica__record *record, const mica__device_info *info,
+                                                 mica__plan *plan)
+{
+    const mica_pool_windows_params *pool = record->params;
+    mica__cpu_pool p = {.kind = pool->kind, .count_padding = pool->count_padding};
+    (void)info;
+    mica__frames_of(record->operand, MICA__POOL_BACKWARD_SLOTS, pool->dims, &p.frames);
+    mica__windows_of_pool(pool, p.frames.grid[0], p.frames.grid[1], &p.windows);
+    const mica__windows *w = &p.windows;
+    const uint64_t volume = w->in[0] * w->in[1] * w->in[2], windows = w->out[0] * w->out[1] * w->out[2];
+    (void)mica__cpu_plan_next(plan, "pool_backward", p.frames.count);
+    mica__cpu_plan_operands(plan, record, MICA__POOL_BACKWARD_SLOTS);
+    mica__cpu_plan_params(plan, &p, sizeof p);
+    return finish(record, plan, p.frames.count,
+                  taps_of(w) * sizeof(uint64_t) + 2 * volume * real_bytes(record),
+                  20 + 3.0 * (double)(windows * taps_of(w)));
+}
+
+/* `image` and `columns` are slots. */
+static void describe_im2col(const mica__record *record, uint32_t image, uint32_t columns, mica__cpu_im2col *p)
+{
+    uint64_t shape[MICA__WINDOW_DIMS];
+    mica__windows_operand(&record->operand[image], shape, p->image);
+    mica__windows_of_im2col(record->params, shape + 2, &p->windows);
+    p->channels = shape[1];
+    p->taps = taps_of(&p->windows);
+    for (uint32_t d = 0; d < 3; d++)
+        p->columns[d] = record->operand[columns].stride[d];
+    p->element_bytes = mica_dtype_block_bytes((mica_dtype)record->operand[image].dtype);
+}
+
+mica_status mica__cpu_plan_im2col(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    mica__cpu_im2col p = {.channels = 0};
+    (void)info;
+    describe_im2col(record, MICA__IM2COL_X, MICA__IM2COL_Y, &p);
+    const mica__windows *w = &p.windows;
+    const uint64_t units = record->operand[MICA__IM2COL_X].shape[0] * p.channels * p.taps;
+    (void)mica__cpu_plan_next(plan, "im2col", units);
+    mica__cpu_plan_operands(plan, record, MICA__IM2COL_SLOTS);
+    mica__cpu_plan_params(plan, &p, sizeof p);
+    return finish(record, plan, units, 0, 20 + 0.5 * (double)(w->out[0] * w->out[1] * w->out[2]));
+}
+
+mica_status mica__cpu_plan_col2im(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    mica__cpu_im2col p = {.channels = 0};
+    (void)info;
+    describe_im2col(record, MICA__COL2IM_Y, MICA__COL2IM_X, &p);
+    const mica__windows *w = &p.windows;
+    const uint64_t units = record->operand[MICA__COL2IM_X].shape[0] * p.channels;
+    (void)mica__cpu_plan_next(plan, "col2im", units);
+    mica__cpu_plan_operands(plan, record, MICA__COL2IM_SLOTS);
+    mica__cpu_plan_params(plan, &p, sizeof p);
+    return finish(record, plan, units, w->in[0] * w->in[1] * w->in[2] * real_bytes(record),
+                  20 + 2.0 * (double)(w->out[0] * w->out[1] * w->out[2] * p.taps));
+}
+
+/* Taps of a place of the smaller or larger side, at most. */
+static uint64_t most_taps(const mica_resize_params *r, uint64_t n, uint64_t m)
+{
+    const uint64_t reach = r->mode == MICA_RESIZE_CUBIC ? 4 : r->mode == MICA_RESIZE_LINEAR ? 2 : 1;
+    return r->antialias != 0 ? reach * (n > m ? (n + m - 1) / m : 1) + 1 : reach;
+}
+
+static mica_status plan_resize(const mica__record *record, mica__plan *plan, bool backward)
+{
+    const mica_resize_params *r = record->params;
+    mica__cpu_resize p = {
+        .mode = r->mode, .corners = r->corners, .antialias = r->antialias, .backward = backward};
+    uint64_t local = 0;
+    double taps = 1;
+    mica__frames_of(record->operand, 2, r->dims, &p.frames);
+    for (uint32_t d = 0; d < MICA_SPATIAL_DIMS; d++) {
+        const uint64_t n = p.frames.grid[backward ? 1 : 0][d], m = p.frames.grid[backward ? 0 : 1][d];
+        p.entries[d] = most_taps(r, n, m) * m;
+        local += mica__resize_table_bytes(&p, d);
+        taps *= d < 2 ? (double)most_taps(r, n, m) : 1;
+    }
+    const uint64_t units = p.frames.count * p.frames.grid[1][0] * p.frames.grid[1][1];
+    const uint64_t read = p.frames.grid[0][2], written = p.frames.grid[1][2];
+    (void)mica__cpu_plan_next(plan, "resize", units);
+    mica__cpu_plan_operands(plan, record, 2);
+    mica__cpu_plan_params(plan, &p, sizeof p);
+    return finish(record, plan, units, local + (2 * read + written) * real_bytes(record),
+                  20 + 0.3 * taps * (double)read + 4 * (double)written);
+}
+
+mica_status mica__cpu_plan_resize(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    (void)info;
+    return plan_resize(record, plan, false);
+}
+
+mica_status mica__cpu_plan_resize_backward(const mica__record *record, const mica__device_info *info,
+                                           mica__plan *plan)
+{
+    (void)info;
+    return plan_resize(record, plan, true);
+}
+
+mica_status mica__cpu_plan_grid_sample(const mica__record *record, const mica__device_info *info,
+                                       mica__plan *plan)
+{
+    const mica_grid_params *grid = record->params;
+    const mica__operand *y = &record->operand[MICA__GRID_Y];
+    const mica__cpu_grid p = {.channels = y->shape[1],
+                              .rows = y->shape[2],
+                              .columns = y->shape[3],
+                              .mode = grid->mode,
+                              .padding = grid->padding,
+                              .align_corners = grid->align_corners};
+    (void)info;
+    const uint64_t units = y->shape[0] * p.rows;
+    (void)mica__cpu_plan_next(plan, "grid_sample", units);
+    mica__cpu_plan_operands(plan, record, MICA__GRID_SLOTS);
+    mica__cpu_plan_params(plan, &p, sizeof p);
+    return finish(record, plan, units, 0, 20 + (double)(p.columns * (20 + 10 * p.channels)));
+}

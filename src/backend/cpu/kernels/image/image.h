@@ -1,0 +1,51 @@
+/*
+ * image.h - what kernels that go over frames (pooling, im2col, resizing, sampling) and their plans agree on.
+ */
+#ifndef MICA_CPU_IMAGE_H
+#define MICA_CPU_IMAGE_H
+
+#include "backend/cpu/cpu_kernel.h"
+#include "backend/windows.h"
+
+/* pool: a unit is a row of windows of a frame, operands x, y, indices. pool_backward: a unit is a frame, operands x, dy, dx. */
+typedef struct mica__cpu_pool {
+    mica__frames frames;
+    mica__windows windows;
+    uint32_t kind, count_padding;
+} mica__cpu_pool;
+
+/* im2col: a unit is a tap of a channel of an image. col2im: a unit is a channel of an image. The grid of operand 0 is the image's. */
+typedef struct mica__cpu_im2col {
+    mica__windows windows;
+    uint64_t channels, taps;
+    uint64_t image[2 + MICA_SPATIAL_DIMS]; /* strides in bytes: batch, channel, grid */
+    uint64_t columns[3];                   /* the same: batch, channel and tap, window */
+    uint32_t element_bytes, reserved;
+} mica__cpu_im2col;
+
+/* resize: a unit is a row of the frame that is written, operands: read, written. Per-thread memory is a table for each dimension (first entry of each place,
+ * then entries), and a row of what is read. */
+typedef struct mica__cpu_resize {
+    mica__frames frames;
+    uint32_t mode, corners, antialias, backward;
+    uint64_t entries[MICA_SPATIAL_DIMS]; /* of the tables, at most */
+} mica__cpu_resize;
+
+/* What a place is made of: a place and its weight. */
+typedef struct mica__resize_entry {
+    double weight;
+    uint64_t place;
+} mica__resize_entry;
+
+static inline uint64_t mica__resize_table_bytes(const mica__cpu_resize *p, uint32_t d)
+{
+    return (p->frames.grid[1][d] + 1) * sizeof(uint64_t) + p->entries[d] * sizeof(mica__resize_entry);
+}
+
+/* grid_sample: a unit is a row of places of the grid of an image, operands x, grid, y: strides as they have them. */
+typedef struct mica__cpu_grid {
+    uint64_t channels, rows, columns;
+    uint32_t mode, padding, align_corners, reserved;
+} mica__cpu_grid;
+
+#endif

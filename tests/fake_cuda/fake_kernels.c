@@ -69,6 +69,24 @@ bool fake_signature(const fake_object *function, uint32_t *out_bindings, uint32_
     return false;
 }
 
+/* Whether `at` stands between "#ifdef NAME" and "#endif", both behind `begin`, and the program has no constant of that name. */
+static bool is_left_out(const fake_object *function, const char *begin, const char *at)
+{
+    const char *opened = NULL;
+    char constant[96];
+    for (const char *line = begin; line != NULL && line < at; line = strchr(line, '\n')) {
+        line += line[0] == '\n';
+        if (strncmp(line, "#ifdef ", 7) == 0)
+            opened = line + 7;
+        else if (strncmp(line, "#endif", 6) == 0)
+            opened = NULL;
+    }
+    if (opened == NULL)
+        return false;
+    snprintf(constant, sizeof constant, "#define %.*s ", (int)strcspn(opened, "\n"), opened);
+    return strstr(function->text, constant) == NULL;
+}
+
 /* The bindings of an entry of the kernel dialect, counted in its text: between MK_KERNEL(name) and MK_END. */
 static uint32_t count_bindings(const fake_object *function)
 {
@@ -81,7 +99,7 @@ static uint32_t count_bindings(const fake_object *function)
     const char *begin = strstr(function->text, head), *end = begin == NULL ? NULL : strstr(begin, "MK_END");
     for (size_t i = 0; end != NULL && i < 3; i++)
         for (const char *at = strstr(begin, words[i]); at != NULL && at < end; at = strstr(at + 1, words[i]))
-            count++;
+            count += !is_left_out(function, begin, at);
     return count;
 }
 

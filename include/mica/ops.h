@@ -135,20 +135,44 @@ typedef enum mica_rope_mode {
     MICA_ROPE_NEOX = 1      /* pairs (i, i + rotary_dims/2) */
 } mica_rope_mode;
 
+/* How pairs share the axes of positions [axes, tokens]. Pair i stands for i modulo the sum of sections. */
+typedef enum mica_rope_axes {
+    MICA_ROPE_AXES_ONE = 0, /* positions [tokens] */
+    /* the first sections[0] pairs turn by axis 0, the next sections[1] by axis 1, and so on (Qwen2-VL) */
+    MICA_ROPE_AXES_SECTIONS = 1,
+    /* pair i turns by axis a = i % 3 where i < 3 sections[a]; the others by axis 3, or by axis 0 where there are three axes (Qwen3-VL) */
+    MICA_ROPE_AXES_INTERLEAVED = 2,
+    /* as SECTIONS, and frequencies begin anew with each section: i is counted from its first pair (vision towers) */
+    MICA_ROPE_AXES_SEPARATE = 3
+} mica_rope_axes;
+
 typedef struct mica_rope_params {
     mica_rope_mode mode;
     uint32_t rotary_dims; /* even, <= head size; 0 = the whole head; the rest is copied */
-    /* divisor of the exponent 2i/frequency_dims; 0 = rotary_dims (some models use the head size) */
+    /* divisor of the exponent 2i/frequency_dims; 0 = rotary_dims (some models use the head size), with SEPARATE twice the greatest section */
     uint32_t frequency_dims;
     float theta;           /* base, > 0 */
     float position_scale;  /* positions are multiplied by it; 0 = 1 */
     float attention_scale; /* cos and sin are multiplied by it; 0 = 1 */
+    uint32_t axes;         /* mica_rope_axes */
+    uint32_t sections
+        [4]; /* pairs of each axis, those of axes that positions does not have 0; sum at most rotary_dims/2 */
 } mica_rope_params;
 
-/* Rotary embedding of x [tokens, heads, dim] (or [tokens, dim]) by positions [tokens]: angle of pair i is
- * position * position_scale * theta^(-2i/frequency_dims) / factors[i]. factors f32 [rotary_dims/2] or NULL. In place. */
+/* Rotary embedding of x [tokens, heads, dim] (or [tokens, dim]) by positions [tokens], or [1 to 4 axes, tokens] where params.axes says whose
+ * position a pair has: angle of pair i is position * position_scale * theta^(-2i/frequency_dims) / factors[i]. factors f32 [rotary_dims/2] or
+ * NULL. In place. Linear scaling is position_scale, NTK a greater theta, Llama 3 and LongRoPE are factors, YaRN factors and attention_scale. */
 MICA_API mica_status mica_rope(mica_encoder *encoder, mica_buffer *x, mica_buffer *positions,
                                mica_buffer *factors, const mica_rope_params *params, mica_buffer *y);
+/* Its gradient: dx is dy turned back by the same angles. dx may be dy. */
+MICA_API mica_status mica_rope_backward(mica_encoder *encoder, mica_buffer *dy, mica_buffer *positions,
+                                        mica_buffer *factors, const mica_rope_params *params,
+                                        mica_buffer *dx);
+/* The first half of each head by positions[0], the second by positions[1], each half a mica_rope of its own: x [tokens, heads, dim] or
+ * [tokens, dim] with dim a multiple of 4, positions [2, tokens]; pairs of NEOX are (i, i + dim/4) within a half. params.rotary_dims and
+ * params.axes are 0. Two records. In place. */
+MICA_API mica_status mica_rope_2d(mica_encoder *encoder, mica_buffer *x, mica_buffer *positions,
+                                  const mica_rope_params *params, mica_buffer *y);
 
 /*
  * A KV cache is f32, f16, bf16, or q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl (dim a multiple of 32; the same blocks as

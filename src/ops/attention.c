@@ -2,16 +2,20 @@
 #include <math.h>
 
 #include "base/status.h"
+#include "device/objects.h"
 #include "ops/check.h"
 
 #define ULL(x) ((unsigned long long)(x))
 
 static void fill_rope_defaults(mica_rope_params *rope, uint32_t head)
 {
+    uint32_t greatest = 0;
     if (rope->rotary_dims == 0)
         rope->rotary_dims = head;
+    for (uint32_t a = 0; a < 4 && rope->frequency_dims == 0 && rope->axes == MICA_ROPE_AXES_SEPARATE; a++)
+        greatest = rope->sections[a] > greatest ? rope->sections[a] : greatest;
     if (rope->frequency_dims == 0)
-        rope->frequency_dims = rope->rotary_dims;
+        rope->frequency_dims = greatest != 0 ? 2 * greatest : rope->rotary_dims;
     if (rope->position_scale == 0.0f)
         rope->position_scale = 1.0f;
     if (rope->attention_scale == 0.0f)
@@ -30,6 +34,36 @@ static void check_rope(mica__op_builder *op, const mica_rope_params *rope, uint6
                      "params.position_scale or params.attention_scale is not finite");
 }
 
+/* Positions have as many axes as the sections are for. */
+static void check_axes(mica__op_builder *op, const mica_rope_params *rope)
+{
+    const uint64_t axes = mica__op_size(op, 'A');
+    uint64_t sum = 0;
+    mica__op_require(op, rope->axes <= MICA_ROPE_AXES_SEPARATE,
+                     "params.axes is %u, which is no mica_rope_axes", rope->axes);
+    for (uint32_t a = 0; a < 4; a++)
+        sum += rope->sections[a];
+    if (rope->axes == MICA_ROPE_AXES_ONE) {
+        mica__op_require(op, op->record.operand[MICA__ROPE_POSITIONS].ndim == 1,
+                         "positions has 2 dimensions, but params.axes is 0");
+        mica__op_require(op, sum == 0, "params.sections are given, but params.axes is 0");
+        return;
+    }
+    mica__op_require(op, op->record.operand[MICA__ROPE_POSITIONS].ndim == 2,
+                     "positions has 1 dimension, but params.axes is %u", rope->axes);
+    if (!mica__op_ok(op) || !mica__size_known(axes))
+        return;
+    mica__op_require(op, axes >= 1 && axes <= 4, "positions has %llu axes, not 1 to 4", ULL(axes));
+    mica__op_require(op, rope->axes != MICA_ROPE_AXES_INTERLEAVED || axes >= 3,
+                     "positions has %llu axes, not 3 or 4 as params.axes %u takes", ULL(axes), rope->axes);
+    mica__op_require(op, sum > 0 && sum <= rope->rotary_dims / 2,
+                     "params.sections have %llu pairs, not 1 to %u", ULL(sum), rope->rotary_dims / 2);
+    for (uint32_t a = 0; a < 4; a++)
+        mica__op_require(op, a < axes || rope->sections[a] == 0,
+                         "params.sections[%u] is %u, but positions has %llu axes", a, rope->sections[a],
+                         ULL(axes));
+}
+
 void mica__rule_rope(mica__op_builder *op)
 {
     mica_rope_params *rope = &((mica__rope_record *)op->record.params)->rope;
@@ -40,6 +74,7 @@ void mica__rule_rope(mica__op_builder *op)
                      "x: the head size %llu is odd", ULL(head));
     fill_rope_defaults(rope, (uint32_t)head);
     check_rope(op, rope, head);
+    check_axes(op, rope);
     mica__op_require(
         op, !mica__op_has(op, MICA__ROPE_FACTORS) || mica__sizes_agree(factors, rope->rotary_dims / 2),
         "factors: shape[0] is %llu, but params.rotary_dims / 2 is %u", ULL(factors), rope->rotary_dims / 2);
@@ -52,6 +87,63 @@ mica_status mica_rope(mica_encoder *encoder, mica_buffer *x, mica_buffer *positi
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "rope: params is NULL");
     mica__rope_record record = {.rope = *params};
     return mica__op_call(encoder, MICA_OP_ROPE, &record, (mica_buffer *const[]){x, positions, factors, y});
+}
+
+mica_status mica_rope_backward(mica_encoder *encoder, mica_buffer *dy, mica_buffer *positions,
+                               mica_buffer *factors, const mica_rope_params *params, mica_buffer *dx)
+{
+    if (params == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "rope_backward: params is NULL");
+    mica_rope_params back = *params;
+    back.position_scale = params->position_scale == 0.0f ? -1.0f : -params->position_scale;
+    return mica_rope(encoder, dy, positions, factors, &back, dx);
+}
+
+/* Half `half` of the heads, its axis of the positions, and where it goes. */
+static mica_status rope_half(mica_encoder *encoder, mica_buffer *x, mica_buffer *positions, uint32_t half,
+                             const mica_rope_params *params, mica_buffer *y)
+{
+    mica_buffer *from = NULL, *to = NULL, *row = NULL, *axis = NULL;
+    const uint32_t last = x->ndim - 1u;
+    const uint64_t dim = x->shape[last] / 2;
+    mica_status status = mica_buffer_slice(x, last, half * dim, dim, &from);
+    if (status == MICA_OK)
+        status = mica_buffer_slice(y, last, half * dim, dim, &to);
+    if (status == MICA_OK)
+        status = mica_buffer_slice(positions, 0, half, 1, &row);
+    if (status == MICA_OK)
+        status = mica_buffer_view(row, row->dtype, 1, &positions->shape[1], &positions->stride[1], 0, &axis);
+    if (status == MICA_OK)
+        status = mica_rope(encoder, from, axis, NULL, params, to);
+    mica_buffer_release(from);
+    mica_buffer_release(to);
+    mica_buffer_release(row);
+    mica_buffer_release(axis);
+    return status;
+}
+
+mica_status mica_rope_2d(mica_encoder *encoder, mica_buffer *x, mica_buffer *positions,
+                         const mica_rope_params *params, mica_buffer *y)
+{
+    if (x == NULL || positions == NULL || params == NULL || y == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "rope_2d: %s is NULL",
+                          x == NULL           ? "x"
+                          : positions == NULL ? "positions"
+                          : params == NULL    ? "params"
+                                              : "y");
+    if (x->ndim < 2 || x->shape[x->ndim - 1] % 4 != 0 || y->ndim != x->ndim ||
+        y->shape[y->ndim - 1] != x->shape[x->ndim - 1])
+        return mica__fail(
+            MICA_ERR_INVALID_ARGUMENT,
+            "rope_2d: x has %u dimensions, expected 2 or 3, the last a multiple of 4, and y alike", x->ndim);
+    if (positions->ndim != 2 || positions->shape[0] != 2)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "rope_2d: positions has %u dimensions, expected [2, tokens]", positions->ndim);
+    if (params->rotary_dims != 0 || params->axes != 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "rope_2d: params.%s is not 0",
+                          params->axes != 0 ? "axes" : "rotary_dims");
+    MICA__TRY(rope_half(encoder, x, positions, 0, params, y));
+    return rope_half(encoder, x, positions, 1, params, y);
 }
 
 /* A cache and the page table: [slots, heads, dim], or [pages, page_slots, heads, dim] with pages. */

@@ -30,7 +30,8 @@ static const mica__record *cache_writer(const mica__fusion_pass *pass, uint32_t 
 /* A rope that only rotates: no norm, and y or the cache but not both. */
 static bool is_plain_rope(const mica__record *rope, bool cached)
 {
-    return rope != NULL && !((const mica__rope_record *)rope->params)->norm &&
+    const mica__rope_record *record = rope != NULL ? rope->params : NULL;
+    return record != NULL && !record->norm && record->rope.axes == MICA_ROPE_AXES_ONE &&
            mica__operand_present(&rope->operand[MICA__ROPE_CACHE]) == cached &&
            mica__operand_present(&rope->operand[MICA__ROPE_Y]) != cached;
 }

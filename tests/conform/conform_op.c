@@ -132,8 +132,7 @@ uint32_t conform_operands(const conform_case *c, uint32_t *slots)
         found = found || first;
         for (uint32_t s = 0; s < c->operand_count; s++) {
             const conform_operand *o = &c->operand[s];
-            const bool here =
-                o->shared ? first : o->present && strcmp(o->tensor.name, operand.name) == 0;
+            const bool here = o->shared ? first : o->present && strcmp(o->tensor.name, operand.name) == 0;
 
             if (here)
                 slots[i] = s;

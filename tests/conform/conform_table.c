@@ -116,8 +116,8 @@ const conform_row conform_table[] = {
     ROW("sample log", SAMPLE, sample_log, NONE, 4, "exp and a sum, a logarithm, two differences"),
     ROW("sample settings", SAMPLE, sample_settings, NONE, 0, "whole numbers"),
     ROW("sample history", SAMPLE, sample_history, NONE, 0, "whole numbers"),
-/* ---- sorting, scans, random numbers ---- */
-/* ---- norms ---- */
+    /* ---- sorting, scans, random numbers ---- */
+    /* ---- norms ---- */
     ROW("normalize", NORMALIZE, normalize, NONE, 4,
         "root, quotient, products and a sum after the sums of two passes"),
     ROW("normalize_backward", NORMALIZE_BACKWARD, normalize_backward, NONE, 4,

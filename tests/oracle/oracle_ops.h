@@ -75,12 +75,20 @@ typedef struct oracle_sum_rest {
 void oracle_expert_sum(size_t rows, size_t slots, size_t dim, const double *x, const double *weights,
                        const oracle_sum_rest *rest, double *y, double *error);
 
+typedef enum oracle_rope_axes {
+    ORACLE_AXES_ONE,
+    ORACLE_AXES_SECTIONS,
+    ORACLE_AXES_INTERLEAVED,
+    ORACLE_AXES_SEPARATE
+} oracle_rope_axes;
 typedef struct oracle_rope {
     size_t tokens, heads, dim;
-    const double *x, *positions, *factors; /* factors may be NULL */
+    const double *x, *positions, *factors; /* positions [axes, tokens]; factors may be NULL */
     bool neox;
     size_t rotary_dims, frequency_dims;
     double theta, position_scale, attention_scale;
+    oracle_rope_axes sharing;
+    size_t axes, sections[4];
 } oracle_rope;
 void oracle_rope_run(const oracle_rope *rope, double *y, double *error);
 

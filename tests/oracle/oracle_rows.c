@@ -121,13 +121,42 @@ void oracle_argmax(size_t rows, size_t dim, const double *x, double *ids)
     }
 }
 
+/* Whose position the pair has, and the exponent that it counts for: from the definition, axis by axis. */
+static size_t rope_axis(const oracle_rope *rope, size_t pair, size_t *exponent)
+{
+    const size_t *s = rope->sections, total = s[0] + s[1] + s[2] + s[3];
+    size_t begin[5] = {0}, axis = 0;
+
+    *exponent = pair;
+    if (rope->sharing == ORACLE_AXES_ONE)
+        return 0;
+    const size_t at = pair % total;
+    if (rope->sharing == ORACLE_AXES_INTERLEAVED) {
+        for (axis = 0; axis < 3; axis++)
+            for (size_t k = 0; k < s[axis]; k++)
+                if (3 * k + axis == at)
+                    return axis;
+        return rope->axes == 4 ? 3 : 0;
+    }
+    for (size_t a = 0; a < 4; a++) {
+        begin[a + 1] = begin[a] + s[a];
+        if (at >= begin[a] && at < begin[a + 1])
+            axis = a;
+    }
+    if (rope->sharing == ORACLE_AXES_SEPARATE)
+        *exponent = at - begin[axis];
+    return axis;
+}
+
 /* The angle itself is rounded in f32, so an angle of size a moves the result by a * eps. */
-static void rope_pair(const oracle_rope *rope, double position, size_t pair, const double *x, double *y,
+static void rope_pair(const oracle_rope *rope, size_t token, size_t pair, const double *x, double *y,
                       double *error)
 {
     size_t first = rope->neox ? pair : 2 * pair;
     size_t second = rope->neox ? pair + rope->rotary_dims / 2 : 2 * pair + 1;
-    double frequency = pow(rope->theta, -2.0 * (double)pair / (double)rope->frequency_dims);
+    size_t exponent, axis = rope_axis(rope, pair, &exponent);
+    double position = rope->positions[axis * rope->tokens + token];
+    double frequency = pow(rope->theta, -2.0 * (double)exponent / (double)rope->frequency_dims);
     double angle = position * rope->position_scale * frequency / (rope->factors ? rope->factors[pair] : 1);
     double c = cos(angle) * rope->attention_scale, s = sin(angle) * rope->attention_scale;
     double size = (fabs(x[first]) + fabs(x[second])) * fabs(rope->attention_scale);
@@ -143,8 +172,7 @@ void oracle_rope_run(const oracle_rope *rope, double *y, double *error)
         const double *x = rope->x + row * rope->dim;
 
         for (size_t pair = 0; pair < rope->rotary_dims / 2; pair++)
-            rope_pair(rope, rope->positions[row / rope->heads], pair, x, y + row * rope->dim,
-                      error + row * rope->dim);
+            rope_pair(rope, row / rope->heads, pair, x, y + row * rope->dim, error + row * rope->dim);
         for (size_t i = rope->rotary_dims; i < rope->dim; i++) {
             y[row * rope->dim + i] = x[i];
             error[row * rope->dim + i] = ORACLE_EXACT;

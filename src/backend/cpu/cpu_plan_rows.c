@@ -195,7 +195,7 @@ mica_status mica__cpu_plan_rope(const mica__record *record, const mica__device_i
     give_heads(&view[MICA__ROPE_X]);
     give_heads(&view[MICA__ROPE_Y]);
     const uint64_t dim = row_length(x), rotary = rope->rope.rotary_dims, heads = rows_of(x) / x->shape[0];
-    const uint64_t local = rotary / 2 * sizeof(double) + (4 * rotary + 2 * dim) * sizeof(float);
+    const uint64_t local = rotary * sizeof(double) + (4 * rotary + 2 * dim) * sizeof(float);
     return finish(plan, &params, sizeof params, local,
                   100 + (double)rotary * 1.5 + 0.3 * (double)(heads * dim));
 }

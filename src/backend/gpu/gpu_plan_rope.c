@@ -63,7 +63,9 @@ static mica_status set_rows(const mica__record *record, const slots *s, mk_rope_
     params->heads = (uint32_t)heads;
     params->dim = (uint32_t)dim;
     params->x_type = mica__gpu_type(x->dtype);
-    params->positions = positions->stride[0];
+    params->positions = positions->stride[positions->ndim - 1];
+    params->positions_axis = positions->ndim > 1 ? positions->stride[0] : 0;
+    params->axis_count = positions->ndim > 1 ? (uint32_t)positions->shape[0] : 1;
     params->flags |= positions->dtype == MICA_DTYPE_I32 ? MK_SIGNED_POSITIONS : 0;
     return MICA_OK;
 }
@@ -125,6 +127,9 @@ mica_status mica__gpu_rope_frequencies(const mica_rope_params *rope, mk_rope_par
     params->exponent = exponent;
     for (uint32_t k = 0; k < MK_ROPE_POWERS; k++)
         params->power[k] = fraction(powl(grows ? theta : 1.0L / theta, 2.0L * (long double)(1u << k) / dims));
+    params->axes = rope->axes;
+    for (uint32_t a = 0; a < 4; a++)
+        params->sections[a] = rope->sections[a];
     params->rotary = rope->rotary_dims;
     params->attention_scale = rope->attention_scale;
     params->flags |= (rope->mode == MICA_ROPE_NEOX ? MK_NEOX : 0) | (grows ? MK_REVERSED : 0) |

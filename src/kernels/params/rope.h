@@ -10,15 +10,19 @@
 #define MK_NEOX 8192u
 #define MK_REVERSED 16384u /* powers count from the last pair */
 #define MK_NEGATIVE 32768u /* angles */
+#define MK_AXES_ONE 0u
+#define MK_AXES_INTERLEAVED 2u
+#define MK_AXES_SEPARATE 3u
 typedef struct mk_rope_params {
     mk_u64 x_token, x_head, y_token, y_head; /* byte strides */
     mk_u64 cache_page, cache_slot, cache_head;
-    mk_u64 positions, sequences, pages_sequence, pages_entry, factors;
+    mk_u64 positions, positions_axis, sequences, pages_sequence, pages_entry, factors;
     mk_u64 base, power[MK_ROPE_POWERS];
     mk_u32 rows, heads, dim, rotary;
     mk_u32 slots, pages, sequence_count, max_pages; /* slots of a page, or of all; pages of the cache */
     mk_u32 x_type, y_type, cache_type, weight_type;
     mk_u32 flags, fault_code;
+    mk_u32 axes, axis_count, sections[4]; /* axes: MK_AXES_ONE .. */
     mk_i32 exponent;
     mk_f32 attention_scale, eps;
 } mk_rope_params;

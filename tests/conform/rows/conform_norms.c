@@ -214,6 +214,26 @@ static void draw_rope(conform_case *c, test_random *random, uint64_t dim)
     rope->attention_scale = test_random_one_in(random, 3) ? 1.125f : 0;
 }
 
+/* Several axes, for one case in three; gives how many positions each token has, 0 for one axis. */
+static uint64_t draw_axes(conform_case *c, test_random *random, uint64_t dim)
+{
+    mica_rope_params *rope = &c->params.rope;
+    const uint32_t pairs = (rope->rotary_dims != 0 ? rope->rotary_dims : (uint32_t)dim) / 2;
+    uint32_t sum = 0;
+
+    if (c->typical || !test_random_one_in(random, 3))
+        return 0;
+    rope->axes = 1 + (uint32_t)test_random_below(random, 3);
+    const bool interleaved = rope->axes == MICA_ROPE_AXES_INTERLEAVED;
+    const uint32_t axes = (interleaved ? 3 : 1) + (uint32_t)test_random_below(random, interleaved ? 2 : 4);
+    for (uint32_t a = 0; a < axes; a++) {
+        rope->sections[a] = (uint32_t)test_random_below(random, pairs / axes + 1);
+        sum += rope->sections[a];
+    }
+    rope->sections[0] += sum == 0;
+    return axes;
+}
+
 void conform_make_rope(conform_case *c, test_random *random)
 {
     uint64_t shape[3] = {test_random_size(random, 33), test_random_size(random, 8),
@@ -234,7 +254,9 @@ void conform_make_rope(conform_case *c, test_random *random)
     draw_rope(c, random, dim);
     conform_add(c, random, "x", draw_type(c, random), ndim, shape, in_place ? TEST_ROWS : TEST_ROWS_REPEAT);
     test_tensor_normal(conform_tensor(c, ROPE_X), random, 2);
-    conform_add(c, random, "positions", conform_index(random), 1, shape, TEST_CONTIGUOUS);
+    const uint64_t axes = draw_axes(c, random, dim), places[2] = {axes, shape[0]};
+    conform_add(c, random, "positions", conform_index(random), axes != 0 ? 2 : 1, axes != 0 ? places : shape,
+                axes != 0 ? TEST_ANY : TEST_CONTIGUOUS);
     test_tensor_indices(conform_tensor(c, ROPE_POSITIONS), random, 5000);
     half = (c->params.rope.rotary_dims ? c->params.rope.rotary_dims : dim) / 2;
     if (!c->typical && test_random_one_in(random, 3)) {
@@ -269,6 +291,14 @@ void conform_oracle_rope(conform_case *c)
     rope.neox = params->mode == MICA_ROPE_NEOX;
     rope.rotary_dims = params->rotary_dims ? params->rotary_dims : rope.dim;
     rope.frequency_dims = params->frequency_dims ? params->frequency_dims : rope.rotary_dims;
+    rope.sharing = (oracle_rope_axes)params->axes;
+    rope.axes = params->axes != 0 ? conform_tensor(c, ROPE_POSITIONS)->shape[0] : 1;
+    for (uint32_t a = 0, greatest = 0; a < 4; a++) {
+        rope.sections[a] = params->sections[a];
+        greatest = params->sections[a] > greatest ? params->sections[a] : greatest;
+        if (a == 3 && params->axes == MICA_ROPE_AXES_SEPARATE && params->frequency_dims == 0)
+            rope.frequency_dims = 2 * (size_t)greatest;
+    }
     rope.theta = params->theta;
     rope.position_scale = params->position_scale == 0 ? 1 : params->position_scale;
     rope.attention_scale = params->attention_scale == 0 ? 1 : params->attention_scale;

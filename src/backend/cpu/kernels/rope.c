@@ -10,11 +10,13 @@
 #include "backend/cpu/kernels/index.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kernels/rows.h"
+#include "backend/rope_axes.h"
 
 /* Where a thread works; the layout of args->local. `cosine` and `sine` hold one value per element of the rotated
  * part in STANDARD mode (the sine of even ones negated), one per pair in NEOX mode. */
 typedef struct rope_rows {
-    double *frequency;             /* [pairs] */
+    double *frequency; /* [pairs] */
+    double *turned;    /* [pairs], of several axes: frequency times the position of the pair's axis */
     float *cosine, *sine, *tmp[2]; /* [rotary] */
     float *row, *weight_row;       /* [dim] */
     const float *weight;           /* NULL: none */
@@ -31,7 +33,8 @@ static rope_rows rope_begin(const mica__cpu_args *args)
     rows.dim = x->shape[x->ndim - 1];
     rows.rotary = rope->rotary_dims;
     rows.frequency = args->local;
-    float *next = (float *)(void *)(rows.frequency + rows.rotary / 2);
+    rows.turned = rows.frequency + rows.rotary / 2;
+    float *next = (float *)(void *)(rows.frequency + rows.rotary);
     float **place[] = {&rows.cosine, &rows.sine, &rows.tmp[0], &rows.tmp[1]};
     for (int i = 0; i < 4; i++, next += rows.rotary)
         *place[i] = next;
@@ -42,8 +45,11 @@ static rope_rows rope_begin(const mica__cpu_args *args)
 
     const double log_theta = log((double)rope->theta), step = -2.0 / rope->frequency_dims * log_theta;
     const uint64_t pairs = rows.rotary / 2;
-    for (uint64_t i = 0; i < pairs; i++) {
-        double exponent = step * (double)i;
+    for (uint32_t i = 0; i < pairs; i++) {
+        uint32_t place = i;
+        if (rope->axes != MICA_ROPE_AXES_ONE)
+            (void)mica__rope_axis(rope, 1, i, &place);
+        double exponent = step * (double)place;
         exponent = exponent < -700.0 ? -700.0 : exponent;
         exponent = exponent > 700.0 ? 700.0 : exponent;
         rows.frequency[i] = mica__exp(exponent) * (double)rope->position_scale;
@@ -54,12 +60,27 @@ static rope_rows rope_begin(const mica__cpu_args *args)
     return rows;
 }
 
-static void rope_angles(const rope_rows *rows, const mica_rope_params *rope, int64_t position)
+/* The angles of a token, whose positions are `at` bytes behind those of the first. */
+static void rope_angles(const rope_rows *rows, const mica_rope_params *rope, const mica__cpu_view *positions,
+                        uint64_t at)
 {
     const uint64_t pairs = rows->rotary / 2;
     const bool neox = rope->mode == MICA_ROPE_NEOX;
     float *cosine = neox ? rows->cosine : rows->tmp[0], *sine = neox ? rows->sine : rows->tmp[1];
-    mica__angles((double)position, rows->frequency, rope->attention_scale, pairs, cosine, sine);
+    if (rope->axes == MICA_ROPE_AXES_ONE) {
+        mica__angles((double)index_at(positions, at), rows->frequency, rope->attention_scale, pairs, cosine,
+                     sine);
+    } else {
+        const uint32_t axes = (uint32_t)positions->shape[0];
+        double position[4] = {0};
+        for (uint32_t a = 0; a < axes; a++)
+            position[a] = (double)index_at(positions, at + a * positions->stride[0]);
+        for (uint32_t i = 0; i < pairs; i++) {
+            uint32_t place;
+            rows->turned[i] = rows->frequency[i] * position[mica__rope_axis(rope, axes, i, &place)];
+        }
+        mica__angles(1.0, rows->turned, rope->attention_scale, pairs, cosine, sine);
+    }
     if (neox)
         return;
     for (uint64_t i = 0; i < pairs; i++) {
@@ -122,7 +143,7 @@ void MICA__ISA(rope)(const mica__cpu_args *args, uint32_t first, uint32_t last)
     const uint64_t heads = x->shape[1], end = mica__cpu_rows_end(&params->range, last);
     const rope_rows rows = rope_begin(args);
     for (uint64_t token = mica__cpu_rows_begin(&params->range, first); token < end; token++) {
-        rope_angles(&rows, &params->record.rope, index_at(positions, token * positions->stride[0]));
+        rope_angles(&rows, &params->record.rope, positions, token * positions->stride[positions->ndim - 1]);
         unsigned char *slot = kept->data != NULL ? cache_slot(&cache, token) : NULL;
         if (kept->data != NULL && slot == NULL)
             mica__cpu_fault(args);

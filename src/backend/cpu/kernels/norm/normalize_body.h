@@ -59,8 +59,7 @@ static void FN(load_row)(const mica__cpu_normalize *p, const mica__cpu_view *vie
 {
     for (uint64_t l = 0; l < p->lines; l++)
         FN(load)
-        (from + FN(line_at)(p, view, l), view->dtype, view->stride[view->ndim - 1], p->line,
-         row + l * p->line);
+    (from + FN(line_at)(p, view, l), view->dtype, view->stride[view->ndim - 1], p->line, row + l * p->line);
 }
 
 /* offset + weight of a line, NULL where that is 1. */
@@ -155,8 +154,8 @@ static void FN(gradient_rows)(const mica__cpu_args *args, uint64_t row, uint64_t
         FN(gradient_row)(p, &s, x, g);
         for (uint64_t l = 0; l < p->lines; l++)
             FN(store)
-            (walk_at(&w, MICA__NORMALIZE_BACKWARD_DX) + FN(line_at)(p, dx, l), dx->dtype,
-             dx->stride[dx->ndim - 1], p->line, g + l * p->line);
+        (walk_at(&w, MICA__NORMALIZE_BACKWARD_DX) + FN(line_at)(p, dx, l), dx->dtype,
+         dx->stride[dx->ndim - 1], p->line, g + l * p->line);
     }
 }
 

@@ -67,6 +67,20 @@ static const bench_family softmax_family = {op_create, &(const mica_softmax_para
 static const bench_family row_sum_family = {op_create, &(const mica_reduce_params){.axes = 1}, 1};
 static const bench_family column_sum_family = {op_create, &(const mica_reduce_params){.axes = 2}, 1};
 
+/* x, weight, bias, y, or x, dy, weight, dx, dweight, dbias: weights and biases are rows. size = rows, columns */
+static mica_status normalize_create(mica_device *device, const bench_case *c, bench_set *set)
+{
+    const uint32_t backward = c->op == MICA_OP_NORMALIZE_BACKWARD, count = backward != 0 ? 6 : 4;
+    const uint32_t whole = backward != 0 ? 1u << 0 | 1u << 1 | 1u << 3 : 1u << 0 | 1u << 3;
+    for (uint32_t i = 0; i < count; i++)
+        TOOL_TRY(filled(device, (whole >> i & 1) != 0 ? c->type : MICA_DTYPE_F32, 1 + (whole >> i & 1),
+                        c->size + 1 - (whole >> i & 1), &set->buffer[i]));
+    return MICA_OK;
+}
+
+static const bench_family normalize_family = {normalize_create, &(const mica_normalize_params){.eps = 1e-5f},
+                                              1};
+
 /* ---- regions of one op: size = rows, columns ---- */
 
 enum { FILL = MICA_SCALAR_COUNT, SILU_MUL, GELU_MUL, CLIPPED_SWIGLU, SOFTCAP, CLAMP, ELU };
@@ -355,6 +369,8 @@ static const bench_case cases[] = {
     ROWS(RMS_NORM, BF16, norm_family),
     ROWS(LAYER_NORM, F32, norm_family),
     ROWS(SOFTMAX, F32, softmax_family),
+    {MICA_OP_NORMALIZE, MICA_DTYPE_F32, {4096, 4096, 0}, &normalize_family, 0, 0},
+    {MICA_OP_NORMALIZE_BACKWARD, MICA_DTYPE_F32, {4096, 4096, 0}, &normalize_family, 0, 0},
     {MICA_OP_REDUCE, MICA_DTYPE_F32, {4096, 4096, 0}, &row_sum_family, 0, 0},
     {MICA_OP_REDUCE, MICA_DTYPE_F32, {4096, 4096, 0}, &column_sum_family, 0, 0},
     {MICA_OP_REDUCE, MICA_DTYPE_F32, {1, 10000000, 0}, &op_family, 0, 0},

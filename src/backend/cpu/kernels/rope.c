@@ -46,10 +46,10 @@ static rope_rows rope_begin(const mica__cpu_args *args)
     const double log_theta = log((double)rope->theta), step = -2.0 / rope->frequency_dims * log_theta;
     const uint64_t pairs = rows.rotary / 2;
     for (uint32_t i = 0; i < pairs; i++) {
-        uint32_t place = i;
+        uint32_t counted = i;
         if (rope->axes != MICA_ROPE_AXES_ONE)
-            (void)mica__rope_axis(rope, 1, i, &place);
-        double exponent = step * (double)place;
+            (void)mica__rope_axis(rope, 1, i, &counted);
+        double exponent = step * (double)counted;
         exponent = exponent < -700.0 ? -700.0 : exponent;
         exponent = exponent > 700.0 ? 700.0 : exponent;
         rows.frequency[i] = mica__exp(exponent) * (double)rope->position_scale;

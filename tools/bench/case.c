@@ -62,7 +62,7 @@ static mica_status op_create(mica_device *device, const bench_case *c, bench_set
 
 static const bench_family op_family = {op_create, NULL, 1};
 static const bench_family norm_family = {op_create, &(const mica_norm_params){1e-5f}, 1};
-static const bench_family softmax_family = {op_create, &(const mica_softmax_params){1}, 1};
+static const bench_family softmax_family = {op_create, &(const mica_softmax_params){.scale = 1}, 1};
 
 static const bench_family row_sum_family = {op_create, &(const mica_reduce_params){.axes = 1}, 1};
 static const bench_family column_sum_family = {op_create, &(const mica_reduce_params){.axes = 2}, 1};

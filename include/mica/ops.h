@@ -111,7 +111,9 @@ typedef enum mica_reduce_kind {
     MICA_REDUCE_ANY = 5,
     MICA_REDUCE_ALL = 6,
     MICA_REDUCE_VAR = 7,      /* sum of (x - mean)^2, over how many there are less `correction` */
-    MICA_REDUCE_LOGSUMEXP = 8 /* log of the sum of e^x */
+    MICA_REDUCE_LOGSUMEXP = 8,   /* log of the sum of e^x */
+    MICA_REDUCE_SUM_SQUARES = 9, /* sum of x^2 */
+    MICA_REDUCE_MAX_ABS = 10     /* the greatest |x| */
 } mica_reduce_kind;
 
 typedef struct mica_reduce_params {
@@ -125,7 +127,7 @@ typedef struct mica_reduce_params {
 /* y = x reduced over `axes`; y has the other dimensions. Any strides, any rank. f32, f16 and bf16, of which y may be another than x; f64 where the
  * device has it, i32, u32 and i64 (which wrap; SUM, MAX, MIN and PROD), y of the type of x; ANY and ALL of bool. MAX and MIN are NaN if
  * an element is, 0 is above -0. LOGSUMEXP is -inf of nothing but -inf. Of nothing: SUM 0, PROD 1, MAX -inf or the least integer, MIN inf or the
- * greatest, ANY 0, ALL 1, MEAN and VAR NaN, LOGSUMEXP -inf. f32 sums are within about sqrt(n) roundings of n terms; their order depends
+ * greatest, ANY 0, ALL 1, MEAN and VAR NaN, LOGSUMEXP -inf, SUM_SQUARES and MAX_ABS 0 (floats alone). f32 sums are within about sqrt(n) roundings of n terms; their order depends
  * on shapes, strides and types alone. `params` may be NULL: the sum of all. */
 MICA_API mica_status mica_reduce(mica_encoder *encoder, mica_buffer *x, const mica_reduce_params *params,
                                  mica_buffer *y);

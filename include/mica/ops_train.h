@@ -61,6 +61,62 @@ MICA_API mica_status mica_cross_entropy_backward(mica_encoder *encoder, mica_buf
                                                  const mica_cross_entropy_params *params,
                                                  mica_buffer *dlogits);
 
+/* ---- optimisers ---- */
+
+/*
+ * One step of an optimiser, in place on parameters and moments: one region for each tensor. What changes from step to step is a buffer of one element, so
+ * that a recording of a step can be replayed: `learning_rate`; `step`, u32 or i32, the number of this step from 1 on (mica_advance by 1 moves
+ * it); `gradient_scale`, by which gradients are multiplied first (that of mica_gradient_clip, of a loss that was scaled up), NULL: 1.
+ * Tensors have one shape, any strides; f32, f16 or bf16, each its own, arithmetic in f32; or all f64, with the buffers of one float too.
+ */
+typedef struct mica_sgd_operands {
+    mica_buffer *parameters; /* written */
+    mica_buffer *gradients;
+    mica_buffer *momentum; /* written; NULL without momentum. Its content before step 1 is not looked at where `step` is there, else it is zeros */
+    mica_buffer *learning_rate, *gradient_scale, *step; /* step NULL: as after the first */
+} mica_sgd_operands;
+
+typedef struct mica_sgd_params {
+    double momentum, dampening, weight_decay; /* finite, 0 or above */
+    uint32_t nesterov;                        /* 1: needs momentum above 0 and dampening 0 */
+    uint32_t maximize;                        /* 1: gradients are turned round */
+} mica_sgd_params;
+
+/* g = gradients + weight_decay parameters; b = step 1: g, else momentum b + (1 - dampening) g; g = nesterov: g + momentum b, else b (without momentum g);
+ * parameters -= learning_rate g. As torch.optim.SGD. `params` may be NULL: all zero. */
+MICA_API mica_status mica_sgd_update(mica_encoder *encoder, const mica_sgd_operands *operands,
+                                     const mica_sgd_params *params);
+
+typedef struct mica_adam_operands {
+    mica_buffer *parameters; /* written */
+    mica_buffer *gradients;
+    mica_buffer *m, *v;      /* written: the moments, zeros before step 1 */
+    mica_buffer *greatest_v; /* written: AMSGrad's, zeros before step 1; NULL: plain */
+    mica_buffer *learning_rate, *gradient_scale, *step;
+} mica_adam_operands;
+
+typedef struct mica_adam_params {
+    double beta1, beta2; /* from 0 to below 1 */
+    double eps;          /* 0 or above */
+    double weight_decay; /* 0 or above */
+    uint32_t decoupled;  /* 1: AdamW, parameters are decayed; 0: Adam, the gradient has weight_decay times them */
+    uint32_t maximize;   /* 1: gradients are turned round */
+} mica_adam_params;
+
+/* m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; parameters -= learning_rate / (1 - beta1^step) m / (sqrt(v / (1 - beta2^step)) + eps), with
+ * the greatest v so far in its place where greatest_v is there. As torch.optim.Adam and AdamW. */
+MICA_API mica_status mica_adam_update(mica_encoder *encoder, const mica_adam_operands *operands,
+                                      const mica_adam_params *params);
+
+/* norm (one element) = sqrt(sum of all squares of all `count` gradients), on the device. sums [count] is its memory. f32, f16 or bf16 gradients with sums and norm
+ * f32, or all f64. */
+MICA_API mica_status mica_gradient_norm(mica_encoder *encoder, mica_buffer *const *gradients, uint32_t count,
+                                        mica_buffer *sums, mica_buffer *norm);
+/* scale (one element) = min(1, max_norm / (norm + 1e-6)), and each of `count` gradients is multiplied by it in place; with count 0 scale alone is
+ * written, for the optimiser's `gradient_scale`. As torch.nn.utils.clip_grad_norm_. max_norm above 0 and finite. */
+MICA_API mica_status mica_gradient_clip(mica_encoder *encoder, mica_buffer *norm, double max_norm,
+                                        mica_buffer *const *gradients, uint32_t count, mica_buffer *scale);
+
 #ifdef __cplusplus
 }
 #endif

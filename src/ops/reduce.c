@@ -12,6 +12,8 @@ static bool takes(uint32_t kind, uint32_t dtype)
     switch (kind) {
     case MICA_REDUCE_MEAN:
     case MICA_REDUCE_VAR:
+    case MICA_REDUCE_SUM_SQUARES:
+    case MICA_REDUCE_MAX_ABS:
     case MICA_REDUCE_LOGSUMEXP: return is_float(dtype) || dtype == MICA_DTYPE_F64;
     case MICA_REDUCE_ANY:
     case MICA_REDUCE_ALL: return dtype == MICA_DTYPE_BOOL;
@@ -24,7 +26,7 @@ static void check_params(mica__op_builder *op, const mica_reduce_params *params)
     static const char *const types[] = {"a number", "a float", "bool"};
     const mica__operand *x = &op->record.operand[MICA__REDUCE_X], *y = &op->record.operand[MICA__REDUCE_Y];
     const uint32_t kind = params->kind;
-    mica__op_require(op, kind <= MICA_REDUCE_LOGSUMEXP, "params.kind is %u, which is no mica_reduce_kind",
+    mica__op_require(op, kind <= MICA_REDUCE_MAX_ABS, "params.kind is %u, which is no mica_reduce_kind",
                      kind);
     mica__op_require(op, params->keep_dims <= 1, "params.keep_dims is %u, not 0 or 1", params->keep_dims);
     mica__op_require(op, params->correction <= 1, "params.correction is %u, not 0 or 1", params->correction);

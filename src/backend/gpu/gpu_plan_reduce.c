@@ -37,6 +37,8 @@ static uint32_t kind_of(uint32_t kind)
     case MICA_REDUCE_MEAN: return MICA_REDUCE_SUM;
     case MICA_REDUCE_ANY: return MICA_REDUCE_MAX;
     case MICA_REDUCE_ALL: return MICA_REDUCE_MIN;
+    case MICA_REDUCE_SUM_SQUARES: return MICA_REDUCE_SUM;
+    case MICA_REDUCE_MAX_ABS: return MICA_REDUCE_MAX;
     default: return kind;
     }
 }
@@ -116,7 +118,7 @@ static mica_status describe(const mica__record *record, const mica__reduction *s
     p->reduced = shape->reduced;
     p->outputs = (uint32_t)shape->outputs;
     p->terms = (uint32_t)shape->terms;
-    p->first = first_of(kind_of(reduce->kind), x->dtype);
+    p->first = reduce->kind == MICA_REDUCE_MAX_ABS ? 0 : first_of(kind_of(reduce->kind), x->dtype);
     p->x_type = type_of(x->dtype);
     p->y_type = type_of(y->dtype);
     p->mean = reduce->kind == MICA_REDUCE_MEAN;
@@ -130,6 +132,8 @@ static void add_constants(const mica__record *record, mica__plan *plan)
     const mica_reduce_params *reduce = record->params;
     mica__gpu_plan_constant(plan, "KIND", kind_of(reduce->kind));
     mica__gpu_plan_constant(plan, "R", registers_of(record->operand[MICA__REDUCE_X].dtype));
+    if (reduce->kind == MICA_REDUCE_SUM_SQUARES || reduce->kind == MICA_REDUCE_MAX_ABS)
+        mica__gpu_plan_constant(plan, "CHANGE", reduce->kind == MICA_REDUCE_MAX_ABS ? 2 : 1);
 }
 
 mica_status mica__gpu_plan_reduce(const mica__record *record, const mica__device_info *info, mica__plan *plan)

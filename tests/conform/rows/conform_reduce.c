@@ -26,7 +26,7 @@ static mica_dtype draw_type(uint32_t kind, test_random *random)
 
     if (kind == MICA_REDUCE_ANY || kind == MICA_REDUCE_ALL)
         return MICA_DTYPE_BOOL;
-    if (kind == MICA_REDUCE_MEAN || kind == MICA_REDUCE_VAR || kind == MICA_REDUCE_LOGSUMEXP ||
+    if (kind == MICA_REDUCE_MEAN || kind >= MICA_REDUCE_VAR ||
         !test_random_one_in(random, 3))
         return reals[test_random_below(random, 4)];
     return whole[test_random_below(random, 3)];
@@ -126,7 +126,7 @@ void conform_make_reduce(conform_case *c, test_random *random)
     if (c->typical) {
         reduce->axes = 1;
     } else {
-        reduce->kind = (uint32_t)test_random_below(random, MICA_REDUCE_LOGSUMEXP + 1);
+        reduce->kind = (uint32_t)test_random_below(random, MICA_REDUCE_MAX_ABS + 1);
         reduce->axes = (uint32_t)test_random_below(random, 1u << ndim);
         reduce->keep_dims = (uint32_t)test_random_below(random, 2);
         reduce->correction = (uint32_t)test_random_below(random, 2);
@@ -151,7 +151,7 @@ void conform_make_reduce_long(conform_case *c, test_random *random)
         conform_make_reduce(c, random);
         return;
     }
-    c->params.reduce.kind = (uint32_t)test_random_below(random, MICA_REDUCE_LOGSUMEXP + 1);
+    c->params.reduce.kind = (uint32_t)test_random_below(random, MICA_REDUCE_MAX_ABS + 1);
     c->params.reduce.axes = rows ? 1 : 2;
     c->aligned = test_random_one_in(random, 2);
     add_operands(c, random, 2, shape);
@@ -166,7 +166,8 @@ static oracle_reduce kind_of(uint32_t kind)
 {
     static const oracle_reduce kinds[] = {ORACLE_REDUCE_SUM, ORACLE_REDUCE_MEAN, ORACLE_REDUCE_MAX,
                                           ORACLE_REDUCE_MIN, ORACLE_REDUCE_PROD, ORACLE_REDUCE_MAX,
-                                          ORACLE_REDUCE_MIN, ORACLE_REDUCE_VAR,  ORACLE_REDUCE_LOGSUMEXP};
+                                          ORACLE_REDUCE_MIN, ORACLE_REDUCE_VAR,  ORACLE_REDUCE_LOGSUMEXP,
+                                          ORACLE_REDUCE_SUM, ORACLE_REDUCE_MAX};
 
     return kinds[kind];
 }
@@ -227,13 +228,17 @@ void conform_oracle_reduce(conform_case *c)
     for (uint64_t i = 0; i < x->count; i++) {
         const uint64_t output = output_of(c, x, i);
 
-        terms[output * n + filled[output]++] = values[i];
+        terms[output * n + filled[output]++] = reduce->kind == MICA_REDUCE_SUM_SQUARES ? values[i] * values[i]
+                                               : reduce->kind == MICA_REDUCE_MAX_ABS   ? fabs(values[i])
+                                                                                       : values[i];
     }
     for (uint64_t i = 0; i < y->count; i++) {
         const double *own = terms + i * n;
 
-        c->expected[i] = oracle_reduce_one(kind_of(reduce->kind), n, own, ends_of(x->dtype),
-                                           reduce->correction, &c->error[i]);
+        c->expected[i] = reduce->kind == MICA_REDUCE_MAX_ABS && n == 0
+                             ? 0
+                             : oracle_reduce_one(kind_of(reduce->kind), n, own, ends_of(x->dtype),
+                                                 reduce->correction, &c->error[i]);
         if (!real && (reduce->kind == MICA_REDUCE_SUM || reduce->kind == MICA_REDUCE_PROD))
             c->expected[i] = wrapped(x->dtype, n, own, reduce->kind == MICA_REDUCE_PROD);
         if (!real)

@@ -105,6 +105,19 @@ static const float *gather_floats(terms *t, const unsigned char *x, uint16_t dty
     return whole;
 }
 
+/* Squares or magnitudes in `to`, which may be `x`; the elements themselves where the kind is of those. */
+static const float *changed(uint32_t kind, const float *x, uint64_t n, float *to)
+{
+    if (!reduce_changes(kind))
+        return x;
+    for (uint64_t i = 0; i < n; i += VW) {
+        const uint64_t left = n - i < VW ? n - i : VW;
+        const vf v = vf_load_n(x + i, left);
+        vf_store_n(to + i, kind == MICA_REDUCE_MAX_ABS ? vf_abs(v) : vf_mul(v, v), left);
+    }
+    return to;
+}
+
 static void floats_of_one(const mica__cpu_reduce *p, const outputs *at, uint16_t dtype, uint64_t begin,
                           uint64_t end, double *a, double *b, void *room)
 {
@@ -114,7 +127,8 @@ static void floats_of_one(const mica__cpu_reduce *p, const outputs *at, uint16_t
     terms_begin(&t, &p->shape, begin);
     for (uint64_t i = begin; i < end; i += MICA__CPU_REDUCE_BLOCK) {
         const uint64_t n = end - i < MICA__CPU_REDUCE_BLOCK ? end - i : MICA__CPU_REDUCE_BLOCK;
-        row_block(kind, gather_floats(&t, at->x, dtype, n, room), n, &more_a, &more_b);
+        row_block(kind, changed(p->reduce.kind, gather_floats(&t, at->x, dtype, n, room), n, room), n, &more_a,
+                  &more_b);
         real_join(kind, 1, a, b, i - begin, &more_a, &more_b, n);
     }
 }
@@ -130,8 +144,11 @@ static void floats_of_columns(const mica__cpu_reduce *p, const outputs *at, uint
     terms_begin(&t, &p->shape, begin);
     for (uint64_t i = begin; i < end; i += MICA__CPU_REDUCE_ROWS) {
         const uint64_t rows = end - i < MICA__CPU_REDUCE_ROWS ? end - i : MICA__CPU_REDUCE_ROWS;
-        for (uint64_t r = 0; r < rows; r++, terms_skip(&t, 1))
-            row[r] = row_f32_strided(at->x + t.offset, dtype, step, at->count, (float *)room + r * p->tile);
+        for (uint64_t r = 0; r < rows; r++, terms_skip(&t, 1)) {
+            float *own = (float *)room + r * p->tile;
+            row[r] = row_f32_strided(at->x + t.offset, dtype, step, at->count, own);
+            row[r] = changed(p->reduce.kind, row[r], at->count, own);
+        }
         columns_block(kind, row, rows, at->count, more_a, more_b);
         real_join(kind, at->count, a, b, i - begin, more_a, more_b, rows);
     }
@@ -161,6 +178,8 @@ static void doubles_of(const mica__cpu_reduce *p, const outputs *at, uint64_t be
             for (uint64_t c = 0; c < at->count; c++) {
                 memcpy(&term[c], at->x + t.offset + c * step, sizeof *term);
                 term[c] -= shift[c];
+                if (reduce_changes(p->reduce.kind))
+                    term[c] = p->reduce.kind == MICA_REDUCE_MAX_ABS ? fabs(term[c]) : term[c] * term[c];
             }
             real_join(kind, at->count, more_a, more_b, r, term, second, 1);
         }
@@ -221,6 +240,8 @@ static void begin_terms(const mica__cpu_args *args, uint64_t count, double *a, d
         whole_begin(kind, args->view[X].dtype, count, (int64_t *)(void *)a);
     else
         real_begin(kind, count, a, b);
+    for (uint64_t i = 0; i < count && p->reduce.kind == MICA_REDUCE_MAX_ABS; i++)
+        a[i] = 0;
 }
 
 /* The results go to y; a is overwritten. */

@@ -10,19 +10,29 @@
 #define MICA_CPU_REDUCE_WIDE_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "mica/ops.h"
 
-/* The kinds that kernels tell apart: a mean is a sum until the end, bools are integers. */
+/* The kinds that kernels tell apart: a mean is a sum until the end, bools are integers; of squares and magnitudes there is the sum and the
+ * greatest. */
 static inline uint32_t reduce_kind(uint32_t kind)
 {
     switch (kind) {
     case MICA_REDUCE_MEAN: return MICA_REDUCE_SUM;
     case MICA_REDUCE_ANY: return MICA_REDUCE_MAX;
     case MICA_REDUCE_ALL: return MICA_REDUCE_MIN;
+    case MICA_REDUCE_SUM_SQUARES: return MICA_REDUCE_SUM;
+    case MICA_REDUCE_MAX_ABS: return MICA_REDUCE_MAX;
     default: return kind;
     }
+}
+
+/* Kinds whose terms are not the elements themselves. */
+static inline bool reduce_changes(uint32_t kind)
+{
+    return kind == MICA_REDUCE_SUM_SQUARES || kind == MICA_REDUCE_MAX_ABS;
 }
 
 static inline double real_greatest(double a, double b)

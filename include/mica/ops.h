@@ -110,7 +110,7 @@ typedef enum mica_reduce_kind {
     MICA_REDUCE_PROD = 4,
     MICA_REDUCE_ANY = 5,
     MICA_REDUCE_ALL = 6,
-    MICA_REDUCE_VAR = 7,      /* sum of (x - mean)^2, over how many there are less `correction` */
+    MICA_REDUCE_VAR = 7,         /* sum of (x - mean)^2, over how many there are less `correction` */
     MICA_REDUCE_LOGSUMEXP = 8,   /* log of the sum of e^x */
     MICA_REDUCE_SUM_SQUARES = 9, /* sum of x^2 */
     MICA_REDUCE_MAX_ABS = 10     /* the greatest |x| */
@@ -437,6 +437,7 @@ MICA_API mica_status mica_sample(mica_encoder *encoder, const mica_sample_operan
 }
 #endif
 
+#include "mica/ops_quantize.h"
 #include "mica/ops_train.h"
 #include "mica/ops_attention.h"
 #include "mica/ops_norm.h"

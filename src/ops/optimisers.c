@@ -46,8 +46,8 @@ static st_value tensor(update *u, const char *name, mica_buffer *buffer)
     for (uint32_t d = 0; same && d < buffer->ndim; d++)
         same = buffer->shape[d] == u->like->shape[d];
     if (!same && u->status == MICA_OK)
-        u->status = REFUSE("%s: %s %s", u->op, name,
-                           buffer == NULL ? "is NULL" : "has not the shape of parameters");
+        u->status =
+            REFUSE("%s: %s %s", u->op, name, buffer == NULL ? "is NULL" : "has not the shape of parameters");
     return add_input(u, name, buffer, u->type);
 }
 
@@ -63,9 +63,10 @@ static st_value single(update *u, const char *name, mica_buffer *buffer, bool co
                                    : REFUSE("%s: %s has %llu elements, not 1", u->op, name, ULL(count));
     else if (u->status == MICA_OK && counts && !whole)
         u->status = REFUSE("%s: %s is %s, not u32 or i32", u->op, name, mica_dtype_name(buffer->dtype));
-    return add_input(u, name, buffer, !counts         ? u->type
-                                      : buffer != NULL ? mica__register_of(buffer->dtype)
-                                                       : MICA_REGISTER_U32);
+    return add_input(u, name, buffer,
+                     !counts          ? u->type
+                     : buffer != NULL ? mica__register_of(buffer->dtype)
+                                      : MICA_REGISTER_U32);
 }
 
 /* Inputs are all there before the first step: values of steps are counted behind them. */
@@ -111,9 +112,11 @@ static mica_status check_sgd(const mica_sgd_operands *operands, const mica_sgd_p
 {
     if (operands == NULL || operands->parameters == NULL)
         return REFUSE("sgd_update: %s is NULL", operands == NULL ? "operands" : "parameters");
-    if (!is_positive(params->momentum) || !is_positive(params->dampening) || !is_positive(params->weight_decay))
-        return REFUSE("sgd_update: params.momentum is %g, dampening %g, weight_decay %g, not finite and 0 or above",
-                      params->momentum, params->dampening, params->weight_decay);
+    if (!is_positive(params->momentum) || !is_positive(params->dampening) ||
+        !is_positive(params->weight_decay))
+        return REFUSE(
+            "sgd_update: params.momentum is %g, dampening %g, weight_decay %g, not finite and 0 or above",
+            params->momentum, params->dampening, params->weight_decay);
     if (params->nesterov > 1 || params->maximize > 1)
         return REFUSE("sgd_update: params.nesterov or maximize is not 0 or 1");
     if (params->nesterov != 0 && (params->momentum == 0 || params->dampening != 0))
@@ -203,15 +206,13 @@ mica_status mica_adam_update(mica_encoder *encoder, const mica_adam_operands *op
     const double decay = params->weight_decay, coupled = params->decoupled != 0 ? 0 : decay;
     const st_value g = gradient(given, scale, params->maximize, coupled, p);
     const st_value m = st_add(old_m, st_scale(st_sub(g, old_m), 1 - params->beta1));
-    const st_value v =
-        st_add(st_scale(old_v, params->beta2), st_mul(st_scale(g, 1 - params->beta2), g));
+    const st_value v = st_add(st_scale(old_v, params->beta2), st_mul(st_scale(g, 1 - params->beta2), g));
     const st_value t = st_cast(step, u.type), greatest = keeps ? st_max(most, v) : v;
     const st_value root = st_div(st_sqrt(greatest), st_sqrt(correction(t, params->beta2)));
     const st_value move =
         st_mul(st_div(rate, correction(t, params->beta1)), st_div(m, st_shift(root, params->eps)));
-    const st_value kept = params->decoupled != 0 && decay != 0
-                              ? st_sub(p, st_mul(st_scale(rate, decay), p))
-                              : p;
+    const st_value kept =
+        params->decoupled != 0 && decay != 0 ? st_sub(p, st_mul(st_scale(rate, decay), p)) : p;
     give(&u, "parameters", operands->parameters, st_sub(kept, move));
     give(&u, "m", operands->m, m);
     give(&u, "v", operands->v, v);
@@ -238,8 +239,9 @@ static mica_status check_norm(mica_buffer *const *gradients, uint32_t count, con
                                                    : sums == NULL    ? "sums"
                                                                      : "norm");
     if (count == 0 || sums->ndim != 1 || sums->shape[0] != count || elements(norm) != 1)
-        return REFUSE("gradient_norm: count is %u, sums has %llu elements, norm %llu, expected count, 1 or more, and 1",
-                      count, ULL(elements(sums)), ULL(elements(norm)));
+        return REFUSE(
+            "gradient_norm: count is %u, sums has %llu elements, norm %llu, expected count, 1 or more, and 1",
+            count, ULL(elements(sums)), ULL(elements(norm)));
     if ((sums->dtype != MICA_DTYPE_F32 && sums->dtype != MICA_DTYPE_F64) || norm->dtype != sums->dtype)
         return REFUSE("gradient_norm: sums is %s and norm %s, not both f32 or both f64",
                       mica_dtype_name(sums->dtype), mica_dtype_name(norm->dtype));

@@ -169,7 +169,7 @@ static void encode_adam(mica_encoder *to, const state *s)
 /* Moments begin as zeros, as fresh memory does; but sgd's, which step 1 writes. */
 static void run_optimiser(void (*encode)(mica_encoder *, const state *))
 {
-    state s = {FRESH(real, COUNT), FRESH(real, COUNT), FRESH(real, COUNT), FRESH(real, COUNT),
+    state s = {FRESH(real, COUNT), FRESH(real, COUNT), FRESH(real, COUNT),      FRESH(real, COUNT),
                FRESH(real, COUNT), FRESH(real, 1),     FRESH(MICA_DTYPE_U32, 1)};
     mica_session *session;
     mica_recording *recording;
@@ -270,8 +270,8 @@ static void test_refused(void **state_)
     (void)state_;
     device = devices[0];
     mica_buffer *p = FRESH(MICA_DTYPE_F32, 5), *one = FRESH(MICA_DTYPE_F32, 1), *n = FRESH(MICA_DTYPE_U32, 1),
-                *other = FRESH(MICA_DTYPE_F32, 4), *wide = FRESH(MICA_DTYPE_F64, 5), *m = FRESH(MICA_DTYPE_F32, 5),
-                *v = FRESH(MICA_DTYPE_F32, 5), *g = FRESH(MICA_DTYPE_F32, 5);
+                *other = FRESH(MICA_DTYPE_F32, 4), *wide = FRESH(MICA_DTYPE_F64, 5),
+                *m = FRESH(MICA_DTYPE_F32, 5), *v = FRESH(MICA_DTYPE_F32, 5), *g = FRESH(MICA_DTYPE_F32, 5);
     mica_adam_operands a = {p, g, m, v, NULL, one, NULL, n};
     mica_sgd_operands s = {p, g, NULL, one, NULL, NULL};
     const mica_adam_params fine = {0.9, 0.999, 1e-8, 0, 0, 0};
@@ -306,7 +306,8 @@ static void test_refused(void **state_)
     refused(mica_adam_update(encoder, &a, &fine), bad, "step is f32");
     refused(mica_sgd_update(encoder, &s, &(mica_sgd_params){.momentum = 0.9}), bad, "momentum is NULL");
     refused(mica_sgd_update(encoder, &s, &(mica_sgd_params){.nesterov = 1}), bad, "params.nesterov");
-    refused(mica_sgd_update(encoder, &s, &(mica_sgd_params){.weight_decay = INFINITY}), bad, "weight_decay inf");
+    refused(mica_sgd_update(encoder, &s, &(mica_sgd_params){.weight_decay = INFINITY}), bad,
+            "weight_decay inf");
     s.gradients = NULL;
     refused(mica_sgd_update(encoder, &s, NULL), bad, "gradients is NULL");
     refused(mica_gradient_norm(encoder, &p, 1, p, one), bad, "sums has 5 elements");

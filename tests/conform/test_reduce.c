@@ -54,7 +54,7 @@ static void test_refused(void **state)
     const mica_dtype f32 = MICA_DTYPE_F32, i32 = MICA_DTYPE_I32, truth = MICA_DTYPE_BOOL;
 
     (void)state;
-    refuse((mica_reduce_params){.kind = 9, .axes = 1}, f32, f32, 1, "params.kind");
+    refuse((mica_reduce_params){.kind = MICA_REDUCE_MAX_ABS + 1, .axes = 1}, f32, f32, 1, "params.kind");
     refuse((mica_reduce_params){.axes = 4}, f32, f32, 1, "params.axes");
     refuse((mica_reduce_params){.axes = 1, .keep_dims = 2}, f32, f32, 1, "params.keep_dims");
     refuse((mica_reduce_params){.kind = MICA_REDUCE_VAR, .axes = 1, .correction = 2}, f32, f32, 1,
@@ -65,6 +65,8 @@ static void test_refused(void **state)
     refuse((mica_reduce_params){.axes = 1}, i32, MICA_DTYPE_I64, 1, "y is i64, but x is i32");
     refuse((mica_reduce_params){.axes = 1}, truth, truth, 1, "x is bool, not a number");
     refuse((mica_reduce_params){.kind = MICA_REDUCE_MEAN, .axes = 1}, i32, i32, 1, "x is i32, not a float");
+    refuse((mica_reduce_params){.kind = MICA_REDUCE_SUM_SQUARES, .axes = 1}, i32, i32, 1,
+           "x is i32, not a float");
     refuse((mica_reduce_params){.kind = MICA_REDUCE_ANY, .axes = 1}, f32, f32, 1, "x is f32, not bool");
 }
 

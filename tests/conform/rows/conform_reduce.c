@@ -26,8 +26,7 @@ static mica_dtype draw_type(uint32_t kind, test_random *random)
 
     if (kind == MICA_REDUCE_ANY || kind == MICA_REDUCE_ALL)
         return MICA_DTYPE_BOOL;
-    if (kind == MICA_REDUCE_MEAN || kind >= MICA_REDUCE_VAR ||
-        !test_random_one_in(random, 3))
+    if (kind == MICA_REDUCE_MEAN || kind >= MICA_REDUCE_VAR || !test_random_one_in(random, 3))
         return reals[test_random_below(random, 4)];
     return whole[test_random_below(random, 3)];
 }

@@ -127,8 +127,8 @@ static void floats_of_one(const mica__cpu_reduce *p, const outputs *at, uint16_t
     terms_begin(&t, &p->shape, begin);
     for (uint64_t i = begin; i < end; i += MICA__CPU_REDUCE_BLOCK) {
         const uint64_t n = end - i < MICA__CPU_REDUCE_BLOCK ? end - i : MICA__CPU_REDUCE_BLOCK;
-        row_block(kind, changed(p->reduce.kind, gather_floats(&t, at->x, dtype, n, room), n, room), n, &more_a,
-                  &more_b);
+        row_block(kind, changed(p->reduce.kind, gather_floats(&t, at->x, dtype, n, room), n, room), n,
+                  &more_a, &more_b);
         real_join(kind, 1, a, b, i - begin, &more_a, &more_b, n);
     }
 }

@@ -393,6 +393,72 @@ static void test_clipped_swiglu(void **state)
     mica_buffer_release(reaches);
 }
 
+/* ---- sums of experts ---- */
+
+static mica_buffer *shaped(mica_device *device, uint32_t ndim, const uint64_t *shape, const double *x)
+{
+    mica_buffer *buffer;
+    uint64_t count = 1;
+
+    for (uint32_t d = 0; d < ndim; d++)
+        count *= shape[d];
+    must(mica_buffer_alloc(device, MICA_DTYPE_F32, ndim, shape, &buffer));
+    for (uint64_t i = 0; x != NULL && i < count; i++) {
+        const float narrow = (float)x[i];
+
+        must(mica_buffer_write(buffer, i * 4, &narrow, 4));
+    }
+    return buffer;
+}
+
+/* y [T, N] = sum over s of w [T, S] x [T, S, N]: dx is w dy, repeated; dw the sum of x dy. The gated product of experts before it is
+ * gate_backward of the same shape. Whole numbers: to the bit. */
+static void test_expert_sum(void **state)
+{
+    enum { T = 3, S = 2, N = 5 };
+    const uint64_t tsn[3] = {T, S, N}, ts1[3] = {T, S, 1}, t1n[3] = {T, 1, N};
+    const mica_reduce_params last = {.kind = MICA_REDUCE_SUM, .axes = 1, .keep_dims = 1};
+    double x[T * S * N], w[T * S], dy[T * N];
+
+    (void)state;
+    for (int i = 0; i < T * S * N; i++)
+        x[i] = i % 7 - 3;
+    for (int i = 0; i < T * S; i++)
+        w[i] = i % 4 - 1;
+    for (int i = 0; i < T * N; i++)
+        dy[i] = i % 5 - 2;
+    for (int d = 0; d < DEVICES; d++) {
+        mica_encoder *encoder;
+        float dx[T * S * N], dw[T * S];
+
+        if (devices[d] == NULL)
+            continue;
+        mica_buffer *b[] = {shaped(devices[d], 3, tsn, x), shaped(devices[d], 3, ts1, w),
+                            shaped(devices[d], 3, t1n, dy), shaped(devices[d], 3, tsn, NULL),
+                            shaped(devices[d], 3, ts1, NULL)};
+        must(mica_encoder_begin(devices[d], NULL, &encoder));
+        must(mica_mul(encoder, b[1], b[2], b[3]));
+        must(mica_mul(encoder, b[0], b[2], b[0]));
+        must(mica_reduce(encoder, b[0], &last, b[4]));
+        must(mica_encoder_commit_and_wait(encoder));
+        mica_encoder_release(encoder);
+        must(mica_buffer_read(b[3], 0, dx, sizeof dx));
+        must(mica_buffer_read(b[4], 0, dw, sizeof dw));
+        for (int t = 0; t < T; t++)
+            for (int s = 0; s < S; s++) {
+                double sum = 0;
+
+                for (int n = 0; n < N; n++) {
+                    sum += x[(t * S + s) * N + n] * dy[t * N + n];
+                    assert_true((double)dx[(t * S + s) * N + n] == w[t * S + s] * dy[t * N + n]);
+                }
+                assert_true((double)dw[t * S + s] == sum);
+            }
+        for (int i = 0; i < 5; i++)
+            mica_buffer_release(b[i]);
+    }
+}
+
 /* ---- regions ---- */
 
 #define ST(name, a, b)                                                                               \
@@ -564,10 +630,11 @@ static void test_absent_inputs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scalars),       cmocka_unit_test(test_which_have_none),
-        cmocka_unit_test(test_gates),         cmocka_unit_test(test_clipped_swiglu),
-        cmocka_unit_test(test_region),        cmocka_unit_test(test_casts),
-        cmocka_unit_test(test_absent_inputs), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_scalars),    cmocka_unit_test(test_which_have_none),
+        cmocka_unit_test(test_gates),      cmocka_unit_test(test_clipped_swiglu),
+        cmocka_unit_test(test_expert_sum), cmocka_unit_test(test_region),
+        cmocka_unit_test(test_casts),      cmocka_unit_test(test_absent_inputs),
+        cmocka_unit_test(test_refused),
     };
 
     return cmocka_run_group_tests(tests, open_devices, close_devices);

@@ -22,6 +22,7 @@
 #include "mica/device.h"
 #include "mica/op.h"
 #include "mica/ops_experts.h"
+#include "mica/ops_matrix.h"
 #include "mica/ops_turbo.h"
 #include "mica/ops_image.h"
 #include "mica/region.h"

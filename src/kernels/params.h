@@ -16,6 +16,7 @@
 #include "kernels/params/normalize.h"
 #include "kernels/params/cache.h"
 #include "kernels/params/rope.h"
+#include "kernels/params/product.h"
 #include "kernels/params/route.h"
 #include "kernels/params/argmax.h"
 #include "kernels/params/settings.h"

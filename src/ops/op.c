@@ -265,6 +265,7 @@ static void read_ruled(const mica__op_builder *op, mica_operand_desc *operands, 
         const mica__operand *o = &op->record.operand[slot];
         if (!is_asked(&operands[i]) || o->ndim == MICA_RANK_UNKNOWN)
             continue;
+        operands[i].dtype = (mica_dtype)o->dtype;
         operands[i].ndim = o->ndim;
         memcpy(operands[i].shape, o->shape, o->ndim * sizeof o->shape[0]);
     }

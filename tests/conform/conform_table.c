@@ -126,8 +126,9 @@ const conform_row conform_table[] = {
         "a sum of products, a difference, products; exp of what softmax gave"),
     ROW("log_softmax", SOFTMAX, log_softmax, NONE, 4,
         "the rounded argument moves exp by its own size; a sum, a logarithm, two differences"),
-/* ---- rotary embeddings ---- */
-/* ---- matrices ---- */
+    /* ---- rotary embeddings ---- */
+    /* ---- matrices ---- */
+    ROW("product", PRODUCT, product, NONE, 2, DOT),
 /* ---- attention ---- */
 #define CODES "the codes of the reference quantiser, found in f32: known to the bit"
     ROW("kv_write q4_0", KV_WRITE, kv_write, Q4_0, 0, CODES),

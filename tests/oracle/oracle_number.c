@@ -129,6 +129,7 @@ double oracle_get(mica_dtype dtype, const void *element)
     uint16_t u16;
     uint32_t u32;
     int32_t i32;
+    int8_t i8;
 
     switch (dtype) {
     case MICA_DTYPE_F32: memcpy(&f32, element, sizeof f32); return f32;
@@ -136,6 +137,7 @@ double oracle_get(mica_dtype dtype, const void *element)
     case MICA_DTYPE_F16: memcpy(&u16, element, sizeof u16); return oracle_from_f16(u16);
     case MICA_DTYPE_BF16: memcpy(&u16, element, sizeof u16); return oracle_from_bf16(u16);
     case MICA_DTYPE_I32: memcpy(&i32, element, sizeof i32); return i32;
+    case MICA_DTYPE_I8: memcpy(&i8, element, sizeof i8); return i8;
     default: break;
     }
     u32 = 0;

@@ -68,6 +68,8 @@ void oracle_route_ids(const oracle_route *route, double *ids);
 /* The weights of those ids. */
 void oracle_route_weights(const oracle_route *route, const double *ids, double *weights, double *error);
 /* y [rows, dim] = sum over slots of weights [rows, slots] * x [rows, slots, dim]. */
+/* One element of a product of two matrices: k terms, `step` apart. */
+double oracle_dot(size_t k, const double *a, size_t a_step, const double *b, size_t b_step, double *error);
 /* shared [rows, dim], gate [rows], residual [rows, dim]: or NULL. */
 typedef struct oracle_sum_rest {
     const double *shared, *gate, *residual;

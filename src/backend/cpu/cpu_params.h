@@ -135,6 +135,18 @@ typedef struct mica__cpu_hadamard {
     uint32_t undo;
 } mica__cpu_hadamard;
 
+/* product: blocks of y, row by row, of matrix after matrix; the floats of both packed operands and of a block's sums. */
+#define MICA__CPU_PRODUCT_ROWS 96
+#define MICA__CPU_PRODUCT_COLUMNS 240
+#define MICA__CPU_PRODUCT_K 256
+#define MICA__CPU_PRODUCT_FLOATS                                                  \
+    ((MICA__CPU_PRODUCT_ROWS + MICA__CPU_PRODUCT_COLUMNS) * MICA__CPU_PRODUCT_K + \
+     MICA__CPU_PRODUCT_ROWS * MICA__CPU_PRODUCT_COLUMNS)
+typedef struct mica__cpu_product {
+    mica__cpu_row_range range;
+    uint64_t row_blocks, column_blocks;
+} mica__cpu_product;
+
 typedef struct mica__cpu_rope {
     mica__cpu_row_range range;
     mica__rope_record record;

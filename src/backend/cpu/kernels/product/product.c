@@ -1,0 +1,241 @@
+/*
+ * product.c - the product of two dense matrices with any strides. Every element of y is one sum in rising k, so that the blocks
+ * below, which keep operands near, change no bit.
+ *
+ * A unit is a block of y. For each part of K both operands are packed: panels of ROWS rows of a and of COLUMNS columns of b, k by k,
+ * and a tile multiplies two panels into the block's sums.
+ */
+#include "backend/cpu/cpu_params.h"
+#include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/kernels/rows.h"
+
+enum { A = MICA__PRODUCT_A, B = MICA__PRODUCT_B, ADD = MICA__PRODUCT_ADD, Y = MICA__PRODUCT_Y };
+
+/* A tile: as many sums as there are registers, a few kept for the operands. */
+#if MICA__ISA_LEVEL == 3
+#define ROWS 8
+#define VECTORS 3
+#elif MICA__ISA_LEVEL == 2 || defined(__aarch64__)
+#define ROWS 4
+#define VECTORS 3
+#else
+#define ROWS 4
+#define VECTORS 1
+#endif
+#define COLUMNS (VECTORS * VW)
+#define K_PART 256 /* a panel of b stays in the first-level cache, the block's in the second */
+#define UNROLL _Pragma("GCC unroll 8")
+
+_Static_assert(MICA__CPU_PRODUCT_ROWS % ROWS == 0, "blocks are whole panels");
+_Static_assert(MICA__CPU_PRODUCT_COLUMNS % COLUMNS == 0, "blocks are whole panels");
+_Static_assert(MICA__CPU_PRODUCT_K == K_PART, "the plan reserves the memory");
+
+/* One block of y: where its operands begin, in bytes, and how large it is. */
+typedef struct block {
+    const unsigned char *a, *b, *add;
+    unsigned char *y;
+    uint64_t a_row, a_k, b_k, b_column, add_row, add_column, y_row, y_column;
+    uint64_t rows, columns, k;
+} block;
+
+/* Bytes between neighbours along dimension `back` from the last; 0 where the operand repeats. */
+static uint64_t stride_back(const mica__cpu_view *view, uint32_t back)
+{
+    const uint32_t d = view->ndim - 1u - back;
+    return back < view->ndim && view->shape[d] != 1 ? view->stride[d] : 0;
+}
+
+static block block_of(const mica__cpu_args *args, const mica__cpu_product *p, uint64_t number)
+{
+    const mica__cpu_view *view = args->view, *y = &view[Y];
+    const uint64_t m = y->shape[y->ndim - 2], n = y->shape[y->ndim - 1];
+    const uint64_t column = number % p->column_blocks * MICA__CPU_PRODUCT_COLUMNS,
+                   row = number / p->column_blocks % p->row_blocks * MICA__CPU_PRODUCT_ROWS;
+    uint64_t batch = number / p->column_blocks / p->row_blocks, at[4];
+    block t = {.a_row = stride_back(&view[A], 1),
+               .a_k = stride_back(&view[A], 0),
+               .b_k = stride_back(&view[B], 1),
+               .b_column = stride_back(&view[B], 0),
+               .y_row = stride_back(y, 1),
+               .y_column = stride_back(y, 0),
+               .rows = m - row < MICA__CPU_PRODUCT_ROWS ? m - row : MICA__CPU_PRODUCT_ROWS,
+               .columns = n - column < MICA__CPU_PRODUCT_COLUMNS ? n - column : MICA__CPU_PRODUCT_COLUMNS,
+               .k = view[A].shape[view[A].ndim - 1]};
+    if (view[ADD].data != NULL) {
+        t.add_row = stride_back(&view[ADD], 1);
+        t.add_column = stride_back(&view[ADD], 0);
+    }
+    at[A] = row * t.a_row;
+    at[B] = column * t.b_column;
+    at[ADD] = row * t.add_row + column * t.add_column;
+    at[Y] = row * t.y_row + column * t.y_column;
+    for (uint32_t back = 2; back < y->ndim; back++) {
+        const uint64_t size = y->shape[y->ndim - 1u - back], index = batch % size;
+        for (uint32_t v = A; v <= Y; v++)
+            at[v] += view[v].data != NULL ? index * stride_back(&view[v], back) : 0;
+        batch /= size;
+    }
+    t.a = view[A].data + at[A];
+    t.b = view[B].data + at[B];
+    t.add = view[ADD].data != NULL ? view[ADD].data + at[ADD] : NULL;
+    t.y = view[Y].data + at[Y];
+    return t;
+}
+
+/* ---- floats ---- */
+
+/* `count` lines of `k` values each into a panel of `room` lines, k by k; lines that are not there are zeros. Lines lie `line` bytes
+ * apart, their values `step`. */
+static void pack(const unsigned char *from, uint16_t dtype, uint64_t line, uint64_t step, uint64_t count,
+                 uint64_t k, uint64_t room, float *panel)
+{
+    const uint64_t bytes = row_element_bytes(dtype);
+    float tmp[K_PART];
+    if (count < room)
+        memset(panel, 0, k * room * sizeof *panel);
+    if (line == bytes) {
+        for (uint64_t i = 0; i < k; i++)
+            for (uint64_t j = 0; j < count; j += VW) {
+                const uint64_t left = count - j < VW ? count - j : VW;
+                vf_store_n(panel + i * room + j, row_load_n(from + i * step + j * bytes, dtype, left), left);
+            }
+        return;
+    }
+    for (uint64_t j = 0; j < count; j++) {
+        const unsigned char *at = from + j * line;
+        const float *values = tmp;
+        if (step == bytes)
+            values = row_f32(at, dtype, k, tmp);
+        else
+            for (uint64_t i = 0; i < k; i++)
+                tmp[i] = row_element(at + i * step, dtype);
+        for (uint64_t i = 0; i < k; i++)
+            panel[i * room + j] = values[i];
+    }
+}
+
+/* sums [ROWS, COLUMNS], `ld` floats apart, += a panel of a times a panel of b. */
+static void tile(const float *a, const float *b, uint64_t k, float *sums, uint64_t ld)
+{
+    vf sum[ROWS * VECTORS];
+    UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int j = 0; j < VECTORS; j++) sum[i * VECTORS + j] =
+        vf_load(sums + (uint64_t)i * ld + (uint64_t)j * VW);
+    for (uint64_t s = 0; s < k; s++, a += ROWS, b += COLUMNS) {
+        vf column[VECTORS];
+        UNROLL for (int j = 0; j < VECTORS; j++) column[j] = vf_load(b + (uint64_t)j * VW);
+        UNROLL for (int i = 0; i < ROWS; i++)
+        {
+            const vf row = vf_set1(a[i]);
+            UNROLL for (int j = 0; j < VECTORS; j++) sum[i * VECTORS + j] =
+                vf_fma(row, column[j], sum[i * VECTORS + j]);
+        }
+    }
+    UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int j = 0; j < VECTORS; j++)
+        vf_store(sums + (uint64_t)i * ld + (uint64_t)j * VW, sum[i * VECTORS + j]);
+}
+
+/* A row of sums, with what is added to it, to y. */
+static void store_row(const block *t, uint16_t add_type, uint16_t y_type, uint64_t row, float *sums)
+{
+    const unsigned char *add = t->add != NULL ? t->add + row * t->add_row : NULL;
+    unsigned char *y = t->y + row * t->y_row;
+    for (uint64_t j = 0; add != NULL && j < t->columns; j++)
+        sums[j] += row_element(add + j * t->add_column, add_type);
+    if (t->y_column == row_element_bytes(y_type) || t->columns == 1) {
+        row_store(y, y_type, sums, t->columns);
+        return;
+    }
+    for (uint64_t j = 0; j < t->columns; j++)
+        row_store_n(y + j * t->y_column, y_type, vf_load_n(sums + j, 1), 1);
+}
+
+static void float_block(const mica__cpu_args *args, const block *t)
+{
+    const uint64_t ld = MICA__CPU_PRODUCT_COLUMNS;
+    float *a = args->local, *b = a + MICA__CPU_PRODUCT_ROWS * K_PART, *sums = b + ld * K_PART;
+    memset(sums, 0, t->rows * ld * sizeof *sums);
+    if (t->rows % ROWS != 0) /* a tile's rows that are not there add zeros */
+        memset(sums + t->rows * ld, 0, (ROWS - t->rows % ROWS) * ld * sizeof *sums);
+    for (uint64_t from = 0; from < t->k; from += K_PART) {
+        const uint64_t k = t->k - from < K_PART ? t->k - from : K_PART;
+        for (uint64_t i = 0; i < t->rows; i += ROWS)
+            pack(t->a + i * t->a_row + from * t->a_k, args->view[A].dtype, t->a_row, t->a_k,
+                 t->rows - i < ROWS ? t->rows - i : ROWS, k, ROWS, a + i * k);
+        for (uint64_t j = 0; j < t->columns; j += COLUMNS) {
+            pack(t->b + j * t->b_column + from * t->b_k, args->view[B].dtype, t->b_column, t->b_k,
+                 t->columns - j < COLUMNS ? t->columns - j : COLUMNS, k, COLUMNS, b + j * k);
+            for (uint64_t i = 0; i < t->rows; i += ROWS)
+                tile(a + i * k, b + j * k, k, sums + i * ld + j, ld);
+        }
+    }
+    for (uint64_t i = 0; i < t->rows; i++)
+        store_row(t, args->view[ADD].dtype, args->view[Y].dtype, i, sums + i * ld);
+}
+
+/* ---- doubles and integers: one sum after the other ---- */
+
+static double double_at(const unsigned char *p)
+{
+    double value;
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+static void double_block(const block *t)
+{
+    for (uint64_t i = 0; i < t->rows; i++) {
+        for (uint64_t j = 0; j < t->columns; j++) {
+            const unsigned char *a = t->a + i * t->a_row, *b = t->b + j * t->b_column;
+            double sum = 0;
+            for (uint64_t s = 0; s < t->k; s++, a += t->a_k, b += t->b_k)
+                sum += double_at(a) * double_at(b);
+            if (t->add != NULL)
+                sum += double_at(t->add + i * t->add_row + j * t->add_column);
+            memcpy(t->y + i * t->y_row + j * t->y_column, &sum, sizeof sum);
+        }
+    }
+}
+
+/* As bits of an i32, which wrap. */
+static inline uint32_t whole_at(const unsigned char *p, uint16_t dtype)
+{
+    uint32_t bits;
+    if (dtype == MICA_DTYPE_I8)
+        return (uint32_t)(int32_t)(int8_t)*p;
+    if (dtype == MICA_DTYPE_U8)
+        return *p;
+    memcpy(&bits, p, sizeof bits);
+    return bits;
+}
+
+static void whole_block(const mica__cpu_args *args, const block *t)
+{
+    const uint16_t a_type = args->view[A].dtype, b_type = args->view[B].dtype;
+    for (uint64_t i = 0; i < t->rows; i++) {
+        for (uint64_t j = 0; j < t->columns; j++) {
+            const unsigned char *a = t->a + i * t->a_row, *b = t->b + j * t->b_column;
+            uint32_t sum = 0;
+            for (uint64_t s = 0; s < t->k; s++, a += t->a_k, b += t->b_k)
+                sum += whole_at(a, a_type) * whole_at(b, b_type);
+            if (t->add != NULL)
+                sum += whole_at(t->add + i * t->add_row + j * t->add_column, MICA_DTYPE_I32);
+            memcpy(t->y + i * t->y_row + j * t->y_column, &sum, sizeof sum);
+        }
+    }
+}
+
+void MICA__ISA(product)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+{
+    const mica__cpu_product *params = args->params;
+    const uint64_t end = mica__cpu_rows_end(&params->range, last);
+    for (uint64_t number = mica__cpu_rows_begin(&params->range, first); number < end; number++) {
+        const block t = block_of(args, params, number);
+        switch (args->view[A].dtype) {
+        case MICA_DTYPE_F64: double_block(&t); break;
+        case MICA_DTYPE_I8:
+        case MICA_DTYPE_U8:
+        case MICA_DTYPE_I32: whole_block(args, &t); break;
+        default: float_block(args, &t); break;
+        }
+    }
+}

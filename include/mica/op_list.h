@@ -42,6 +42,7 @@ typedef enum mica_op {
     MICA_OP_RESIZE,
     MICA_OP_RESIZE_BACKWARD,
     MICA_OP_GRID_SAMPLE,
+    MICA_OP_FFT,
     MICA_OP_CROSS_ENTROPY,
     MICA_OP_COUNT
 } mica_op;

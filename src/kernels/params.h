@@ -42,6 +42,7 @@
 #include "kernels/params/cross_entropy.h"
 #include "kernels/params/conv.h"
 #include "kernels/params/frames.h"
+#include "kernels/params/fourier.h"
 #include "kernels/params/tiles.h"
 #include "kernels/params/steps.h"
 #include "kernels/params/unpack.h"

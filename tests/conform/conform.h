@@ -59,6 +59,7 @@ typedef union conform_params {
     mica_im2col_params im2col;
     mica_resize_params resize;
     mica_grid_params grid;
+    mica_fft_params fft;
 } conform_params;
 
 /* One case: operands on the host, what must come out, and the buffers while it is on a device. */

@@ -21,6 +21,9 @@
 #define DOT                                                                                                 \
     "f32 sums of k terms in any fixed order: sqrt(k)/4 + 1 roundings of the absolute sum, times 4 for the " \
     "tail"
+#define FFT                                                                                            \
+    "log2(n) levels of sums and turns, each a rounding or two of the root of all squares; one of the " \
+    "greatest"
 #define DECODED "as attention: a decoded value is exact"
 #define DECODE "a decoded value takes at most three f32 products and one sum"
 
@@ -176,6 +179,10 @@ const conform_row conform_table[] = {
     ROW("grid_sample", GRID_SAMPLE, grid_sample, NONE, 2,
         "as resize, and coordinates are f32: three roundings of their greatest term"),
     /* ---- transforms ---- */
+    {"fft", MICA_OP_FFT, MICA_DTYPE_NONE, conform_make_fft, conform_encode_fft, conform_oracle_fft, 2, FFT,
+     conform_judge_fft},
+    {"fft long", MICA_OP_FFT, MICA_DTYPE_NONE, conform_make_fft_long, conform_encode_fft, conform_oracle_fft,
+     2, FFT, conform_judge_fft},
     /* ---- linear algebra ---- */
     /* ---- quantisation ---- */
     /* ---- training: losses, gradients, optimisers ---- */

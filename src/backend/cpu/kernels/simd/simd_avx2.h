@@ -164,6 +164,26 @@ static inline vf vf_swap_fours(vf a)
     return _mm256_permute2f128_ps(a, a, 0x01);
 }
 
+static inline vf vf_zip_low(vf a, vf b)
+{
+    return _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), 0x20);
+}
+
+static inline vf vf_zip_high(vf a, vf b)
+{
+    return _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), 0x31);
+}
+
+static inline vf vf_unzip_even(vf a, vf b)
+{
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88)), 0xd8));
+}
+
+static inline vf vf_unzip_odd(vf a, vf b)
+{
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xdd)), 0xd8));
+}
+
 static inline uint32_t vm_bits(vm m)
 {
     return (uint32_t)_mm256_movemask_ps(m);

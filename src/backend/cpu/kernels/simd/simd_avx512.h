@@ -177,6 +177,30 @@ static inline vf vf_swap_eights(vf a)
     return _mm512_shuffle_f32x4(a, a, 0x4e);
 }
 
+static inline vf vf_zip_low(vf a, vf b)
+{
+    const __m512i at = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    return _mm512_permutex2var_ps(a, at, b);
+}
+
+static inline vf vf_zip_high(vf a, vf b)
+{
+    const __m512i at = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    return _mm512_permutex2var_ps(a, at, b);
+}
+
+static inline vf vf_unzip_even(vf a, vf b)
+{
+    const __m512i at = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    return _mm512_permutex2var_ps(a, at, b);
+}
+
+static inline vf vf_unzip_odd(vf a, vf b)
+{
+    const __m512i at = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    return _mm512_permutex2var_ps(a, at, b);
+}
+
 static inline uint32_t vm_bits(vm m)
 {
     return m;

@@ -182,6 +182,26 @@ static inline vf vf_swap_fours(vf a)
     return (vf){a.hi, a.lo};
 }
 
+static inline vf vf_zip_low(vf a, vf b)
+{
+    return (vf){{a.lo[0], b.lo[0], a.lo[1], b.lo[1]}, {a.lo[2], b.lo[2], a.lo[3], b.lo[3]}};
+}
+
+static inline vf vf_zip_high(vf a, vf b)
+{
+    return (vf){{a.hi[0], b.hi[0], a.hi[1], b.hi[1]}, {a.hi[2], b.hi[2], a.hi[3], b.hi[3]}};
+}
+
+static inline vf vf_unzip_even(vf a, vf b)
+{
+    return (vf){{a.lo[0], a.lo[2], a.hi[0], a.hi[2]}, {b.lo[0], b.lo[2], b.hi[0], b.hi[2]}};
+}
+
+static inline vf vf_unzip_odd(vf a, vf b)
+{
+    return (vf){{a.lo[1], a.lo[3], a.hi[1], a.hi[3]}, {b.lo[1], b.lo[3], b.hi[1], b.hi[3]}};
+}
+
 static inline uint32_t vm_bits(vm m)
 {
     int32_t lane[VW];

@@ -1,0 +1,89 @@
+/*
+ * cpu_fourier.h - what plans of Fourier transforms hand to their kernels.
+ *
+ * The length (fourier.h) alone decides how a transform runs, so that a row's bits do not depend on how many there are:
+ *   lanes   short: as many rows as a vector has lanes side by side, each in a lane
+ *   rows    longer ones: length = first * second, columns of `first` points side by side, then columns of `second`; a row a unit
+ *   long    the same over all threads, a dispatch for each of the steps
+ * Inverse transforms are forward ones with real and imaginary parts exchanged before and behind.
+ */
+#ifndef MICA_CPU_FOURIER_H
+#define MICA_CPU_FOURIER_H
+
+#include "backend/cpu/cpu_params.h"
+#include "backend/fourier.h"
+
+#define MICA__CPU_FFT_LANES 16u         /* of any instruction set and type, at most */
+#define MICA__CPU_FFT_SHORT 512u        /* points that run in lanes */
+#define MICA__CPU_FFT_MEDIUM (1u << 15) /* points that one thread does alone */
+#define MICA__CPU_FFT_PIECE 4096u       /* points of a unit of fill, multiply and drain */
+
+typedef struct mica__cpu_fft {
+    mica__cpu_row_range range; /* of rows, blocks of lanes or pieces */
+    mica__fourier of;
+    uint64_t first, second;
+    uint64_t
+        order;     /* roots of unity of this order are at hand: n where real numbers are in pairs, else 2 n */
+    uint64_t size; /* bytes of a real number */
+    uint32_t direct; /* long: first and second read x and write y themselves */
+} mica__cpu_fft;
+
+/* Where things lie in a thread's memory, in bytes. Which of them a kernel has is its own affair. */
+typedef struct mica__cpu_fft_places {
+    uint64_t roots, across;             /* double pairs: the roots of `order`, those of `length` */
+    uint64_t first_roots, second_roots; /* of a column, in the type */
+    uint64_t turns;                     /* [first][2][lanes]: roots by column and lane */
+    uint64_t block[2]; /* [greater of first and second][2][lanes], and a square of lanes more */
+    uint64_t spectrum; /* complex [length]: of the chirp */
+    uint64_t row,
+        folded; /* complex [length] and what lies between the two steps; lanes: [lanes][length] in row */
+    uint64_t bytes;
+} mica__cpu_fft_places;
+
+/* Roots of unity of order n are products of one of low and one of high. */
+static inline uint32_t mica__cpu_fft_shift(uint64_t n)
+{
+    uint32_t shift = 0;
+    while (((uint64_t)1 << 2 * shift) < n)
+        shift++;
+    return shift;
+}
+static inline uint64_t mica__cpu_fft_root_bytes(uint64_t n)
+{
+    const uint32_t shift = mica__cpu_fft_shift(n);
+    return (((uint64_t)1 << shift) + (n >> shift) + 1) * 2 * sizeof(double);
+}
+
+/* Complex numbers between the two steps of a row: columns of whole lanes. */
+static inline uint64_t mica__cpu_fft_folded(const mica__cpu_fft *fft)
+{
+    return (fft->first + MICA__CPU_FFT_LANES - 1) / MICA__CPU_FFT_LANES * MICA__CPU_FFT_LANES * fft->second;
+}
+
+static inline uint64_t mica__cpu_fft_take(mica__cpu_fft_places *places, uint64_t bytes)
+{
+    const uint64_t at = places->bytes;
+    places->bytes += (bytes + 63) / 64 * 64;
+    return at;
+}
+
+static inline mica__cpu_fft_places mica__cpu_fft_places_of(const mica__cpu_fft *fft)
+{
+    const uint64_t size = fft->size, length = fft->of.length;
+    const uint64_t most = fft->first > fft->second ? fft->first : fft->second, lanes = MICA__CPU_FFT_LANES;
+    const bool own_rows = length <= MICA__CPU_FFT_MEDIUM, alone = fft->second == 1;
+    mica__cpu_fft_places p = {.bytes = 0};
+    p.roots = mica__cpu_fft_take(&p, mica__cpu_fft_root_bytes(fft->order));
+    p.across = mica__cpu_fft_take(&p, alone ? 0 : mica__cpu_fft_root_bytes(length));
+    p.first_roots = mica__cpu_fft_take(&p, fft->first * 2 * size);
+    p.second_roots = mica__cpu_fft_take(&p, fft->second * 2 * size);
+    p.turns = mica__cpu_fft_take(&p, alone ? 0 : fft->first * 2 * lanes * size);
+    p.block[0] = mica__cpu_fft_take(&p, (2 * most + lanes) * lanes * size);
+    p.block[1] = mica__cpu_fft_take(&p, (2 * most + lanes) * lanes * size);
+    p.spectrum = mica__cpu_fft_take(&p, own_rows && fft->of.chirp != 0 ? length * 2 * size : 0);
+    p.row = mica__cpu_fft_take(&p, !own_rows ? 0 : (alone ? lanes * (length + lanes) : length) * 2 * size);
+    p.folded = mica__cpu_fft_take(&p, own_rows && !alone ? mica__cpu_fft_folded(fft) * 2 * size : 0);
+    return p;
+}
+
+#endif

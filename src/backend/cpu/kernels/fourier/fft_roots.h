@@ -1,0 +1,79 @@
+/* fft_roots.h - roots of unity in double, and the radices of a length. */
+#ifndef MICA_CPU_FFT_ROOTS_H
+#define MICA_CPU_FFT_ROOTS_H
+
+#include <math.h>
+
+#include "backend/cpu/cpu_fourier.h"
+
+/* e^(-2 pi i a / n): the nearest quarter of the circle is taken off in whole numbers, so that the rest is exact. */
+static inline void root_of_unity(uint64_t a, uint64_t n, double *out)
+{
+    a %= n;
+    const uint64_t quarter = (8 * a + n) / (2 * n);
+    const double rest = (double)((int64_t)(4 * a) - (int64_t)(quarter * n));
+    const double angle = 1.5707963267948966 * (rest / (double)n), c = cos(angle), s = sin(angle);
+    out[0] = (quarter & 1) != 0 ? -s : c;
+    out[1] = (quarter & 1) != 0 ? -c : -s;
+    if ((quarter & 2) != 0) {
+        out[0] = -out[0];
+        out[1] = -out[1];
+    }
+}
+
+typedef struct fft_roots {
+    const double *low, *high; /* pairs: of 0 .. 2^shift - 1, of multiples of 2^shift */
+    uint32_t shift;
+} fft_roots;
+
+static inline fft_roots fft_roots_at(const void *memory, uint64_t n)
+{
+    const uint32_t shift = mica__cpu_fft_shift(n);
+    const double *low = memory;
+    return (fft_roots){low, low + ((uint64_t)2 << shift), shift};
+}
+
+static inline void fft_roots_make(void *memory, uint64_t n)
+{
+    const uint32_t shift = mica__cpu_fft_shift(n);
+    double *out = memory;
+    for (uint64_t a = 0; a < (uint64_t)1 << shift; a++, out += 2)
+        root_of_unity(a, n, out);
+    for (uint64_t a = 0; a <= n >> shift; a++, out += 2)
+        root_of_unity(a << shift, n, out);
+}
+
+/* Root a of them, a below n. */
+static inline void fft_root(const fft_roots *roots, uint64_t a, double *out)
+{
+    const double *l = roots->low + 2 * (a & (((uint64_t)1 << roots->shift) - 1));
+    const double *h = roots->high + 2 * (a >> roots->shift);
+    out[0] = l[0] * h[0] - l[1] * h[1];
+    out[1] = l[0] * h[1] + l[1] * h[0];
+}
+
+/* The radices of n, which has no prime factor above 13. */
+typedef struct fft_radices {
+    uint32_t count;
+    uint8_t radix[32];
+} fft_radices;
+
+static inline fft_radices fft_radices_of(uint64_t n)
+{
+    static const uint8_t odd[] = {13, 11, 7, 5, 3};
+    fft_radices r = {0};
+    uint32_t twos = 0;
+    for (uint32_t i = 0; i < sizeof odd; i++)
+        for (; n % odd[i] == 0; n /= odd[i])
+            r.radix[r.count++] = odd[i];
+    for (; n > 1; n /= 2)
+        twos++;
+    while (twos > 0) {
+        const uint32_t bits = twos == 3 || twos >= 5 ? 3 : twos >= 2 ? 2 : 1;
+        r.radix[r.count++] = (uint8_t)(1u << bits);
+        twos -= bits;
+    }
+    return r;
+}
+
+#endif

@@ -443,5 +443,6 @@ MICA_API mica_status mica_sample(mica_encoder *encoder, const mica_sample_operan
 #include "mica/ops_attention.h"
 #include "mica/ops_norm.h"
 #include "mica/ops_fourier.h"
+#include "mica/ops_linear.h"
 
 #endif

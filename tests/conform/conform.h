@@ -60,6 +60,9 @@ typedef union conform_params {
     mica_resize_params resize;
     mica_grid_params grid;
     mica_fft_params fft;
+    mica_triangular_params triangular;
+    mica_cholesky_params cholesky;
+    mica_determinant_params determinant;
 } conform_params;
 
 /* One case: operands on the host, what must come out, and the buffers while it is on a device. */

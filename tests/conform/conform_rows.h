@@ -24,6 +24,8 @@ CONFORM_OP(scatter_add)
 CONFORM_OP(log_softmax)
 bool conform_judge_bits(conform_case *c, char *why);
 #undef CONFORM_OP
+void conform_oracle_linear(conform_case *c);
+bool conform_judge_linear(conform_case *c, char *why);
 bool conform_judge_fft(conform_case *c, char *why);
 void conform_make_fft_long(conform_case *c, test_random *random);
 /* More cases of matmul and of attention, encoded and judged alike. */

@@ -24,6 +24,14 @@
 #define FFT                                                                                            \
     "log2(n) levels of sums and turns, each a rounding or two of the root of all squares; one of the " \
     "greatest"
+#define LINEAR(id, op)                                                                                     \
+    {                                                                                                      \
+#op, MICA_OP_##id, MICA_DTYPE_NONE, conform_make_##op, conform_encode_##op, conform_oracle_linear, \
+            4,                                                                                             \
+            "f64 arithmetic; each factor rounds once on store, f64 ones have their sides' roundings: "     \
+            "of the product of their lengths",                                                             \
+            conform_judge_linear                                                                           \
+    }
 #define DECODED "as attention: a decoded value is exact"
 #define DECODE "a decoded value takes at most three f32 products and one sum"
 
@@ -184,6 +192,14 @@ const conform_row conform_table[] = {
     {"fft long", MICA_OP_FFT, MICA_DTYPE_NONE, conform_make_fft_long, conform_encode_fft, conform_oracle_fft,
      2, FFT, conform_judge_fft},
     /* ---- linear algebra ---- */
+    LINEAR(TRIANGULAR_SOLVE, triangular_solve),
+    LINEAR(CHOLESKY, cholesky),
+    LINEAR(SOLVE, solve),
+    LINEAR(INVERSE, inverse),
+    LINEAR(DETERMINANT, determinant),
+    LINEAR(QR, qr),
+    LINEAR(EIGH, eigh),
+    LINEAR(SVD, svd),
     /* ---- quantisation ---- */
     /* ---- training: losses, gradients, optimisers ---- */
     ROW("cross_entropy", CROSS_ENTROPY, cross_entropy, NONE, 4,

@@ -85,6 +85,15 @@ typedef struct mica__attention_record {
     mica_attention_params attention; /* first: kernels of plain attention read this alone */
     mica_rope_params rope;           /* defaults filled in */
 } mica__attention_record;
+/* Of ops over sequences: how many there are. */
+typedef struct mica__ssm_conv_record {
+    mica_ssm_conv_params conv;
+    uint32_t sequences;
+} mica__ssm_conv_record;
+typedef struct mica__delta_record {
+    mica_delta_params delta; /* defaults filled in */
+    uint32_t sequences;
+} mica__delta_record;
 typedef struct mica__pad_record {
     mica_pad_params pad;
     uint64_t bits; /* the element that `value` is */

@@ -63,6 +63,8 @@ typedef union conform_params {
     mica_triangular_params triangular;
     mica_cholesky_params cholesky;
     mica_determinant_params determinant;
+    mica_ssm_conv_params ssm_conv;
+    mica_delta_params delta;
 } conform_params;
 
 /* One case: operands on the host, what must come out, and the buffers while it is on a device. */

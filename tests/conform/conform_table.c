@@ -170,6 +170,10 @@ const conform_row conform_table[] = {
     ROW("expert_sum", EXPERT_SUM, expert_sum, NONE, 4,
         "a sum of products in the order of the slots; a sigmoid"),
     /* ---- recurrence: state space, linear attention, cells ---- */
+    ROW("ssm_conv", SSM_CONV, ssm_conv, NONE, 4,
+        "a sum of as many products as the filter is wide, perhaps silu; states are moved"),
+    ROW("delta_net", DELTA_NET, delta_net, NONE, 2,
+        "roundings of each token, carried on by the norm of what multiplies the state"),
     /* ---- rotation and coding of caches ---- */
     ROW("hadamard", HADAMARD, hadamard, NONE, 2, DOT),
     MADE("hadamard long", HADAMARD, hadamard_long, hadamard, NONE, 2, DOT),

@@ -1,0 +1,94 @@
+/*
+ * ops_recurrent.h - ops that go from token to token and carry a state: convolutions of state-space models, the gated delta rule and linear
+ * attention, selective scans. What ops.h says of all ops holds here too.
+ *
+ * Sequences. The tokens of all sequences stand one behind another in one dimension of T. Which are whose, and where their states lie, is
+ * read when the work runs, so that a recording serves any split:
+ *   starts       [N + 1], u32 or i32: sequence n has the tokens from starts[n] up to, and without, starts[n + 1]; none is fine. NULL: all
+ *                sequences have T / N tokens, which T must be a multiple of
+ *   state        what sequences begin with, a slot each: [slots, ..]. NULL: zeros
+ *   read_slots   [N]: the slot of `state` that a sequence begins with. NULL: slot n
+ *   next_state   what they end with, [slots, ..]; slots that no sequence writes stay as they are. NULL: not wanted
+ *   write_slots  [N]: the slot of `next_state` that a sequence ends in. NULL: slot n
+ * N is one less than the length of starts, else the length of the slots, else the slots of state, else of next_state, else 1. A state is read in one buffer
+ * and written in another, so a pass can be thrown away; next_state may also be the very view of state, and then no sequence may write a
+ * slot that another one reads. A sequence without tokens ends with what it begins with.
+ * A sequence whose starts are not in order or lead past T, or whose slots lie outside, has no tokens and writes no state: FAULT. Tokens that no
+ * sequence has give zeros.
+ */
+#ifndef MICA_OPS_RECURRENT_H
+#define MICA_OPS_RECURRENT_H
+
+#include "mica/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Any of them may be NULL; the whole as well: one sequence from zeros. */
+typedef struct mica_sequences {
+    mica_buffer *state, *starts, *read_slots, *write_slots;
+    mica_buffer *next_state;
+} mica_sequences;
+
+typedef enum mica_ssm_activation {
+    MICA_SSM_NONE = 0,
+    MICA_SSM_SILU = 1 /* s / (1 + e^-s) */
+} mica_ssm_activation;
+
+typedef struct mica_ssm_conv_params {
+    uint32_t activation; /* mica_ssm_activation */
+} mica_ssm_conv_params;
+
+/* The causal depthwise convolution of state-space models, one filter a channel: y [T, C] at token t of a sequence is
+ * act(bias [C] + sum over k < K of weight [C, K] times the input K - 1 - k tokens before t), where inputs before the first token are the state's,
+ * [slots, C, K - 1], oldest first (none where K is 1). The next state is the last K - 1 inputs. x, weight, bias (or NULL), state, y: f32, f16 or bf16, each its own; or
+ * all f64 on the cpu. The last dimension of x and y contiguous, other operands of any strides: a state [slots, K - 1, C] is a permuted view. `params` may be NULL:
+ * no activation. */
+MICA_API mica_status mica_ssm_conv(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
+                                   mica_buffer *bias, const mica_sequences *sequences,
+                                   const mica_ssm_conv_params *params, mica_buffer *y);
+
+typedef enum mica_delta_rule {
+    MICA_DELTA_CORRECT = 0, /* d = beta (v - S^T k): the delta rule */
+    MICA_DELTA_ADD = 1      /* d = beta v: linear attention, and Mamba 2 with beta = dt */
+} mica_delta_rule;
+
+typedef struct mica_delta_params {
+    uint32_t rule;      /* mica_delta_rule */
+    uint32_t normalise; /* 1: q and k are divided by sqrt(sum of their squares + eps) first */
+    float eps;          /* >= 0 */
+    float scale;        /* of q; 0 = 1/sqrt(D) */
+} mica_delta_params;
+
+/* The operands of mica_delta_net. Value head h reads key head h / (H / G): neighbours share one, as after a repeat of every key head. */
+typedef struct mica_delta_operands {
+    mica_buffer *q, *k; /* [T, G, D] */
+    mica_buffer *v;     /* [T, H, V], H a multiple of G */
+    mica_buffer *g;     /* [T, H], logarithm of the decay, usually below 0; NULL: 0 */
+    mica_buffer *beta;  /* [T, H], how much is learned of a token; NULL: 1 */
+    mica_buffer *skip;  /* [H], how much of v is added to y; NULL: none */
+} mica_delta_operands;
+
+/* The gated delta rule (Gated DeltaNet, Qwen 3-Next) and its simpler kin. Each value head of a sequence has a state S [D, V]; for each token
+ *   S = e^g S;  d = beta (v - S^T k), or beta v as params.rule says;  S = S + k d^T;  y = S^T (scale q) + skip v.
+ * q, k, v, g, beta, skip, y: f32, f16 or bf16, each its own; states [slots, H, D, V] f32; or all f64 on the cpu. Last dimensions of q, k, v, states and
+ * y are contiguous. A device may take tokens in chunks (64 of them: sums inside a chunk by a triangular solve, states from chunk to chunk), which
+ * rounds differently and means the same. `params` may be NULL: all zero. */
+MICA_API mica_status mica_delta_net(mica_encoder *encoder, const mica_delta_operands *operands,
+                                    const mica_sequences *sequences, const mica_delta_params *params,
+                                    mica_buffer *y);
+
+/* What a layer makes g and beta of: g = -e^a_log softplus(a + dt_bias), beta = 1 / (1 + e^-b), all [T, H] but a_log and dt_bias [H], which
+ * repeat. A region, joined with its neighbours. f32, or all f64; in place as scalars.h says. */
+MICA_API mica_status mica_delta_gates(mica_encoder *encoder, mica_buffer *a, mica_buffer *b,
+                                      mica_buffer *a_log, mica_buffer *dt_bias, mica_buffer *g,
+                                      mica_buffer *beta);
+/* The same for Mamba 2, whose dt takes the place of beta: dt = softplus(a + dt_bias), g = -e^a_log dt. */
+MICA_API mica_status mica_ssm_gates(mica_encoder *encoder, mica_buffer *a, mica_buffer *a_log,
+                                    mica_buffer *dt_bias, mica_buffer *g, mica_buffer *dt);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,107 @@
+/*
+ * cpu_plan_recurrent.c - plans of ops that carry a state from token to token. Units are what has nothing to do with each other: sequences, heads,
+ * channels, columns of states; tokens follow each other inside of a unit.
+ */
+#include "backend/cpu/cpu_plan.h"
+
+#include "backend/cpu/cpu_recurrent.h"
+#include "base/status.h"
+
+#define STRIP_MOST 64u /* floats of a strip of columns, on any instruction set */
+
+static uint64_t ceil_of(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Slots of the record are views of the dispatch. `first` is the slot of state, behind which starts and the slots come. */
+static mica__cpu_sequences sequences_of(const mica__record *record, uint32_t count, uint32_t state,
+                                        uint32_t y)
+{
+    const mica__cpu_sequences found = {
+        .tokens = record->operand[y].shape[0],
+        .count = count,
+        .state = state,
+        .starts = state + 1,
+        .read_slots = state + 2,
+        .write_slots = state + 3,
+        .next_state = y + 1,
+        .y = y,
+        .packed = mica__operand_present(&record->operand[state + 1]) ||
+                  mica__operand_present(&record->operand[state + 2]) ||
+                  mica__operand_present(&record->operand[state + 3]),
+    };
+    return found;
+}
+
+_Static_assert(MICA__SSM_CONV_STARTS == MICA__SSM_CONV_STATE + 1 &&
+                   MICA__SSM_CONV_READ_SLOTS == MICA__SSM_CONV_STATE + 2 &&
+                   MICA__SSM_CONV_WRITE_SLOTS == MICA__SSM_CONV_STATE + 3 &&
+                   MICA__SSM_CONV_NEXT_STATE == MICA__SSM_CONV_Y + 1,
+               "sequences_of counts from state and y on");
+_Static_assert(MICA__DELTA_STARTS == MICA__DELTA_STATE + 1 &&
+                   MICA__DELTA_READ_SLOTS == MICA__DELTA_STATE + 2 &&
+                   MICA__DELTA_WRITE_SLOTS == MICA__DELTA_STATE + 3 &&
+                   MICA__DELTA_NEXT_STATE == MICA__DELTA_Y + 1,
+               "sequences_of counts from state and y on");
+
+static mica__cpu_row_range range_of(uint64_t rows, const mica__cpu_sequences *sequences)
+{
+    rows += sequences->packed;
+    const mica__cpu_row_range range = {rows, 1 + rows / UINT32_MAX};
+    return range;
+}
+
+static mica_status finish(const mica__record *record, const char *kernel, const mica__cpu_row_range *range,
+                          const void *params, uint32_t size, uint64_t local_bytes, double unit_ns,
+                          mica__plan *plan)
+{
+    if (local_bytes > UINT32_MAX)
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "%s on the cpu: a unit needs %llu bytes of work memory; 4 GiB are served", kernel,
+                          (unsigned long long)local_bytes);
+    mica__plan_dispatch *dispatch =
+        mica__cpu_plan_next(plan, kernel, ceil_of(range->rows, range->rows_per_unit));
+    mica__cpu_plan_operands(plan, record, record->operand_count);
+    mica__cpu_plan_params(plan, params, size);
+    dispatch->local_bytes = (uint32_t)local_bytes;
+    mica__cpu_plan_grain(dispatch, unit_ns);
+    return MICA_OK;
+}
+
+mica_status mica__cpu_plan_ssm_conv(const mica__record *record, const mica__device_info *info,
+                                    mica__plan *plan)
+{
+    (void)info;
+    const mica__ssm_conv_record *conv = record->params;
+    const mica__operand *weight = &record->operand[MICA__SSM_CONV_WEIGHT];
+    mica__cpu_ssm_conv params = {.activation = conv->conv.activation};
+    params.sequences = sequences_of(record, conv->sequences, MICA__SSM_CONV_STATE, MICA__SSM_CONV_Y);
+    params.range = range_of(params.sequences.count * ceil_of(weight->shape[0], MICA__CPU_CONV_CHANNELS),
+                            &params.sequences);
+    const uint64_t width = weight->shape[1], tokens = params.sequences.tokens / (conv->sequences + 1u) + 1;
+    const uint64_t rows = 2 * width + 1 + MICA__CPU_CONV_TOKENS;
+    const bool wide = weight->dtype == MICA_DTYPE_F64;
+    return finish(record, wide ? "ssm_conv_wide" : "ssm_conv", &params.range, &params, sizeof params,
+                  wide ? 0 : rows * MICA__CPU_CONV_CHANNELS * sizeof(float),
+                  100 + 0.2 * (double)(tokens * width * MICA__CPU_CONV_CHANNELS), plan);
+}
+
+mica_status mica__cpu_plan_delta_net(const mica__record *record, const mica__device_info *info,
+                                     mica__plan *plan)
+{
+    (void)info;
+    const mica__delta_record *delta = record->params;
+    const mica__operand *q = &record->operand[MICA__DELTA_Q], *v = &record->operand[MICA__DELTA_V];
+    const uint64_t dim = q->shape[2], columns = v->shape[2], padded = ceil_of(dim, 16) * 16;
+    const bool wide = q->dtype == MICA_DTYPE_F64;
+    mica__cpu_delta params = {.delta = delta->delta};
+    params.sequences = sequences_of(record, delta->sequences, MICA__DELTA_STATE, MICA__DELTA_Y);
+    params.blocks = wide ? 1 : ceil_of(columns, MICA__CPU_DELTA_COLUMNS);
+    params.range = range_of(params.sequences.count * v->shape[1] * params.blocks, &params.sequences);
+    const uint64_t tokens = params.sequences.tokens / (delta->sequences + 1u) + 1;
+    const uint64_t local = wide ? (2 * dim + dim * columns) * sizeof(double)
+                                : (2 * padded + (dim + 2) * STRIP_MOST) * sizeof(float);
+    return finish(record, wide ? "delta_net_wide" : "delta_net", &params.range, &params, sizeof params, local,
+                  100 + (wide ? 2.0 : 0.15) * (double)(tokens * dim * MICA__CPU_DELTA_COLUMNS), plan);
+}

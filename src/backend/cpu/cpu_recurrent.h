@@ -1,0 +1,38 @@
+/*
+ * cpu_recurrent.h - parameter blocks of the kernels that carry a state from token to token.
+ */
+#ifndef MICA_CPU_RECURRENT_H
+#define MICA_CPU_RECURRENT_H
+
+#include "backend/cpu/cpu_params.h"
+
+/* Where the views of sequences stand among those of the dispatch. */
+typedef struct mica__cpu_sequences {
+    uint64_t tokens;
+    uint32_t count;
+    uint32_t state, starts, read_slots, write_slots, next_state;
+    uint32_t y;      /* [tokens, ..], up to three dimensions */
+    uint32_t packed; /* 1: some tokens may be nobody's; a unit behind the others writes their zeros */
+} mica__cpu_sequences;
+
+/* ssm_conv: row r of the range is sequence r % count and the channels of block r / count. */
+#define MICA__CPU_CONV_CHANNELS 128u
+#define MICA__CPU_CONV_TOKENS 16u /* that are worked on together */
+
+typedef struct mica__cpu_ssm_conv {
+    mica__cpu_row_range range;
+    mica__cpu_sequences sequences;
+    uint32_t activation, reserved;
+} mica__cpu_ssm_conv;
+
+/* delta_net: row r of the range is columns r % blocks of head r / blocks % heads of a sequence. */
+#define MICA__CPU_DELTA_COLUMNS 64u
+
+typedef struct mica__cpu_delta {
+    mica__cpu_row_range range;
+    mica__cpu_sequences sequences;
+    mica_delta_params delta;
+    uint64_t blocks;
+} mica__cpu_delta;
+
+#endif

@@ -1,0 +1,218 @@
+/* gpu_plan_recurrent.c - plans of ops that carry a state from token to token. */
+#include <string.h>
+
+#include "backend/gpu/gpu_plan.h"
+#include "base/status.h"
+
+#define ULL(x) ((unsigned long long)(x))
+#define COLUMNS 32u /* of a state, a group's */
+#define PARTS 8u    /* in which a group has its rows */
+#define MOST_ROWS 128u
+
+static uint64_t ceil_of(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Slots of the record where the operands of sequences stand: starts and the slots behind state, next_state behind y. */
+typedef struct sequence_slots {
+    uint32_t state, starts, read_slots, write_slots, y, next_state;
+} sequence_slots;
+
+static sequence_slots slots_of(uint32_t state, uint32_t y)
+{
+    const sequence_slots at = {state, state + 1, state + 2, state + 3, y, y + 1};
+    return at;
+}
+
+static mk_sequences sequences_of(const mica__record *record, const sequence_slots *at, uint32_t count)
+{
+    const uint32_t slot[] = {at->state, at->starts, at->read_slots, at->write_slots, at->next_state};
+    const mica__operand *operand = record->operand;
+    mk_sequences of;
+    memset(&of, 0, sizeof of);
+    for (uint32_t i = 0; i < 5; i++)
+        of.present |= (uint32_t)mica__operand_present(&operand[slot[i]]) << i;
+    of.tokens = (uint32_t)operand[at->y].shape[0];
+    of.count = count;
+    of.each = count > 0 ? of.tokens / count : 0;
+    of.state_step = operand[at->state].stride[0];
+    of.state_slots = (uint32_t)operand[at->state].shape[0];
+    of.next_step = operand[at->next_state].stride[0];
+    of.next_slots = (uint32_t)operand[at->next_state].shape[0];
+    of.starts_step = operand[at->starts].stride[0];
+    of.read_step = operand[at->read_slots].stride[0];
+    of.write_step = operand[at->write_slots].stride[0];
+    of.fault_code = mica__gpu_fault_code(record);
+    return of;
+}
+
+static bool is_packed(const mk_sequences *of)
+{
+    return (of->present & (MK_SEQUENCES_STARTS | MK_SEQUENCES_READ | MK_SEQUENCES_WRITE)) != 0;
+}
+
+/* Kernels count in 32 bits and compute in f32. `indices` are the slots that are no floats. */
+static mica_status check(const mica__record *record, uint32_t indices)
+{
+    for (uint32_t s = 0; s < record->operand_count; s++)
+        for (uint32_t d = 0; d < record->operand[s].ndim; d++)
+            if (mica__operand_present(&record->operand[s]) && record->operand[s].shape[d] > INT32_MAX)
+                return mica__fail(MICA_ERR_UNSUPPORTED,
+                                  "%s: a dimension of %llu elements, 2^31 - 1 are served",
+                                  mica_op_name((mica_op)record->op), ULL(record->operand[s].shape[d]));
+    return mica__gpu_check_floats(record, ~indices);
+}
+
+static void set2(uint64_t *to, const uint64_t *from)
+{
+    to[0] = from[0];
+    to[1] = from[1];
+}
+
+/* Zeros where no sequence is, in y [tokens, .., n]. */
+static mica_status plan_gaps(const mica__record *record, const sequence_slots *at, const mk_sequences *of,
+                             mica__plan *plan)
+{
+    const mica__operand *y = &record->operand[at->y];
+    mk_gaps_params p;
+    if (!is_packed(of) || of->tokens == 0)
+        return MICA_OK;
+    memset(&p, 0, sizeof p);
+    p.of = *of;
+    p.token_stride = y->stride[0];
+    p.row_stride = y->ndim > 2 ? y->stride[1] : 0;
+    p.rows = y->ndim > 2 ? (uint32_t)y->shape[1] : 1;
+    p.n = (uint32_t)y->shape[y->ndim - 1];
+    p.type = mica__gpu_type(y->dtype);
+    MICA__TRY(mica__gpu_plan_next(plan, "gaps/gaps", of->tokens));
+    mica__gpu_plan_operand(plan, record, at->starts, 0);
+    mica__gpu_plan_operand(plan, record, at->read_slots, 0);
+    mica__gpu_plan_operand(plan, record, at->write_slots, 0);
+    mica__gpu_plan_operand(plan, record, at->y, 0);
+    mica__gpu_plan_fault(plan);
+    mica__gpu_plan_params(plan, &p, sizeof p);
+    return MICA_OK;
+}
+
+/* ---- convolution ---- */
+
+static mk_ssm_conv_params conv_params(const mica__record *record, const sequence_slots *at)
+{
+    const mica__ssm_conv_record *conv = record->params;
+    const mica__operand *operand = record->operand, *weight = &operand[MICA__SSM_CONV_WEIGHT];
+    mk_ssm_conv_params p;
+    memset(&p, 0, sizeof p);
+    p.of = sequences_of(record, at, conv->sequences);
+    p.x_stride = operand[MICA__SSM_CONV_X].stride[0];
+    p.y_stride = operand[MICA__SSM_CONV_Y].stride[0];
+    set2(p.weight_stride, weight->stride);
+    p.bias_stride = operand[MICA__SSM_CONV_BIAS].stride[0];
+    set2(p.state_stride, operand[MICA__SSM_CONV_STATE].stride + 1);
+    set2(p.next_stride, operand[MICA__SSM_CONV_NEXT_STATE].stride + 1);
+    p.channels = (uint32_t)weight->shape[0];
+    p.width = (uint32_t)weight->shape[1];
+    p.silu = conv->conv.activation == MICA_SSM_SILU;
+    p.has_bias = mica__operand_present(&operand[MICA__SSM_CONV_BIAS]);
+    p.x_type = mica__gpu_type(operand[MICA__SSM_CONV_X].dtype);
+    p.weight_type = mica__gpu_type(weight->dtype);
+    p.bias_type = mica__gpu_type(operand[MICA__SSM_CONV_BIAS].dtype);
+    p.state_type = mica__gpu_type(operand[MICA__SSM_CONV_STATE].dtype);
+    p.y_type = mica__gpu_type(operand[MICA__SSM_CONV_Y].dtype);
+    p.next_type = mica__gpu_type(operand[MICA__SSM_CONV_NEXT_STATE].dtype);
+    return p;
+}
+
+mica_status mica__gpu_plan_ssm_conv(const mica__record *record, const mica__device_info *info,
+                                    mica__plan *plan)
+{
+    const sequence_slots at = slots_of(MICA__SSM_CONV_STATE, MICA__SSM_CONV_Y);
+    (void)info;
+    MICA__TRY(check(record, 7u << MICA__SSM_CONV_STARTS));
+    const mk_ssm_conv_params p = conv_params(record, &at);
+    const uint64_t blocks = ceil_of(p.channels, MICA__MK_WG);
+    if (p.of.tokens > 0) {
+        MICA__TRY(mica__gpu_plan_next(plan, "ssm_conv/forward", p.of.tokens));
+        MICA__TRY(mica__gpu_plan_groups(plan, blocks, 1));
+        for (uint32_t slot = MICA__SSM_CONV_X; slot <= MICA__SSM_CONV_Y; slot++)
+            mica__gpu_plan_operand(plan, record, slot, 0);
+        mica__gpu_plan_params(plan, &p, sizeof p);
+    }
+    if (p.of.count == 0 || (!is_packed(&p.of) && (p.of.present & MK_SEQUENCES_NEXT) == 0))
+        return MICA_OK;
+    MICA__TRY(mica__gpu_plan_next(plan, "ssm_conv/next", p.of.count));
+    MICA__TRY(mica__gpu_plan_groups(plan, blocks, 1));
+    mica__gpu_plan_operand(plan, record, MICA__SSM_CONV_X, 0);
+    for (uint32_t slot = MICA__SSM_CONV_STATE; slot <= MICA__SSM_CONV_WRITE_SLOTS; slot++)
+        mica__gpu_plan_operand(plan, record, slot, 0);
+    mica__gpu_plan_operand(plan, record, MICA__SSM_CONV_NEXT_STATE, 0);
+    mica__gpu_plan_fault(plan);
+    mica__gpu_plan_params(plan, &p, sizeof p);
+    return MICA_OK;
+}
+
+/* ---- the delta rule ---- */
+
+static mk_delta_params delta_params(const mica__record *record, const sequence_slots *at)
+{
+    const mica__delta_record *delta = record->params;
+    const mica__operand *operand = record->operand, *q = &operand[MICA__DELTA_Q],
+                        *v = &operand[MICA__DELTA_V];
+    mk_delta_params p;
+    memset(&p, 0, sizeof p);
+    p.of = sequences_of(record, at, delta->sequences);
+    set2(p.q_stride, q->stride);
+    set2(p.k_stride, operand[MICA__DELTA_K].stride);
+    set2(p.v_stride, v->stride);
+    set2(p.g_stride, operand[MICA__DELTA_G].stride);
+    set2(p.beta_stride, operand[MICA__DELTA_BETA].stride);
+    set2(p.y_stride, operand[MICA__DELTA_Y].stride);
+    set2(p.state_stride, operand[MICA__DELTA_STATE].stride + 1);
+    set2(p.next_stride, operand[MICA__DELTA_NEXT_STATE].stride + 1);
+    p.skip_stride = operand[MICA__DELTA_SKIP].stride[0];
+    p.heads = (uint32_t)v->shape[1];
+    p.share = q->shape[1] > 0 ? (uint32_t)(v->shape[1] / q->shape[1]) : 1;
+    p.dim = (uint32_t)q->shape[2];
+    p.columns = (uint32_t)v->shape[2];
+    p.blocks = (uint32_t)ceil_of(p.columns, COLUMNS);
+    p.correct = delta->delta.rule == MICA_DELTA_CORRECT;
+    p.normalise = delta->delta.normalise;
+    p.present = (mica__operand_present(&operand[MICA__DELTA_G]) ? MK_DELTA_G : 0) |
+                (mica__operand_present(&operand[MICA__DELTA_BETA]) ? MK_DELTA_BETA : 0) |
+                (mica__operand_present(&operand[MICA__DELTA_SKIP]) ? MK_DELTA_SKIP : 0);
+    p.q_type = mica__gpu_type(q->dtype);
+    p.k_type = mica__gpu_type(operand[MICA__DELTA_K].dtype);
+    p.v_type = mica__gpu_type(v->dtype);
+    p.g_type = mica__gpu_type(operand[MICA__DELTA_G].dtype);
+    p.beta_type = mica__gpu_type(operand[MICA__DELTA_BETA].dtype);
+    p.skip_type = mica__gpu_type(operand[MICA__DELTA_SKIP].dtype);
+    p.y_type = mica__gpu_type(operand[MICA__DELTA_Y].dtype);
+    p.eps = delta->delta.eps;
+    p.scale = delta->delta.scale;
+    return p;
+}
+
+mica_status mica__gpu_plan_delta_net(const mica__record *record, const mica__device_info *info,
+                                     mica__plan *plan)
+{
+    const sequence_slots at = slots_of(MICA__DELTA_STATE, MICA__DELTA_Y);
+    (void)info;
+    MICA__TRY(check(record, 7u << MICA__DELTA_STARTS));
+    const mk_delta_params p = delta_params(record, &at);
+    uint32_t rows = 4;
+    while (rows * PARTS < p.dim && rows <= MOST_ROWS)
+        rows *= 2;
+    if (rows > MOST_ROWS)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "delta_net: keys of %u elements, %u are served", p.dim,
+                          MOST_ROWS * PARTS);
+    MICA__TRY(plan_gaps(record, &at, &p.of, plan));
+    if (p.of.count == 0 || p.heads == 0 || p.blocks == 0)
+        return MICA_OK;
+    MICA__TRY(mica__gpu_plan_next(plan, "delta_net/forward", (uint64_t)p.of.count * p.heads * p.blocks));
+    mica__gpu_plan_constant(plan, "ROWS", rows);
+    for (uint32_t slot = 0; slot < MICA__DELTA_SLOTS; slot++)
+        mica__gpu_plan_operand(plan, record, slot, 0);
+    mica__gpu_plan_fault(plan);
+    mica__gpu_plan_params(plan, &p, sizeof p);
+    return MICA_OK;
+}

@@ -1,0 +1,215 @@
+/* recurrent.c - ops that carry a state from token to token: convolutions of state-space models, the gated delta rule. */
+#include <math.h>
+
+#include "device/objects.h"
+#include "ops/region.h"
+
+#define ULL(x) ((unsigned long long)(x))
+#define NONE MICA_REGION_NONE
+
+/* ---- sequences ---- */
+
+static uint64_t first_size(const mica__op_builder *op, uint32_t slot)
+{
+    return op->record.operand[slot].shape[0];
+}
+
+/* Where the slots of sequences stand in the record of an op. */
+typedef struct sequence_slots {
+    uint32_t state, starts, read_slots, write_slots, next_state;
+} sequence_slots;
+
+/* How many sequences there are, as ops_recurrent.h says; unknown where the size is. */
+static uint64_t count_sequences(const mica__op_builder *op, const sequence_slots *at)
+{
+    if (mica__op_has(op, at->starts)) {
+        const uint64_t starts = first_size(op, at->starts);
+        return mica__size_known(starts) && starts > 0 ? starts - 1 : starts;
+    }
+    if (mica__op_has(op, at->read_slots))
+        return first_size(op, at->read_slots);
+    if (mica__op_has(op, at->write_slots))
+        return first_size(op, at->write_slots);
+    if (mica__op_has(op, at->state))
+        return first_size(op, at->state);
+    return mica__op_has(op, at->next_state) ? first_size(op, at->next_state) : 1;
+}
+
+/* A sequence has a slot where nobody says which. */
+static void check_slots(mica__op_builder *op, uint32_t state, uint32_t slots, uint64_t count)
+{
+    if (!mica__op_has(op, state) || mica__op_has(op, slots))
+        return;
+    const uint64_t there = first_size(op, state);
+    mica__op_require(op, !mica__size_known(there) || !mica__size_known(count) || there >= count,
+                     "%s: shape[0] is %llu, but there are %llu sequences", mica__op_argument(op, state),
+                     ULL(there), ULL(count));
+}
+
+static uint32_t check_sequences(mica__op_builder *op, const sequence_slots *at)
+{
+    const uint64_t count = count_sequences(op, at), tokens = mica__op_size(op, 'T');
+    if (mica__op_has(op, at->starts)) {
+        const uint64_t starts = first_size(op, at->starts);
+        mica__op_require(op, starts != 0, "starts: shape[0] is 0, not one more than there are sequences");
+        for (uint32_t s = 0; s < 2; s++) {
+            const uint32_t slot = s == 0 ? at->read_slots : at->write_slots;
+            if (mica__op_has(op, slot))
+                mica__op_require(op, mica__sizes_agree(first_size(op, slot), count),
+                                 "%s: shape[0] is %llu, but starts is of %llu sequences",
+                                 mica__op_argument(op, slot), ULL(first_size(op, slot)), ULL(count));
+        }
+    } else if (mica__size_known(count) && mica__size_known(tokens)) {
+        mica__op_require(op, count > 0 ? tokens % count == 0 : tokens == 0,
+                         "%s: shape[0] is %llu, no multiple of %llu sequences, and starts is absent",
+                         mica__op_argument(op, 0), ULL(tokens), ULL(count));
+    }
+    check_slots(op, at->state, at->read_slots, count);
+    check_slots(op, at->next_state, at->write_slots, count);
+    mica__op_require(op, !mica__size_known(count) || count < UINT32_MAX, "starts: %llu sequences, over 2^32",
+                     ULL(count));
+    mica__op_require(op, !mica__size_known(tokens) || tokens < UINT32_MAX, "%s: shape[0] is over 2^32",
+                     mica__op_argument(op, 0));
+    return mica__size_known(count) ? (uint32_t)count : 0;
+}
+
+/* f64 is a matter of all operands: those that are reals, `slots`, are f64 or none is. */
+static void check_wide(mica__op_builder *op, uint32_t slots)
+{
+    const bool wide = op->record.operand[0].dtype == MICA_DTYPE_F64;
+    for (uint32_t s = 1; s < op->record.operand_count; s++) {
+        const uint16_t dtype = op->record.operand[s].dtype;
+        if ((slots >> s & 1) == 0 || !mica__op_has(op, s) || dtype == MICA_DTYPE_NONE)
+            continue;
+        mica__op_require(op, (dtype == MICA_DTYPE_F64) == wide, "%s is %s, but %s is %s",
+                         mica__op_argument(op, s), mica_dtype_name((mica_dtype)dtype),
+                         mica__op_argument(op, 0), mica_dtype_name((mica_dtype)op->record.operand[0].dtype));
+    }
+}
+
+/* ---- convolution ---- */
+
+void mica__rule_ssm_conv(mica__op_builder *op)
+{
+    static const sequence_slots at = {MICA__SSM_CONV_STATE, MICA__SSM_CONV_STARTS, MICA__SSM_CONV_READ_SLOTS,
+                                      MICA__SSM_CONV_WRITE_SLOTS, MICA__SSM_CONV_NEXT_STATE};
+    mica__ssm_conv_record *record = op->record.params;
+    const uint64_t width = mica__op_size(op, 'K');
+    mica__op_require(op, record->conv.activation <= MICA_SSM_SILU,
+                     "params.activation is %u, which is no mica_ssm_activation", record->conv.activation);
+    mica__op_require(op, !mica__size_known(width) || (width > 0 && width < UINT32_MAX),
+                     "weight: shape[1] is %llu, not a width from 1 on", ULL(width));
+    for (uint32_t s = 0; s < 2; s++) {
+        const uint32_t slot = s == 0 ? MICA__SSM_CONV_STATE : MICA__SSM_CONV_NEXT_STATE;
+        const uint64_t kept = mica__op_has(op, slot) ? op->record.operand[slot].shape[2] : width - 1;
+        mica__op_require(op, !mica__size_known(width) || !mica__size_known(kept) || kept + 1 == width,
+                         "%s: shape[2] is %llu, not one less than shape[1] of weight, %llu",
+                         mica__op_argument(op, slot), ULL(kept), ULL(width));
+    }
+    check_wide(op, 1u << MICA__SSM_CONV_WEIGHT | 1u << MICA__SSM_CONV_BIAS | 1u << MICA__SSM_CONV_STATE |
+                       1u << MICA__SSM_CONV_Y | 1u << MICA__SSM_CONV_NEXT_STATE);
+    record->sequences = check_sequences(op, &at);
+}
+
+mica_status mica_ssm_conv(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight, mica_buffer *bias,
+                          const mica_sequences *sequences, const mica_ssm_conv_params *params, mica_buffer *y)
+{
+    const mica_sequences none = {0}, *of = sequences != NULL ? sequences : &none;
+    mica__ssm_conv_record record = {.sequences = 0};
+    if (params != NULL)
+        record.conv = *params;
+    return mica__op_call(encoder, MICA_OP_SSM_CONV, &record,
+                         (mica_buffer *const[]){x, weight, bias, of->state, of->starts, of->read_slots,
+                                                of->write_slots, y, of->next_state});
+}
+
+/* ---- the delta rule ---- */
+
+void mica__rule_delta_net(mica__op_builder *op)
+{
+    static const sequence_slots at = {MICA__DELTA_STATE, MICA__DELTA_STARTS, MICA__DELTA_READ_SLOTS,
+                                      MICA__DELTA_WRITE_SLOTS, MICA__DELTA_NEXT_STATE};
+    mica__delta_record *record = op->record.params;
+    mica_delta_params *params = &record->delta;
+    const uint64_t heads = mica__op_size(op, 'H'), groups = mica__op_size(op, 'G'),
+                   dim = mica__op_size(op, 'D');
+    mica__op_require(op, params->rule <= MICA_DELTA_ADD, "params.rule is %u, which is no mica_delta_rule",
+                     params->rule);
+    mica__op_require(op, params->normalise <= 1, "params.normalise is %u, not 0 or 1", params->normalise);
+    mica__op_require(op, params->eps >= 0.0f && isfinite(params->eps),
+                     "params.eps is %g, not 0 or above and finite", (double)params->eps);
+    mica__op_require(op, isfinite(params->scale), "params.scale is not finite");
+    if (mica__size_known(heads) && mica__size_known(groups))
+        mica__op_require(op, groups > 0 ? heads % groups == 0 : heads == 0,
+                         "v: shape[1] is %llu, no multiple of the %llu heads of k", ULL(heads), ULL(groups));
+    if (params->scale == 0.0f && mica__size_known(dim) && dim > 0)
+        params->scale = (float)(1.0 / sqrt((double)dim));
+    check_wide(op,
+               ~(1u << MICA__DELTA_STARTS | 1u << MICA__DELTA_READ_SLOTS | 1u << MICA__DELTA_WRITE_SLOTS));
+    record->sequences = check_sequences(op, &at);
+}
+
+mica_status mica_delta_net(mica_encoder *encoder, const mica_delta_operands *operands,
+                           const mica_sequences *sequences, const mica_delta_params *params, mica_buffer *y)
+{
+    const mica_sequences none = {0}, *of = sequences != NULL ? sequences : &none;
+    mica__delta_record record = {.sequences = 0};
+    if (operands == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "delta_net: operands is NULL");
+    if (params != NULL)
+        record.delta = *params;
+    return mica__op_call(encoder, MICA_OP_DELTA_NET, &record,
+                         (mica_buffer *const[]){operands->q, operands->k, operands->v, operands->g,
+                                                operands->beta, operands->skip, of->state, of->starts,
+                                                of->read_slots, of->write_slots, y, of->next_state});
+}
+
+/* ---- gates ---- */
+
+/* Inputs 0, `log` and `bias`: softplus(a + bias) and -e^log times it. */
+static uint8_t add_steps(mica__region_program *p, mica_register type, uint8_t log, uint8_t bias,
+                         uint8_t *out_dt)
+{
+    const uint8_t sum = mica__region_step(p, MICA_SCALAR_ADD, type, 0, bias, NONE);
+    const uint8_t rate = mica__region_step(p, MICA_SCALAR_EXP, type, log, NONE, NONE);
+    const uint8_t below = mica__region_step(p, MICA_SCALAR_NEG, type, rate, NONE, NONE);
+    *out_dt = mica__region_step(p, MICA_SCALAR_SOFTPLUS, type, sum, NONE, NONE);
+    return mica__region_step(p, MICA_SCALAR_MUL, type, below, *out_dt, NONE);
+}
+
+static mica_register register_of(const mica_buffer *x)
+{
+    return x != NULL && x->dtype == MICA_DTYPE_F64 ? MICA_REGISTER_F64 : MICA_REGISTER_F32;
+}
+
+mica_status mica_delta_gates(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *a_log,
+                             mica_buffer *dt_bias, mica_buffer *g, mica_buffer *beta)
+{
+    static const char *const inputs[] = {"a", "b", "a_log", "dt_bias"}, *const outputs[] = {"g", "beta"};
+    static const mica__region_names names = {"delta_gates", inputs, outputs};
+    const mica_register type = register_of(a);
+    mica__region_room room;
+    mica__region_program *p = &room.program;
+    uint8_t dt;
+    mica__region_begin(p, 4, 2);
+    p->input[0] = p->input[1] = p->input[2] = p->input[3] = (uint8_t)type;
+    p->output[0] = add_steps(p, type, 2, 3, &dt);
+    p->output[1] = mica__region_step(p, MICA_SCALAR_SIGMOID, type, 1, NONE, NONE);
+    return mica__region_add(encoder, &names, p, (mica_buffer *const[]){a, b, a_log, dt_bias}, false,
+                            (mica_buffer *const[]){g, beta});
+}
+
+mica_status mica_ssm_gates(mica_encoder *encoder, mica_buffer *a, mica_buffer *a_log, mica_buffer *dt_bias,
+                           mica_buffer *g, mica_buffer *dt)
+{
+    static const char *const inputs[] = {"a", "a_log", "dt_bias"}, *const outputs[] = {"g", "dt"};
+    static const mica__region_names names = {"ssm_gates", inputs, outputs};
+    const mica_register type = register_of(a);
+    mica__region_room room;
+    mica__region_program *p = &room.program;
+    mica__region_begin(p, 3, 2);
+    p->input[0] = p->input[1] = p->input[2] = (uint8_t)type;
+    p->output[0] = add_steps(p, type, 1, 2, &p->output[1]);
+    return mica__region_add(encoder, &names, p, (mica_buffer *const[]){a, a_log, dt_bias}, false,
+                            (mica_buffer *const[]){g, dt});
+}

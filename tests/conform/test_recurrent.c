@@ -148,9 +148,9 @@ static void test_delta_refused(void **state)
     refused(mica_delta_net(encoder, NULL, NULL, NULL, y), MICA_ERR_INVALID_ARGUMENT, "operands");
     refused(mica_delta_net(encoder, &heads, NULL, NULL, y), MICA_ERR_INVALID_ARGUMENT,
             "v: shape[1] is 3, no multiple of the 2 heads of k");
-    refused(mica_delta_net(encoder, &mixed, NULL, NULL, y), MICA_ERR_INVALID_ARGUMENT,
-            "v is f64, but q is f32");
     mica_buffer *out = made(device, MICA_DTYPE_F32, 3, SHAPE(2, 2, 8));
+    refused(mica_delta_net(encoder, &mixed, NULL, NULL, out), MICA_ERR_INVALID_ARGUMENT,
+            "v is f64, but q is f32");
     refused(mica_delta_net(encoder, &fine, NULL, &(mica_delta_params){.rule = 2}, out),
             MICA_ERR_INVALID_ARGUMENT, "params.rule is 2");
     refused(mica_delta_net(encoder, &fine, NULL, &(mica_delta_params){.normalise = 2}, out),

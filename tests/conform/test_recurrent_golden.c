@@ -1,0 +1,231 @@
+/*
+ * test_recurrent_golden.c - recurrences against what transformers gave (scripts/golden_recurrent.py): the gated delta rule, token by token and in
+ * chunks, and a Mamba 2 layer from its projected input to its gated norm. On every device that there is.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "mica/mica.h"
+#include "support/status.h"
+#include "support/tensor.h"
+
+enum { ARRAYS = 12, NAME = 32 };
+
+typedef struct array {
+    char name[NAME];
+    uint32_t ndim;
+    uint64_t shape[MICA_MAX_DIMS], count;
+    float *value;
+} array;
+
+typedef struct golden {
+    array array[ARRAYS];
+    uint32_t count;
+} golden;
+
+/* The arrays of the case of that name. */
+static golden read_case(const char *name)
+{
+    FILE *file = fopen("tests/golden/recurrent.txt", "rb");
+    golden g = {.count = 0};
+    char word[NAME], label[NAME];
+    bool here = false;
+
+    assert_non_null(file);
+    while (fscanf(file, "%31s", word) == 1) {
+        if (strcmp(word, "case") == 0 && fscanf(file, "%31s", label) == 1)
+            here = strcmp(label, name) == 0;
+        if (strcmp(word, "array") != 0)
+            continue;
+        array a = {.count = 1};
+        assert_int_equal(fscanf(file, "%31s %u", a.name, &a.ndim), 2);
+        assert_in_range(a.ndim, 1, MICA_MAX_DIMS);
+        for (uint32_t d = 0; d < a.ndim; d++) {
+            unsigned long long size;
+            assert_int_equal(fscanf(file, "%llu", &size), 1);
+            a.shape[d] = size;
+            a.count *= size;
+        }
+        a.value = test_alloc(a.count, sizeof *a.value);
+        for (uint64_t i = 0; i < a.count; i++)
+            assert_int_equal(fscanf(file, "%f", &a.value[i]), 1);
+        if (here && g.count < ARRAYS)
+            g.array[g.count++] = a;
+        else
+            free(a.value);
+    }
+    fclose(file);
+    assert_true(g.count > 0);
+    return g;
+}
+
+static void free_case(golden *g)
+{
+    for (uint32_t i = 0; i < g->count; i++)
+        free(g->array[i].value);
+}
+
+static const array *find(const golden *g, const char *name)
+{
+    for (uint32_t i = 0; i < g->count; i++)
+        if (strcmp(g->array[i].name, name) == 0)
+            return &g->array[i];
+    fail_msg("%s is not there", name);
+    return NULL;
+}
+
+static mica_buffer *empty(mica_device *device, const array *a)
+{
+    mica_buffer *buffer = NULL;
+
+    must(mica_buffer_alloc(device, MICA_DTYPE_F32, a->ndim, a->shape, &buffer));
+    return buffer;
+}
+
+static mica_buffer *sent(mica_device *device, const golden *g, const char *name)
+{
+    const array *a = find(g, name);
+    mica_buffer *buffer = empty(device, a);
+
+    must(mica_buffer_write(buffer, 0, a->value, a->count * sizeof *a->value));
+    return buffer;
+}
+
+/* Both sides are sums in f32 in an order of their own: a few hundred roundings of numbers of about 1. */
+static void holds(mica_buffer *buffer, const golden *g, const char *name)
+{
+    const array *a = find(g, name);
+    float *got = test_alloc(a->count, sizeof *got);
+
+    must(mica_buffer_read(buffer, 0, got, a->count * sizeof *got));
+    for (uint64_t i = 0; i < a->count; i++)
+        if (!(fabs((double)got[i] - (double)a->value[i]) <= 2e-5 * (1 + fabs((double)a->value[i]))))
+            fail_msg("%s: element %llu is %g, not %g", name, (unsigned long long)i, (double)got[i],
+                     (double)a->value[i]);
+    free(got);
+}
+
+static mica_device *open_device(int i)
+{
+    static const char *const names[] = {"cpu", "opencl", "cuda"};
+    mica_device *device = NULL;
+
+    if (mica_device_open(names[i], NULL, &device) != MICA_OK)
+        assert_true(i > 0);
+    return device;
+}
+
+static void run_delta(mica_device *device, const golden *g)
+{
+    mica_buffer *q = sent(device, g, "q"), *k = sent(device, g, "k"), *v = sent(device, g, "v"),
+                *decay = sent(device, g, "g"), *beta = sent(device, g, "beta"),
+                *state = sent(device, g, "state"), *y = empty(device, find(g, "y")),
+                *next = empty(device, find(g, "next_state"));
+    mica_encoder *encoder;
+
+    must(mica_encoder_begin(device, NULL, &encoder));
+    must(mica_delta_net(encoder, &(mica_delta_operands){.q = q, .k = k, .v = v, .g = decay, .beta = beta},
+                        &(mica_sequences){.state = state, .next_state = next},
+                        &(mica_delta_params){.normalise = 1, .eps = 1e-6f}, y));
+    must(mica_encoder_commit_and_wait(encoder));
+    mica_encoder_release(encoder);
+    holds(y, g, "y");
+    holds(next, g, "next_state");
+    mica_buffer *const all[] = {q, k, v, decay, beta, state, y, next};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mica_buffer_release(all[i]);
+}
+
+static void test_delta(void **state)
+{
+    golden token = read_case("delta"), chunk = read_case("delta_chunk");
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        mica_device *device = open_device(i);
+        if (device == NULL)
+            continue;
+        run_delta(device, &token);
+        run_delta(device, &chunk);
+        mica_device_release(device);
+    }
+    free_case(&token);
+    free_case(&chunk);
+}
+
+/* Columns [first, first + heads * dim) of x [T, ..] as [T, heads, dim]. */
+static mica_buffer *heads_of(mica_buffer *x, uint64_t tokens, uint64_t width, uint64_t first, uint64_t heads,
+                             uint64_t dim)
+{
+    const uint64_t shape[] = {tokens, heads, dim}, stride[] = {width * 4, dim * 4, 4};
+    mica_buffer *view = NULL;
+
+    must(mica_buffer_view(x, MICA_DTYPE_F32, 3, shape, stride, first * 4, &view));
+    return view;
+}
+
+enum {
+    TOKENS = 10,
+    HEADS = 4,
+    DIM = 8,
+    GROUPS = 2,
+    STATES = 6,
+    INNER = HEADS * DIM,
+    WIDTH = INNER + 2 * GROUPS * STATES
+};
+
+static void run_mamba2(mica_device *device, const golden *g)
+{
+    mica_buffer *x = sent(device, g, "x"), *a = sent(device, g, "a"), *weight = sent(device, g, "weight"),
+                *bias = sent(device, g, "bias"), *a_log = sent(device, g, "a_log"),
+                *dt_bias = sent(device, g, "dt_bias"), *skip = sent(device, g, "skip"),
+                *mixed = empty(device, find(g, "x")), *decay = empty(device, find(g, "a")),
+                *dt = empty(device, find(g, "a")), *y = empty(device, find(g, "y"));
+    mica_buffer *v = heads_of(mixed, TOKENS, WIDTH, 0, HEADS, DIM),
+                *b = heads_of(mixed, TOKENS, WIDTH, INNER, GROUPS, STATES),
+                *c = heads_of(mixed, TOKENS, WIDTH, INNER + GROUPS * STATES, GROUPS, STATES),
+                *out = heads_of(y, TOKENS, INNER, 0, HEADS, DIM);
+    mica_encoder *encoder;
+
+    must(mica_encoder_begin(device, NULL, &encoder));
+    must(mica_ssm_conv(encoder, x, weight, bias, NULL, &(mica_ssm_conv_params){MICA_SSM_SILU}, mixed));
+    must(mica_ssm_gates(encoder, a, a_log, dt_bias, decay, dt));
+    must(mica_delta_net(encoder,
+                        &(mica_delta_operands){.q = c, .k = b, .v = v, .g = decay, .beta = dt, .skip = skip},
+                        NULL, &(mica_delta_params){.rule = MICA_DELTA_ADD, .scale = 1}, out));
+    must(mica_encoder_commit_and_wait(encoder));
+    mica_encoder_release(encoder);
+    holds(y, g, "y");
+    mica_buffer *const all[] = {x, a, weight, bias, a_log, dt_bias, skip, mixed, decay, dt, y, v, b, c, out};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mica_buffer_release(all[i]);
+}
+
+static void test_mamba2(void **state)
+{
+    golden g = read_case("mamba2");
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        mica_device *device = open_device(i);
+        if (device == NULL)
+            continue;
+        run_mamba2(device, &g);
+        mica_device_release(device);
+    }
+    free_case(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_delta), cmocka_unit_test(test_mamba2)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -81,6 +81,7 @@ static const tool_option perplexity_options[] = {
     {"file", "-f", TOOL_PATH, "FILE", NULL, NULL, 0, 0, "the text; - is standard input"},
     {"ctx-size", "-c", TOOL_NUMBER, "N", NULL, "512", 4, 1u << 20, "tokens of a chunk"},
     TOOL_BATCH_OPTIONS,
+    TOOL_CACHE_OPTIONS,
     {"chunks", NULL, TOOL_NUMBER, "N", NULL, "-1", -1, 1u << 30, "chunks to score; -1 is all"},
     TOOL_JSON_OPTION,
 };

@@ -87,7 +87,7 @@ typedef struct mica_context_options {
     uint32_t capacity;
     uint32_t sequences;          /* that can live at once; 0 = 1 */
     uint32_t batch;              /* most tokens in one pass over the weights; 0 = 512, on GPUs 2048 */
-    mica_dtype cache_k, cache_v; /* f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl; NONE = f16 */
+    mica_dtype cache_k, cache_v; /* f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 iq4_nl turbo; NONE = f16 */
     /* 0: a sequence that has no room ends with FULL. 1: its first `keep` tokens and the newer half of
      * the others are kept and fed again, the rest is forgotten */
     uint32_t shift;

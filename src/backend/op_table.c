@@ -32,8 +32,10 @@ const mica__types_info mica__types[] = {
 /* Those that attention reads and kv_write makes. */
 #define CACHE_TYPES                                                                                \
     (BIT(F32) | BIT(F16) | BIT(BF16) | BIT(Q8_0) | BIT(Q4_0) | BIT(Q4_1) | BIT(Q5_0) | BIT(Q5_1) | \
-     BIT(IQ4_NL))
-#define BLOCK_TYPES (0 MICA_DTYPE_LIST(BLOCK_BIT))
+     BIT(IQ4_NL) | TURBO_TYPES)
+#define TURBO_TYPES \
+    (BIT(TURBO2) | BIT(TURBO2_5) | BIT(TURBO3) | BIT(TURBO4) | BIT(TURBO5) | BIT(TURBO6) | BIT(TURBO8))
+#define BLOCK_TYPES ((0 MICA_DTYPE_LIST(BLOCK_BIT)) & ~TURBO_TYPES)
 #define PLAIN_TYPES (0 MICA_DTYPE_LIST(PLAIN_BIT))
 #define TYPES(name, set, text) {set, text},
 #include "backend/ops.def"

@@ -21,16 +21,19 @@
 
 static mica_status check_type(const char *field, mica_dtype given, mica_dtype *out)
 {
-    static const mica_dtype known[] = {MICA_DTYPE_F32,  MICA_DTYPE_F16,  MICA_DTYPE_BF16,
-                                       MICA_DTYPE_Q8_0, MICA_DTYPE_Q4_0, MICA_DTYPE_Q4_1,
-                                       MICA_DTYPE_Q5_0, MICA_DTYPE_Q5_1, MICA_DTYPE_IQ4_NL};
+    static const mica_dtype known[] = {
+        MICA_DTYPE_F32,    MICA_DTYPE_F16,    MICA_DTYPE_BF16,     MICA_DTYPE_Q8_0,
+        MICA_DTYPE_Q4_0,   MICA_DTYPE_Q4_1,   MICA_DTYPE_Q5_0,     MICA_DTYPE_Q5_1,
+        MICA_DTYPE_IQ4_NL, MICA_DTYPE_TURBO2, MICA_DTYPE_TURBO2_5, MICA_DTYPE_TURBO3,
+        MICA_DTYPE_TURBO4, MICA_DTYPE_TURBO5, MICA_DTYPE_TURBO6,   MICA_DTYPE_TURBO8};
     *out = given == MICA_DTYPE_NONE ? MICA_DTYPE_F16 : given;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (*out == known[i])
             return MICA_OK;
-    return mica__fail(MICA_ERR_UNSUPPORTED,
-                      "options.%s is %s, expected f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1 or iq4_nl",
-                      field, mica_dtype_name(given));
+    return mica__fail(
+        MICA_ERR_UNSUPPORTED,
+        "options.%s is %s, expected f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl or a turbo type",
+        field, mica_dtype_name(given));
 }
 
 static mica_status check_number(const char *field, uint32_t given, uint32_t otherwise, uint32_t most,

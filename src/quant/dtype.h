@@ -40,6 +40,12 @@ static inline bool mica__dtype_is_affine(uint32_t dtype)
     return dtype >= MICA_DTYPE_AFFINE2 && dtype <= MICA_DTYPE_AFFINE8;
 }
 
+/* TurboQuant blocks, of caches alone. */
+static inline bool mica__dtype_is_turbo(uint32_t dtype)
+{
+    return dtype >= MICA_DTYPE_TURBO2 && dtype <= MICA_DTYPE_TURBO8;
+}
+
 /* Types with tables of scales beside them. */
 static inline bool mica__dtype_is_grouped(uint32_t dtype)
 {

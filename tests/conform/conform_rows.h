@@ -23,6 +23,9 @@ CONFORM_OP(sample_history)
 CONFORM_OP(scatter_add)
 CONFORM_OP(log_softmax)
 bool conform_judge_bits(conform_case *c, char *why);
+/* Blocks that kv_write made: the best of what the type allows for x, to a tie; others as they were. */
+bool conform_judge_turbo(conform_case *c, char *why);
+bool conform_is_turbo(mica_dtype dtype);
 #undef CONFORM_OP
 void conform_oracle_linear(conform_case *c);
 bool conform_judge_linear(conform_case *c, char *why);

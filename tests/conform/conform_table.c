@@ -18,6 +18,12 @@
         text, MICA_OP_##id, MICA_DTYPE_NONE, conform_make_##op, conform_encode_##op, conform_oracle_##op, 0, \
             "moved bit for bit", conform_judge_bits                                                          \
     }
+#define TURBO(text, weight)                                                                          \
+    {                                                                                                \
+        text, MICA_OP_KV_WRITE, MICA_DTYPE_##weight, conform_make_kv_write, conform_encode_kv_write, \
+            conform_oracle_kv_write, 0, "the nearest level for the best of nine scales, to a tie",   \
+            conform_judge_turbo                                                                      \
+    }
 #define DOT                                                                                                 \
     "f32 sums of k terms in any fixed order: sqrt(k)/4 + 1 roundings of the absolute sum, times 4 for the " \
     "tail"
@@ -33,6 +39,7 @@
             conform_judge_linear                                                                           \
     }
 #define DECODED "as attention: a decoded value is exact"
+#define TURNED "as attention: a decoded value is a sum of 64, or q and y are turned, which rounds as much"
 #define DECODE "a decoded value takes at most three f32 products and one sum"
 
 #define WEIGHT_ROWS(text, id, op, factor, reason)                                                           \
@@ -177,6 +184,21 @@ const conform_row conform_table[] = {
     /* ---- rotation and coding of caches ---- */
     ROW("hadamard", HADAMARD, hadamard, NONE, 2, DOT),
     MADE("hadamard long", HADAMARD, hadamard_long, hadamard, NONE, 2, DOT),
+    TURBO("kv_write turbo2", TURBO2),
+    TURBO("kv_write turbo2_5", TURBO2_5),
+    TURBO("kv_write turbo3", TURBO3),
+    TURBO("kv_write turbo4", TURBO4),
+    TURBO("kv_write turbo5", TURBO5),
+    TURBO("kv_write turbo6", TURBO6),
+    TURBO("kv_write turbo8", TURBO8),
+    MADE("attention turbo2", ATTENTION, attention_more, attention, TURBO2, 2, TURNED),
+    MADE("attention turbo2_5", ATTENTION, attention_more, attention, TURBO2_5, 2, TURNED),
+    MADE("attention turbo3", ATTENTION, attention_more, attention, TURBO3, 2, TURNED),
+    MADE("attention turbo4", ATTENTION, attention_more, attention, TURBO4, 2, TURNED),
+    MADE("attention turbo5", ATTENTION, attention_more, attention, TURBO5, 2, TURNED),
+    MADE("attention turbo6", ATTENTION, attention_more, attention, TURBO6, 2, TURNED),
+    MADE("attention turbo8", ATTENTION, attention_more, attention, TURBO8, 2, TURNED),
+    MADE("attention prompt turbo4", ATTENTION, prompt, attention, TURBO4, 2, TURNED),
     /* ---- convolution, pooling, resizing ---- */
     ROW("conv", CONV, conv, NONE, 2, DOT),
     ROW("conv_weight_backward", CONV_WEIGHT_BACKWARD, conv_weight_backward, NONE, 2, DOT),

@@ -1,6 +1,6 @@
 /*
  * test_turbo.c - rotations with wrong parameters and types, in f64 and undone; codebooks against published levels, known densities and the
- * conditions of Lloyd and Max.
+ * conditions of Lloyd and Max; the error of turbo caches.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -11,6 +11,9 @@
 #include <cmocka.h>
 
 #include "mica/mica.h"
+#include "oracle/oracle_blocks.h"
+#include "oracle/oracle_codes.h"
+#include "oracle/oracle_number.h"
 #include "support/random.h"
 #include "support/status.h"
 
@@ -210,12 +213,94 @@ static void test_codebook_refused(void **state)
     says("out_levels");
 }
 
+/* Levels of blocks, which the oracle and kernels have as numbers, are those of mica_codebook in f32. */
+static void test_block_levels(void **state)
+{
+    static const uint32_t widths[] = {2, 3, 4, 5, 6, 8};
+    double level[256];
+
+    (void)state;
+    for (int w = 0; w < 6; w++) {
+        must(mica_codebook(MICA_CODEBOOK_NORMAL, widths[w], 0, level, NULL));
+        for (uint32_t code = 0; code < 1u << widths[w]; code++)
+            assert_true((float)oracle_turbo_level(widths[w], code) == (float)level[code]);
+    }
+}
+
+/* Values as they are, far apart in size, and one in 64 far out: the relative error that mica_kv_write leaves in a cache is that of the codebook,
+ * 2 % above it at most, and below, since scales are fitted to few values. 2.5 bits: the mean of 2 and 3. */
+static double cache_error(mica_dtype dtype, int kind, test_random *random)
+{
+    enum { TOKENS = 200, D = 128 };
+    static float x[TOKENS * D];
+    static uint8_t bytes[TOKENS * D * 2];
+    static double value[D], magnitude[D];
+    const uint64_t row = D / 64 * oracle_block_bytes(dtype);
+    uint32_t positions[TOKENS];
+    double error = 0, size = 0;
+    mica_buffer *from = made(MICA_DTYPE_F32, 3, (uint64_t[]){TOKENS, 1, D}),
+                *at = made(MICA_DTYPE_U32, 1, (uint64_t[]){TOKENS}),
+                *cache = made(dtype, 3, (uint64_t[]){TOKENS, 1, D});
+    mica_encoder *encoder = NULL;
+
+    for (uint32_t i = 0; i < TOKENS * D; i++)
+        x[i] = (float)(test_random_normal(random) * (kind == 1                  ? exp2(i / D % 20 - 10.0)
+                                                     : kind == 2 && i % 64 == 7 ? 30
+                                                                                : 1));
+    for (uint32_t t = 0; t < TOKENS; t++)
+        positions[t] = t;
+    must(mica_buffer_write(from, 0, x, sizeof x));
+    must(mica_buffer_write(at, 0, positions, sizeof positions));
+    must(mica_encoder_begin(device, NULL, &encoder));
+    must(mica_kv_write(encoder, from, at, NULL, NULL, NULL, cache));
+    must(mica_encoder_commit_and_wait(encoder));
+    must(mica_buffer_read(cache, 0, bytes, TOKENS * row));
+    for (uint32_t t = 0; t < TOKENS; t++) {
+        double e = 0, s = 0;
+
+        oracle_decode_row(dtype, bytes + t * row, D, NULL, value, magnitude);
+        for (uint32_t i = 0; i < D; i++) {
+            e += pow(value[i] - (double)x[t * D + i], 2);
+            s += pow((double)x[t * D + i], 2);
+        }
+        error += e / s;
+        size += 1;
+    }
+    mica_encoder_release(encoder);
+    mica_buffer_release(from);
+    mica_buffer_release(at);
+    mica_buffer_release(cache);
+    return error / size;
+}
+
+static void test_cache_error(void **state)
+{
+    static const mica_dtype types[] = {MICA_DTYPE_TURBO2, MICA_DTYPE_TURBO2_5, MICA_DTYPE_TURBO3,
+                                       MICA_DTYPE_TURBO4, MICA_DTYPE_TURBO5,   MICA_DTYPE_TURBO6,
+                                       MICA_DTYPE_TURBO8};
+    static const uint32_t low[] = {2, 2, 3, 4, 5, 6, 8}, high[] = {2, 3, 3, 4, 5, 6, 8};
+    test_random random = test_random_from(5);
+    double level[256], a, b;
+
+    (void)state;
+    for (int t = 0; t < 7; t++)
+        for (int kind = 0; kind < 3; kind++) {
+            must(mica_codebook(MICA_CODEBOOK_NORMAL, low[t], 0, level, &a));
+            must(mica_codebook(MICA_CODEBOOK_NORMAL, high[t], 0, level, &b));
+            const double error = cache_error(types[t], kind, &random) / ((a + b) / 2);
+
+            print_message("%s kind %d: %.3f of the codebook's\n", mica_dtype_name(types[t]), kind, error);
+            assert_true(error < 1.02 && error > 0.5);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),         cmocka_unit_test(test_f64),
         cmocka_unit_test(test_normal_codebook), cmocka_unit_test(test_sphere_codebook),
         cmocka_unit_test(test_promised_error),  cmocka_unit_test(test_codebook_refused),
+        cmocka_unit_test(test_block_levels),    cmocka_unit_test(test_cache_error),
     };
 
     return cmocka_run_group_tests_name("turbo", tests, open_device, close_device);

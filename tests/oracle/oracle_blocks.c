@@ -246,6 +246,13 @@ static const struct {
     {MICA_DTYPE_NVFP4, NULL, oracle_nvfp4_value},
     {MICA_DTYPE_TQ1_0, NULL, oracle_tq1_0_value},
     {MICA_DTYPE_TQ2_0, NULL, oracle_tq2_0_value},
+    {MICA_DTYPE_TURBO2, oracle_turbo2_value, NULL},
+    {MICA_DTYPE_TURBO2_5, oracle_turbo2_5_value, NULL},
+    {MICA_DTYPE_TURBO3, oracle_turbo3_value, NULL},
+    {MICA_DTYPE_TURBO4, oracle_turbo4_value, NULL},
+    {MICA_DTYPE_TURBO5, oracle_turbo5_value, NULL},
+    {MICA_DTYPE_TURBO6, oracle_turbo6_value, NULL},
+    {MICA_DTYPE_TURBO8, oracle_turbo8_value, NULL},
 };
 
 static void decode_affine(unsigned bits, const uint8_t *row, size_t count, const oracle_groups *groups,

@@ -21,7 +21,20 @@ double oracle_iq2_xs_value(const uint8_t *block, size_t i);
 double oracle_iq2_s_value(const uint8_t *block, size_t i);
 double oracle_iq3_xxs_value(const uint8_t *block, size_t i);
 double oracle_iq3_s_value(const uint8_t *block, size_t i);
+/* Of turbo blocks: levels, signs, bits of value i (`halfbits` is twice the bits of the type), values before the rotation back. */
+double oracle_turbo_level(unsigned bits, unsigned code);
+double oracle_turbo_sign(size_t i);
+unsigned oracle_turbo_bits(unsigned halfbits, size_t i);
+double oracle_turbo_rotated(unsigned halfbits, const uint8_t *block, size_t i);
 /* And the absolute terms that a kernel may add up for it. */
+void oracle_turbo2_value(const uint8_t *block, size_t i, double *value, double *magnitude);
+void oracle_turbo2_5_value(const uint8_t *block, size_t i, double *value, double *magnitude);
+void oracle_turbo3_value(const uint8_t *block, size_t i, double *value, double *magnitude);
+void oracle_turbo4_value(const uint8_t *block, size_t i, double *value, double *magnitude);
+void oracle_turbo5_value(const uint8_t *block, size_t i, double *value, double *magnitude);
+void oracle_turbo6_value(const uint8_t *block, size_t i, double *value, double *magnitude);
+void oracle_turbo8_value(const uint8_t *block, size_t i, double *value, double *magnitude);
+
 void oracle_iq1_s_value(const uint8_t *block, size_t i, double *value, double *magnitude);
 void oracle_iq1_m_value(const uint8_t *block, size_t i, double *value, double *magnitude);
 

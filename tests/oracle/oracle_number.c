@@ -104,7 +104,9 @@ static const struct {
     [MICA_DTYPE_TQ2_0] = {256, 66},  [MICA_DTYPE_FP4] = {2, 1},      [MICA_DTYPE_E8M0] = {1, 1},
     [MICA_DTYPE_IQ1_S] = {256, 50},  [MICA_DTYPE_IQ1_M] = {256, 56}, [MICA_DTYPE_IQ2_XXS] = {256, 66},
     [MICA_DTYPE_IQ2_XS] = {256, 74}, [MICA_DTYPE_IQ2_S] = {256, 82}, [MICA_DTYPE_IQ3_XXS] = {256, 98},
-    [MICA_DTYPE_IQ3_S] = {256, 110},
+    [MICA_DTYPE_IQ3_S] = {256, 110}, [MICA_DTYPE_TURBO2] = {64, 18}, [MICA_DTYPE_TURBO2_5] = {64, 22},
+    [MICA_DTYPE_TURBO3] = {64, 26},  [MICA_DTYPE_TURBO4] = {64, 34}, [MICA_DTYPE_TURBO5] = {64, 42},
+    [MICA_DTYPE_TURBO6] = {64, 50},  [MICA_DTYPE_TURBO8] = {64, 66},
 };
 
 size_t oracle_block_values(mica_dtype dtype)

@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "terminal/output.h"
 #include "terminal/progress.h"
@@ -110,7 +111,16 @@ uint32_t tool_batch(const tool_call *call)
 
 mica_dtype tool_cache_type(const tool_call *call, const char *option)
 {
+    static const struct {
+        const char *word;
+        mica_dtype type;
+    } turbo[] = {{"tq2", MICA_DTYPE_TURBO2}, {"tq2.5", MICA_DTYPE_TURBO2_5}, {"tq3", MICA_DTYPE_TURBO3},
+                 {"tq4", MICA_DTYPE_TURBO4}, {"tq5", MICA_DTYPE_TURBO5},     {"tq6", MICA_DTYPE_TURBO6},
+                 {"tq8", MICA_DTYPE_TURBO8}};
     const char *name = tool_word(call, option);
+    for (size_t i = 0; i < sizeof turbo / sizeof *turbo; i++)
+        if (strcasecmp(name, turbo[i].word) == 0)
+            return turbo[i].type;
     return tool_type_find(call, option, name, strlen(name));
 }
 

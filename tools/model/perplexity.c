@@ -125,6 +125,8 @@ static int score_text(const tool_call *call, perplexity_state *p)
 static int open_context(const tool_call *call, perplexity_state *p)
 {
     mica_context_options options = {
+        .cache_k = tool_cache_type(call, "cache-type-k"),
+        .cache_v = tool_cache_type(call, "cache-type-v"),
         .size = sizeof options,
         .capacity = p->chunk,
         .batch = tool_batch(call),

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backend/planning.h"
+#include "quant/dtype.h"
 
 mica__plan_dispatch *mica__cpu_plan_next(mica__plan *plan, const char *kernel, uint64_t units)
 {
@@ -191,7 +192,8 @@ void mica__cpu_view_collapse(mica__cpu_view *view, uint32_t count, uint32_t kept
 bool mica__cpu_is_cache_block(uint16_t dtype)
 {
     return dtype == MICA_DTYPE_Q8_0 || dtype == MICA_DTYPE_Q4_0 || dtype == MICA_DTYPE_Q4_1 ||
-           dtype == MICA_DTYPE_Q5_0 || dtype == MICA_DTYPE_Q5_1 || dtype == MICA_DTYPE_IQ4_NL;
+           dtype == MICA_DTYPE_Q5_0 || dtype == MICA_DTYPE_Q5_1 || dtype == MICA_DTYPE_IQ4_NL ||
+           mica__dtype_is_turbo(dtype);
 }
 
 bool mica__cpu_is_float(uint16_t dtype)

@@ -13,7 +13,7 @@
 
 #define MOST_LANES 64 /* to which a row of softmax is filled up, at most */
 
-#define CACHE_TYPES "f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1 and iq4_nl"
+#define CACHE_TYPES "f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl and turbo types"
 
 static bool is_index(uint16_t dtype)
 {

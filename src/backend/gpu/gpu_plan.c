@@ -107,6 +107,13 @@ uint32_t mica__gpu_cache_type(uint16_t dtype)
     case MICA_DTYPE_Q5_0: return MK_Q5_0;
     case MICA_DTYPE_Q5_1: return MK_Q5_1;
     case MICA_DTYPE_IQ4_NL: return MK_IQ4_NL;
+    case MICA_DTYPE_TURBO2: return MK_TURBO2;
+    case MICA_DTYPE_TURBO2_5: return MK_TURBO2_5;
+    case MICA_DTYPE_TURBO3: return MK_TURBO3;
+    case MICA_DTYPE_TURBO4: return MK_TURBO4;
+    case MICA_DTYPE_TURBO5: return MK_TURBO5;
+    case MICA_DTYPE_TURBO6: return MK_TURBO6;
+    case MICA_DTYPE_TURBO8: return MK_TURBO8;
     default: return mica__gpu_type(dtype);
     }
 }

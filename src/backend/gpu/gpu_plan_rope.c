@@ -29,10 +29,10 @@ static mica_status check(const mica__record *record, const slots *s)
     const uint32_t indices = 1u << s->positions | 1u << s->sequences | 1u << s->pages;
     if (is_there(&record->operand[s->cache]) && !mica__gpu_is_float(cache) &&
         mica__gpu_cache_type(cache) < MK_Q8_0)
-        return mica__fail(
-            MICA_ERR_UNSUPPORTED,
-            "%s: the cache is %s; f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1 and iq4_nl are served",
-            mica_op_name((mica_op)record->op), mica_dtype_name((mica_dtype)cache));
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "%s: the cache is %s; f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl and "
+                          "turbo types are served",
+                          mica_op_name((mica_op)record->op), mica_dtype_name((mica_dtype)cache));
     for (uint32_t o = 0; o < record->operand_count; o++) {
         const uint16_t dtype = record->operand[o].dtype;
         if ((indices >> o & 1) != 0 && is_there(&record->operand[o]) && dtype != MICA_DTYPE_I32 &&
@@ -169,7 +169,7 @@ static mica_status next(const mica__record *record, mk_rope_params *params, mica
     const mica_status status =
         mica__gpu_plan_next(plan, "rope/rope", ((uint64_t)params->rows + rows - 1) / rows);
     if (status == MICA_OK && params->cache_type > MK_Q8_0)
-        mica__gpu_plan_constant(plan, "CODED", 1);
+        mica__gpu_plan_constant(plan, params->cache_type >= MK_TURBO2 ? "TURBO" : "CODED", 1);
     return status;
 }
 

@@ -5,6 +5,13 @@
 #define MK_Q5_0 6u
 #define MK_Q5_1 7u
 #define MK_IQ4_NL 8u
+#define MK_TURBO2 16u /* blocks of 64, rotated */
+#define MK_TURBO2_5 17u
+#define MK_TURBO3 18u
+#define MK_TURBO4 19u
+#define MK_TURBO5 20u
+#define MK_TURBO6 21u
+#define MK_TURBO8 22u
 #define MK_HAS_SEQUENCES 1u /* flags */
 #define MK_HAS_PAGES 2u
 #define MK_HAS_MASK 4u

@@ -6,6 +6,7 @@
 #define MK_HADAMARD_LAST 2u  /* to y, scaled; else to scratch */
 #define MK_HADAMARD_SIGNS 4u
 #define MK_HADAMARD_UNDO 8u
+#define MK_HADAMARD_TURBO 16u /* with SIGNS: those of turbo blocks, and no operand */
 typedef struct mk_hadamard_params {
     mk_u64 stride[2][MK_DIMS - 1];
     mk_u64 step[2], signs_step;

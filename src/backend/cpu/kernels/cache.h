@@ -1,7 +1,7 @@
 /*
- * cache.h - rows of a KV cache: f32, f16, bf16, or blocks of 32 values.
+ * cache.h - rows of a KV cache: f32, f16, bf16, or blocks.
  *
- * Blocks of q8_0 are read where they lie; those of 4 and 5 bits, the coded types, are decoded to f32 rows first.
+ * Blocks of q8_0 are read where they lie; those of the coded types are decoded to f32 rows first.
  * A q8_0 value is its code times its scale, which is exact in f32: what is read inside a kernel and what was decoded
  * before have the same bits.
  */
@@ -13,18 +13,18 @@
 #include "backend/cpu/kernels/rows.h"
 #include "quant/quant.h"
 
-#define CACHE_BLOCK 32 /* values of a block, of every type that caches have */
+#define CACHE_BLOCK 32 /* values of a q8_0 block */
 
 static inline bool cache_is_coded(uint16_t dtype)
 {
     return dtype == MICA_DTYPE_Q4_0 || dtype == MICA_DTYPE_Q4_1 || dtype == MICA_DTYPE_Q5_0 ||
-           dtype == MICA_DTYPE_Q5_1 || dtype == MICA_DTYPE_IQ4_NL;
+           dtype == MICA_DTYPE_Q5_1 || dtype == MICA_DTYPE_IQ4_NL || mica__dtype_is_turbo(dtype);
 }
 
 static inline uint64_t cache_row_bytes(uint16_t dtype, uint64_t n)
 {
     if (dtype == MICA_DTYPE_Q8_0 || cache_is_coded(dtype))
-        return n / CACHE_BLOCK * mica__dtype_bytes(dtype);
+        return n / mica__dtype_elements(dtype) * mica__dtype_bytes(dtype);
     return n * row_element_bytes(dtype);
 }
 

@@ -29,6 +29,6 @@ static void FN(col2im_unit)(const mica__cpu_args *args, uint64_t unit)
     unsigned char *to = y->data + image * p->image[0] + c * p->image[1];
     for (uint64_t row = 0; row < w->in[0] * w->in[1]; row++)
         FN(put_row)
-        (to + row / w->in[1] * p->image[2] + row % w->in[1] * p->image[3], y->dtype, p->image[4],
-         sums + row * w->in[2], w->in[2]);
+    (to + row / w->in[1] * p->image[2] + row % w->in[1] * p->image[3], y->dtype, p->image[4],
+     sums + row * w->in[2], w->in[2]);
 }

@@ -92,9 +92,8 @@ static void FN(pool_row)(const mica__cpu_pool *p, const unsigned char *x, uint16
                 const uint64_t at = begin * w->stride[2] + kx * w->dilation[2] - w->low[2];
                 if (place != NULL)
                     FN(fold_places)
-                    (p->kind, row + at, w->stride[2], end - begin, before + at, out + begin, place + begin);
-                else
-                    FN(fold)(p->kind, row + at, w->stride[2], end - begin, out + begin);
+                (p->kind, row + at, w->stride[2], end - begin, before + at, out + begin, place + begin);
+                else FN(fold)(p->kind, row + at, w->stride[2], end - begin, out + begin);
             }
         }
 }
@@ -206,6 +205,6 @@ static void FN(backward_unit)(const mica__cpu_args *args, uint64_t frame)
             }
     for (uint64_t row = 0; row < w->in[0] * w->in[1]; row++)
         FN(put_row)
-        (to + row / w->in[1] * dx_step[0] + row % w->in[1] * dx_step[1], dx->dtype, dx_step[2],
-         sums + row * w->in[2], w->in[2]);
+    (to + row / w->in[1] * dx_step[0] + row % w->in[1] * dx_step[1], dx->dtype, dx_step[2],
+     sums + row * w->in[2], w->in[2]);
 }

@@ -26,6 +26,7 @@
 #include "mica/ops_turbo.h"
 #include "mica/ops_image.h"
 #include "mica/ops_recurrent.h"
+#include "mica/ops_sort.h"
 #include "mica/region.h"
 #include "mica/scalars.h"
 
@@ -93,16 +94,6 @@ typedef struct mica_softmax_params {
 /* Softmax over the last dimension of x * scale. A row of only -inf gives zeros, a row with NaN gives NaN. In place. Both f64, on
  * the cpu. */
 MICA_API mica_status mica_softmax(mica_encoder *encoder, mica_buffer *x, float scale, mica_buffer *y);
-
-typedef struct mica_cumsum_params {
-    uint32_t exclusive; /* 1: an element's own value is not in its sum */
-    uint32_t reverse;   /* 1: sums begin at the end */
-} mica_cumsum_params;
-
-/* y [.., i] = sum of x [.., j] for j <= i (`reverse`: j >= i; `exclusive`: without i) over the last dimension; a permuted view gives any other one.
- * `params` may be NULL: all zero. Added up in f32 or finer. Any strides. In place. */
-MICA_API mica_status mica_cumsum(mica_encoder *encoder, mica_buffer *x, const mica_cumsum_params *params,
-                                 mica_buffer *y);
 
 typedef enum mica_reduce_kind {
     MICA_REDUCE_SUM = 0,
@@ -347,10 +338,6 @@ MICA_API mica_status mica_tril(mica_encoder *encoder, mica_buffer *x, int32_t di
 MICA_API mica_status mica_triu(mica_encoder *encoder, mica_buffer *x, int32_t diagonal, mica_buffer *y);
 /* y [.., i] = start + step * i, in f64 where y is, in i64 (wrapping) where it is an integer, else in f32. Integers take whole numbers only. */
 MICA_API mica_status mica_arange(mica_encoder *encoder, double start, double step, mica_buffer *y);
-
-/* ids [rows] (u32 or i32): index of the greatest element of each row of x [rows, n]; the lowest index among
- * equals; NaN never wins; a row with nothing but NaN gives 0. */
-MICA_API mica_status mica_argmax(mica_encoder *encoder, mica_buffer *x, mica_buffer *ids);
 
 /*
  * Sampling: mica_penalize changes logits, mica_sample picks one token of each row. Everything that differs from request

@@ -19,6 +19,8 @@
 #include "kernels/params/product.h"
 #include "kernels/params/route.h"
 #include "kernels/params/argmax.h"
+#include "kernels/params/scan.h"
+#include "kernels/params/sort.h"
 #include "kernels/params/settings.h"
 #include "kernels/params/penalize.h"
 #include "kernels/params/sample.h"

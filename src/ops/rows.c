@@ -1,4 +1,4 @@
-/* rows.c - ops over rows: norms, softmax, argmax, embedding. */
+/* rows.c - ops over rows: norms, softmax, embedding. */
 #include <math.h>
 
 #include "device/objects.h"
@@ -41,33 +41,6 @@ mica_status mica_softmax(mica_encoder *encoder, mica_buffer *x, float scale, mic
 {
     mica_softmax_params params = {.scale = scale};
     return mica__op_call(encoder, MICA_OP_SOFTMAX, &params, (mica_buffer *const[]){x, y});
-}
-
-void mica__rule_cumsum(mica__op_builder *op)
-{
-    mica_cumsum_params *params = op->record.params;
-    mica__op_require(op, params->exclusive <= 1, "params.exclusive is %u, not 0 or 1", params->exclusive);
-    mica__op_require(op, params->reverse <= 1, "params.reverse is %u, not 0 or 1", params->reverse);
-}
-
-mica_status mica_cumsum(mica_encoder *encoder, mica_buffer *x, const mica_cumsum_params *params,
-                        mica_buffer *y)
-{
-    mica_cumsum_params record = {0};
-    if (params != NULL)
-        record = *params;
-    return mica__op_call(encoder, MICA_OP_CUMSUM, &record, (mica_buffer *const[]){x, y});
-}
-
-void mica__rule_argmax(mica__op_builder *op)
-{
-    mica__op_require(op, mica__op_size(op, 'N') <= UINT32_MAX || !mica__size_known(mica__op_size(op, 'N')),
-                     "x: shape[1] is over 2^32");
-}
-
-mica_status mica_argmax(mica_encoder *encoder, mica_buffer *x, mica_buffer *ids)
-{
-    return mica__op_call(encoder, MICA_OP_ARGMAX, NULL, (mica_buffer *const[]){x, ids});
 }
 
 mica_status mica_embedding(mica_encoder *encoder, mica_buffer *table, mica_buffer *ids, mica_buffer *y)

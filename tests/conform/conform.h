@@ -40,7 +40,9 @@ typedef struct conform_region {
 typedef union conform_params {
     float real;
     mica_rope_params rope;
-    mica_cumsum_params cumsum;
+    mica_scan_params scan;
+    mica_argmax_params argmax;
+    mica_sort_params sort;
     mica_reduce_params reduce;
     mica_normalize_params normalize;
     mica_softmax_params softmax;

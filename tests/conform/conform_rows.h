@@ -42,6 +42,9 @@ void conform_make_route_scored(conform_case *c, test_random *random);
 void conform_make_reduce_long(conform_case *c, test_random *random);
 /* Rows that a GPU transforms in several passes. */
 void conform_make_hadamard_long(conform_case *c, test_random *random);
+/* Rows of scans and sorts that are cut into parts. */
+void conform_make_scan_long(conform_case *c, test_random *random);
+void conform_make_sort_long(conform_case *c, test_random *random);
 void conform_make_prompt(conform_case *c, test_random *random);
 void conform_make_attention_more(conform_case *c, test_random *random);
 

@@ -245,8 +245,8 @@ static void test_infer(void **state)
     refused(mica_op_infer(MICA_OP_RMS_NORM, NULL, missing, 3), MICA_ERR_INVALID_ARGUMENT, "x is absent");
     mica_operand_desc types[] = {DESC(F64, 2, 3, 8), absent, asked};
     refused(mica_op_infer(MICA_OP_RMS_NORM, NULL, types, 3), MICA_ERR_INVALID_ARGUMENT, "x is f64");
-    mica_operand_desc rank[] = {DESC(F32, 3, 3, 8, 2), asked};
-    refused(mica_op_infer(MICA_OP_ARGMAX, NULL, rank, 2), MICA_ERR_INVALID_ARGUMENT, "[r, n]");
+    mica_operand_desc rank[] = {DESC(F32, 3, 3, 8, 2), DESC(U32, 1, 3), asked};
+    refused(mica_op_infer(MICA_OP_EMBEDDING, NULL, rank, 3), MICA_ERR_INVALID_ARGUMENT, "[r, d]");
     mica_operand_desc nine[] = {DESC(F32, 9, 1), asked};
     refused(mica_op_infer(MICA_OP_ARGMAX, NULL, nine, 2), MICA_ERR_INVALID_ARGUMENT, "dimensions");
     refused(mica_op_infer(MICA_OP_ARGMAX, NULL, nine, 1), MICA_ERR_INVALID_ARGUMENT, "operands");

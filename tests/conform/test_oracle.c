@@ -245,7 +245,7 @@ static void test_rows(void **state)
     assert_true(y[0] == 1.2 && y[1] == -1.6);
     oracle_softmax(1, 4, (const double[]){0, 0, -INFINITY, 0}, 1, y, error);
     assert_true(fabs(y[0] - 1.0 / 3) < 1e-15 && y[2] == 0);
-    oracle_argmax(1, 3, tie, &id);
+    oracle_argmax(1, 3, tie, false, &id);
     assert_true(id == 1);
     rope.frequency_dims = 4;
     rope.theta = 100;

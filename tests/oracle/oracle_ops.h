@@ -30,12 +30,18 @@ void oracle_rms_norm(size_t rows, size_t dim, const double *x, const double *wei
 /* weight and bias may be NULL. */
 void oracle_layer_norm(size_t rows, size_t dim, const double *x, const double *weight, const double *bias,
                        double eps, double *y, double *error);
-/* Of sums from the first element on, or from the last one back; without their own element where they are exclusive. */
-void oracle_cumsum(size_t rows, size_t dim, const double *x, bool exclusive, bool reverse, double *y,
-                   double *error);
 /* The Walsh-Hadamard transform of rows of `dim`: signs (may be NULL) come first, or last with `undo`. */
 void oracle_hadamard(size_t rows, size_t dim, const double *x, const double *signs, double scale, bool undo,
                      double *y, double *error);
+typedef enum oracle_scan { ORACLE_SCAN_SUM, ORACLE_SCAN_PROD, ORACLE_SCAN_MAX, ORACLE_SCAN_MIN } oracle_scan;
+typedef struct oracle_scan_case {
+    oracle_scan kind;
+    bool exclusive, reverse; /* without the own element; from the last one back */
+    size_t rows, dim;
+    const double *x;
+    double nothing; /* greatest or least of nothing */
+} oracle_scan_case;
+void oracle_scan_rows(const oracle_scan_case *scan, double *y, double *error);
 typedef enum oracle_reduce {
     ORACLE_REDUCE_SUM,
     ORACLE_REDUCE_MEAN,
@@ -49,7 +55,9 @@ typedef enum oracle_reduce {
 double oracle_reduce_one(oracle_reduce kind, size_t n, const double *x, const double *ends, double correction,
                          double *error);
 void oracle_softmax(size_t rows, size_t dim, const double *x, double scale, double *y, double *error);
-void oracle_argmax(size_t rows, size_t dim, const double *x, double *ids);
+void oracle_argmax(size_t rows, size_t dim, const double *x, bool least, double *ids);
+/* Where the first `count` of each row in order stood; NaN last, the lower index among equals. */
+void oracle_sort(size_t rows, size_t dim, size_t count, const double *x, bool descending, double *ids);
 
 /* Routing: a score is the logit, its sigmoid, or its softmax; the best by score + bias, in the best groups, are chosen. */
 typedef struct oracle_route {

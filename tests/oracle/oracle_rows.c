@@ -1,5 +1,5 @@
 /*
- * oracle_rows.c - norms, softmax, argmax, rope: ops that look at one row.
+ * oracle_rows.c - norms, softmax, rope: ops that look at one row.
  */
 #include "oracle/oracle_ops.h"
 
@@ -54,26 +54,6 @@ void oracle_layer_norm(size_t rows, size_t dim, const double *x, const double *w
         layer_norm_row(dim, x + r * dim, weight, bias, eps, y + r * dim, error + r * dim);
 }
 
-/* Each sum on its own, so that nothing of it is like the op. */
-void oracle_cumsum(size_t rows, size_t dim, const double *x, bool exclusive, bool reverse, double *y,
-                   double *error)
-{
-    for (size_t r = 0; r < rows; r++)
-        for (size_t i = 0; i < dim; i++) {
-            const size_t own = reverse ? dim - 1 - i : i, count = own + (exclusive ? 0 : 1);
-            double sum = 0, size = 0;
-
-            for (size_t k = 0; k < count; k++) {
-                const double value = x[r * dim + (reverse ? dim - 1 - k : k)];
-
-                sum += value;
-                size += fabs(value);
-            }
-            y[r * dim + i] = sum;
-            error[r * dim + i] = size * (1 + 0.25 * sqrt((double)count));
-        }
-}
-
 /* An argument of size a carries a * eps into the exponent; the sum adds the root of its length. */
 void oracle_softmax(size_t rows, size_t dim, const double *x, double scale, double *y, double *error)
 {
@@ -101,23 +81,6 @@ void oracle_softmax(size_t rows, size_t dim, const double *x, double scale, doub
                 *out = largest == -INFINITY ? 0 : exp(row[i] * scale - largest) / sum;
             error[r * dim + i] = fabs(*out) * (2 + widest + 0.25 * sqrt((double)dim));
         }
-    }
-}
-
-void oracle_argmax(size_t rows, size_t dim, const double *x, double *ids)
-{
-    for (size_t r = 0; r < rows; r++) {
-        const double *row = x + r * dim;
-        size_t best = 0;
-        bool found = false;
-
-        for (size_t i = 0; i < dim; i++) {
-            if (isnan(row[i]) || (found && row[i] <= row[best]))
-                continue;
-            best = i;
-            found = true;
-        }
-        ids[r] = (double)best;
     }
 }
 

@@ -1,5 +1,5 @@
 /*
- * cpu_plan_rows.c - plans of the ops that work row by row: norms, softmax, rope, cache writes, lookup, argmax, the
+ * cpu_plan_rows.c - plans of the ops that work row by row: norms, softmax, rope, cache writes, lookup, the
  * routing of experts.
  *
  * A unit is a row (a token where heads share work). Estimates of time are for data in the cache.
@@ -151,21 +151,6 @@ mica_status mica__cpu_plan_softmax(const mica__record *record, const mica__devic
     return finish(plan, &params, sizeof params, (2 * n + MOST_LANES) * sizeof(float), 10 + 0.7 * (double)n);
 }
 
-mica_status mica__cpu_plan_cumsum(const mica__record *record, const mica__device_info *info, mica__plan *plan)
-{
-    (void)info;
-    const mica_status status = check_types(record, UINT32_MAX, 0);
-    if (status != MICA_OK)
-        return status;
-    const mica__operand *y = &record->operand[MICA__CUMSUM_Y];
-    const mica_cumsum_params *cumsum = record->params;
-    mica__cpu_row_params params = {range_of(rows_of(y)), (float)(cumsum->exclusive + 2 * cumsum->reverse)};
-    begin(record, "cumsum", params.range, plan);
-    mica__cpu_view_collapse(mica__cpu_plan_views(plan), MICA__CUMSUM_SLOTS, 1);
-    const uint64_t n = row_length(y);
-    return finish(plan, &params, sizeof params, n * sizeof(float), 10 + 1.5 * (double)n);
-}
-
 /* [tokens, dim] is one head of [tokens, heads, dim]. */
 static void give_heads(mica__cpu_view *x)
 {
@@ -248,18 +233,6 @@ mica_status mica__cpu_plan_embedding(const mica__record *record, const mica__dev
     begin(record, "embedding", range, plan);
     const uint64_t n = row_length(y);
     return finish(plan, &range, sizeof range, n * sizeof(float), 50 + (plain ? 0.2 : 1.0) * (double)n);
-}
-
-mica_status mica__cpu_plan_argmax(const mica__record *record, const mica__device_info *info, mica__plan *plan)
-{
-    (void)info;
-    const mica_status status = check_types(record, 1u << MICA__ARGMAX_X, 1u << MICA__ARGMAX_IDS);
-    if (status != MICA_OK)
-        return status;
-    const mica__operand *x = &record->operand[MICA__ARGMAX_X];
-    mica__cpu_row_params params = {range_of(rows_of(x)), 0.0f};
-    begin(record, "argmax", params.range, plan);
-    return finish(plan, &params, sizeof params, 0, 20 + 0.1 * (double)row_length(x));
 }
 
 mica_status mica__cpu_plan_route(const mica__record *record, const mica__device_info *info, mica__plan *plan)

@@ -1,12 +1,10 @@
-/* gpu_plan_route.c - plans of route, expert_sum and argmax: which of many. */
+/* gpu_plan_route.c - plans of route and expert_sum: which of many. */
 #include <string.h>
 
 #include "backend/gpu/gpu_plan.h"
 #include "base/status.h"
 
-#define SUB 32u           /* MK_SUB: work-items to a token */
-#define PART 4096u        /* elements of a row of argmax that a group takes */
-#define WHOLE (2u * PART) /* a row up to this length is not cut */
+#define SUB 32u /* MK_SUB: work-items to a token */
 
 static mica_status check_index(const mica__record *record, uint32_t slot)
 {
@@ -153,52 +151,4 @@ mica_status mica__gpu_plan_expert_sum(const mica__record *record, const mica__de
         mica__gpu_plan_operand(plan, record, o, 0);
     mica__gpu_plan_params(plan, &params, sizeof params);
     return MICA_OK;
-}
-
-/* The keys of the parts lie in scratch; with one part there are none, and the kernel does not look at its place. */
-static mica_status plan_parts(const mica__record *record, const mk_argmax_params *params, uint64_t rows,
-                              mica__plan *plan)
-{
-    const uint64_t keys = rows * params->parts * sizeof(uint64_t);
-    mica_status status = mica__gpu_plan_next(plan, "argmax/argmax", rows * params->parts);
-    if (status != MICA_OK)
-        return status;
-    mica__gpu_plan_operand(plan, record, MICA__ARGMAX_X, 0);
-    mica__gpu_plan_operand(plan, record, MICA__ARGMAX_IDS, 0);
-    if (params->parts == 1)
-        mica__gpu_plan_operand(plan, record, MICA__ARGMAX_IDS, 0);
-    else
-        mica__gpu_plan_scratch(plan, 0, keys, MICA_ACCESS_WRITE);
-    mica__gpu_plan_params(plan, params, sizeof *params);
-    if (params->parts == 1)
-        return MICA_OK;
-    status = mica__gpu_plan_next(plan, "argmax/join", rows);
-    if (status != MICA_OK)
-        return status;
-    mica__gpu_plan_scratch(plan, 0, keys, MICA_ACCESS_READ);
-    mica__gpu_plan_operand(plan, record, MICA__ARGMAX_IDS, 0);
-    mica__gpu_plan_params(plan, params, sizeof *params);
-    return MICA_OK;
-}
-
-mica_status mica__gpu_plan_argmax(const mica__record *record, const mica__device_info *info, mica__plan *plan)
-{
-    const mica__operand *x = &record->operand[MICA__ARGMAX_X], *ids = &record->operand[MICA__ARGMAX_IDS];
-    const uint64_t n = x->shape[1];
-    mk_argmax_params params = {
-        x->stride[0], x->stride[1], ids->stride[0], 0, 0, 0, 0, mica__gpu_type(x->dtype)};
-    (void)info;
-    mica_status status = mica__gpu_check_floats(record, 1u << MICA__ARGMAX_X);
-    if (status == MICA_OK)
-        status = check_index(record, MICA__ARGMAX_IDS);
-    if (status == MICA_OK)
-        status = check_counts(record, x->shape[0], n);
-    if (status != MICA_OK)
-        return status;
-    params.n = (uint32_t)n;
-    params.parts = n <= WHOLE ? 1 : (uint32_t)((n + PART - 1) / PART);
-    params.part = n <= WHOLE ? WHOLE : PART;
-    params.four =
-        takes_four(x, n, x->stride[0]) && x->stride[1] == mica_dtype_block_bytes((mica_dtype)x->dtype);
-    return plan_parts(record, &params, x->shape[0], plan);
 }

@@ -107,10 +107,3 @@ mica_status mica__gpu_plan_softmax(const mica__record *record, const mica__devic
         return mica__gpu_plan_log_softmax(record, plan);
     return plan_rows(record, "rows/softmax", softmax->scale, plan);
 }
-
-mica_status mica__gpu_plan_cumsum(const mica__record *record, const mica__device_info *info, mica__plan *plan)
-{
-    const mica_cumsum_params *cumsum = record->params;
-    (void)info;
-    return plan_rows(record, "rows/cumsum", (float)(cumsum->exclusive + 2 * cumsum->reverse), plan);
-}

@@ -1,5 +1,5 @@
 /*
- * conform_norms.c - cases of the norms, softmax, rope, argmax: ops over one row.
+ * conform_norms.c - cases of the norms, softmax, rope: ops over one row.
  */
 #include "conform/conform_op.h"
 #include "conform/conform_rows.h"
@@ -13,7 +13,6 @@ enum { NORM_X, NORM_WEIGHT, NORM_Y };
 enum { LAYER_X, LAYER_WEIGHT, LAYER_BIAS, LAYER_Y };
 enum { SOFTMAX_X, SOFTMAX_Y };
 enum { ROPE_X, ROPE_POSITIONS, ROPE_FACTORS, ROPE_Y };
-enum { ARGMAX_X, ARGMAX_IDS };
 
 static mica_dtype draw_type(const conform_case *c, test_random *random)
 {
@@ -129,28 +128,6 @@ void conform_oracle_layer_norm(conform_case *c)
     free(x);
     free(weight);
     free(bias);
-}
-
-void conform_make_cumsum(conform_case *c, test_random *random)
-{
-    c->params.cumsum =
-        (mica_cumsum_params){(uint32_t)test_random_below(random, 2), (uint32_t)test_random_below(random, 2)};
-    conform_make_op(c, random);
-}
-
-mica_status conform_encode_cumsum(const conform_case *c, mica_encoder *encoder)
-{
-    return mica_cumsum(encoder, conform_buffer(c, 0), &c->params.cumsum, conform_buffer(c, 1));
-}
-
-void conform_oracle_cumsum(conform_case *c)
-{
-    double *x = conform_values(c, 0);
-    const uint64_t dim = last(c, 0);
-
-    oracle_cumsum(conform_tensor(c, 0)->count / dim, dim, x, c->params.cumsum.exclusive != 0,
-                  c->params.cumsum.reverse != 0, c->expected, c->error);
-    free(x);
 }
 
 /* Rows of -inf alone, rows with some -inf, rows with a NaN. */
@@ -306,47 +283,4 @@ void conform_oracle_rope(conform_case *c)
     free(values);
     free(positions);
     free(factors);
-}
-
-void conform_make_argmax(conform_case *c, test_random *random)
-{
-    uint64_t shape[2] = {test_random_size(random, 20), test_random_size(random, 5000)};
-    test_tensor *x;
-
-    if (c->typical) {
-        shape[0] = 1;
-        shape[1] = 128256;
-    }
-    conform_add(c, random, "x", draw_type(c, random), 2, shape, TEST_ROWS_REPEAT);
-    x = conform_tensor(c, ARGMAX_X);
-    test_tensor_normal(x, random, 3);
-    for (uint64_t i = 0; !c->typical && i < x->count; i++) {
-        uint64_t kind = i / shape[1] % 5;
-
-        if (kind == 1) /* many equals */
-            test_tensor_set(x, i, floor(test_tensor_get(x, i)));
-        if (kind == 3 || (kind == 2 && test_random_one_in(random, 3)))
-            test_tensor_set(x, i, (double)NAN);
-        if (kind == 4)
-            test_tensor_set(x, i, -(double)INFINITY);
-    }
-    conform_add_output(c, random, "ids", conform_index(random), 1, shape, TEST_CONTIGUOUS, false, 0);
-    c->flops = (double)x->count;
-    c->bytes = conform_bytes(c, ARGMAX_X);
-}
-
-mica_status conform_encode_argmax(const conform_case *c, mica_encoder *encoder)
-{
-    return mica_argmax(encoder, conform_buffer(c, ARGMAX_X), conform_buffer(c, ARGMAX_IDS));
-}
-
-void conform_oracle_argmax(conform_case *c)
-{
-    const test_tensor *x = conform_tensor(c, ARGMAX_X);
-    double *values = conform_values(c, ARGMAX_X);
-
-    oracle_argmax(x->shape[0], x->shape[1], values, c->expected);
-    for (uint64_t i = 0; i < x->shape[0]; i++)
-        c->error[i] = ORACLE_EXACT;
-    free(values);
 }

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "mica/ops.h"
+#include "backend/cpu/kernels/reduce_number.h"
 
 /* The kinds that kernels tell apart: a mean is a sum until the end, bools are integers; of squares and magnitudes there is the sum and the
  * greatest. */
@@ -33,18 +33,6 @@ static inline uint32_t reduce_kind(uint32_t kind)
 static inline bool reduce_changes(uint32_t kind)
 {
     return kind == MICA_REDUCE_SUM_SQUARES || kind == MICA_REDUCE_MAX_ABS;
-}
-
-static inline double real_greatest(double a, double b)
-{
-    if (a != a || b != b)
-        return a + b;
-    return a > b || (a == b && !signbit(a)) ? a : b;
-}
-
-static inline double real_least(double a, double b)
-{
-    return -real_greatest(-a, -b);
 }
 
 /* ---- doubles ---- */
@@ -117,27 +105,8 @@ static double real_end(const mica_reduce_params *reduce, uint64_t n, double a, d
 
 static void whole_begin(uint32_t kind, uint16_t dtype, uint64_t count, int64_t *a)
 {
-    const int64_t least = dtype == MICA_DTYPE_I64 ? INT64_MIN : dtype == MICA_DTYPE_I32 ? INT32_MIN : 0;
-    const int64_t most = dtype == MICA_DTYPE_I64   ? INT64_MAX
-                         : dtype == MICA_DTYPE_I32 ? INT32_MAX
-                         : dtype == MICA_DTYPE_U32 ? (int64_t)UINT32_MAX
-                                                   : 1;
-    const int64_t first = kind == MICA_REDUCE_MAX    ? least
-                          : kind == MICA_REDUCE_MIN  ? most
-                          : kind == MICA_REDUCE_PROD ? 1
-                                                     : 0;
     for (uint64_t i = 0; i < count; i++)
-        a[i] = first;
-}
-
-static inline int64_t whole_of(uint32_t kind, int64_t a, int64_t b)
-{
-    switch (kind) {
-    case MICA_REDUCE_SUM: return (int64_t)((uint64_t)a + (uint64_t)b);
-    case MICA_REDUCE_PROD: return (int64_t)((uint64_t)a * (uint64_t)b);
-    case MICA_REDUCE_MAX: return a > b ? a : b;
-    default: return a < b ? a : b;
-    }
+        a[i] = whole_nothing(kind, dtype);
 }
 
 static void whole_join(uint32_t kind, uint64_t count, int64_t *a, const int64_t *more)
@@ -163,33 +132,6 @@ static int64_t whole_over(uint32_t kind, const int64_t *x, uint64_t n, int64_t a
     for (uint64_t i = 0; i < n && kind == MICA_REDUCE_MIN; i++)
         a = whole_of(MICA_REDUCE_MIN, a, x[i]);
     return a;
-}
-
-/* ---- memory ---- */
-
-static inline int64_t whole_load(const unsigned char *src, uint16_t dtype)
-{
-    int64_t wide;
-    int32_t number;
-    if (dtype == MICA_DTYPE_BOOL)
-        return *src != 0;
-    if (dtype == MICA_DTYPE_I64) {
-        memcpy(&wide, src, sizeof wide);
-        return wide;
-    }
-    memcpy(&number, src, sizeof number);
-    return dtype == MICA_DTYPE_I32 ? (int64_t)number : (int64_t)(uint32_t)number;
-}
-
-static inline void whole_store(unsigned char *dst, uint16_t dtype, int64_t value)
-{
-    const uint32_t number = (uint32_t)(uint64_t)value;
-    if (dtype == MICA_DTYPE_BOOL)
-        *dst = value != 0;
-    else if (dtype == MICA_DTYPE_I64)
-        memcpy(dst, &value, sizeof value);
-    else
-        memcpy(dst, &number, sizeof number);
 }
 
 #endif

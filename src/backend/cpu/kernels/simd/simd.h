@@ -22,6 +22,8 @@
  *                     vf_swap_twos and vf_swap_fours (and with 16 lanes vf_swap_eights) neighbouring runs of 2, 4, 8 lanes
  *   vf_zip_low vf_zip_high     lanes of a and b in turn: those of the first halves, those of the second
  *   vf_unzip_even vf_unzip_odd the even or the odd lanes of a, then those of b
+ *   vf_shift_up(v, fill, k)  lane i is lane i - k of v, those below k of fill; k a constant power of two; vf_last has the last
+ *                     lane everywhere
  *   vf_abs vf_neg vf_copysign vf_sqrt vf_exp vf_log vf_log1p vf_tanh vf_silu vf_gelu vf_gelu_erf vf_softcap
  *
  * Greatest errors, of every 1009th of all 2^32 inputs, in all forms, against double precision, in units in the

@@ -256,6 +256,20 @@ static inline void vf_store_bf16(void *dst, vf v)
 
 #include "backend/cpu/kernels/simd/simd_parts.h"
 
+/* ---- lanes that move ---- */
+
+#define vf_shift_up(v, fill, k)                                                                         \
+    _mm256_blend_ps(_mm256_permutevar8x32_ps(                                                           \
+                        v, _mm256_and_si256(_mm256_sub_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), \
+                                                             _mm256_set1_epi32(k)),                     \
+                                            _mm256_set1_epi32(7))),                                     \
+                    fill, (1 << (k)) - 1)
+
+static inline vf vf_last(vf a)
+{
+    return _mm256_permutevar8x32_ps(a, _mm256_set1_epi32(VW - 1));
+}
+
 /* ---- lanes of f64 ---- */
 
 #define VD_PARTS 2 /* of a vf */

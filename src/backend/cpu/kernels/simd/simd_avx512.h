@@ -295,6 +295,16 @@ static inline void vf_store_bf16_n(void *dst, vf v, uint64_t n)
     _mm256_mask_storeu_epi16(dst, mica__lanes_below(n), mica__bf16_narrow(v));
 }
 
+/* ---- lanes that move ---- */
+
+#define vf_shift_up(v, fill, k) \
+    _mm512_castsi512_ps(_mm512_alignr_epi32(_mm512_castps_si512(v), _mm512_castps_si512(fill), 16 - (k)))
+
+static inline vf vf_last(vf a)
+{
+    return _mm512_permutexvar_ps(_mm512_set1_epi32(VW - 1), a);
+}
+
 /* ---- lanes of f64 ---- */
 
 #define VD_PARTS 2 /* of a vf */

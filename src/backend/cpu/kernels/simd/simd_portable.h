@@ -330,6 +330,21 @@ static inline void vf_store_bf16(void *dst, vf v)
 
 #include "backend/cpu/kernels/simd/simd_parts.h"
 
+/* ---- lanes that move ---- */
+
+static inline vf vf_shift_up(vf v, vf fill, int k)
+{
+    float lane[2 * VW];
+    vf_store(lane, fill);
+    vf_store(lane + k, v);
+    return vf_load(lane);
+}
+
+static inline vf vf_last(vf a)
+{
+    return vf_set1(a.hi[3]);
+}
+
 /* ---- lanes of f64 ---- */
 
 #define VD_PARTS 4 /* of a vf */

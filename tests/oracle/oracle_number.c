@@ -131,6 +131,7 @@ double oracle_get(mica_dtype dtype, const void *element)
     uint16_t u16;
     uint32_t u32;
     int32_t i32;
+    int64_t i64;
     int8_t i8;
 
     switch (dtype) {
@@ -139,6 +140,7 @@ double oracle_get(mica_dtype dtype, const void *element)
     case MICA_DTYPE_F16: memcpy(&u16, element, sizeof u16); return oracle_from_f16(u16);
     case MICA_DTYPE_BF16: memcpy(&u16, element, sizeof u16); return oracle_from_bf16(u16);
     case MICA_DTYPE_I32: memcpy(&i32, element, sizeof i32); return i32;
+    case MICA_DTYPE_I64: memcpy(&i64, element, sizeof i64); return (double)i64;
     case MICA_DTYPE_I8: memcpy(&i8, element, sizeof i8); return i8;
     default: break;
     }
@@ -153,6 +155,7 @@ void oracle_put(mica_dtype dtype, double value, void *element)
     uint16_t u16;
     uint32_t u32;
     int32_t i32;
+    int64_t i64;
 
     switch (dtype) {
     case MICA_DTYPE_F32: memcpy(element, &f32, sizeof f32); return;
@@ -168,6 +171,10 @@ void oracle_put(mica_dtype dtype, double value, void *element)
     case MICA_DTYPE_I32:
         i32 = (int32_t)value;
         memcpy(element, &i32, sizeof i32);
+        return;
+    case MICA_DTYPE_I64: /* 2^63 stands for the greatest, which a double has not */
+        i64 = value >= 0x1p63 ? INT64_MAX : (int64_t)value;
+        memcpy(element, &i64, sizeof i64);
         return;
     default: break;
     }

@@ -76,13 +76,14 @@ static void print_argument_choices(const tool_argument *argument)
     print_wrapped(text, 0, 0);
 }
 
-/* What help says of an option after its name: "type of the weights: q4_0|q8_0 (q4_0; also -x)". */
+/* What help says of an option after its name: "type of the weights: q4_0, q8_0 (q4_0; also -x)". */
 static void option_help(const tool_option *option, char *out, size_t capacity)
 {
-    const char *also = option->also, *spelling, *before = " (";
+    const char *also = option->also, *choices = option->choices, *spelling, *before = " (";
     size_t used = (size_t)snprintf(out, capacity, "%s", option->help), length;
-    if (option->choices != NULL)
-        used += (size_t)snprintf(out + used, capacity - used, ": %s", option->choices);
+    for (const char *comma = ": "; choices != NULL && (length = tool_next_choice(&choices, &spelling)) > 0;
+         comma = ", ")
+        used += (size_t)snprintf(out + used, capacity - used, "%s%.*s", comma, (int)length, spelling);
     if (option->standard != NULL) {
         used += (size_t)snprintf(out + used, capacity - used, "%s%s", before, option->standard);
         before = "; ";
@@ -147,6 +148,21 @@ static void print_roff(const char *text)
     }
 }
 
+/* "a|b" with another separator; the names of all commands when `choices` is NULL. */
+static void print_choices(const char *choices, const char *separator)
+{
+    const char *choice;
+    size_t length, count = 0;
+    const tool_command *commands = tool_commands(&count);
+    if (choices == NULL) {
+        for (size_t i = 0; i < count; i++)
+            printf("%s%s", i > 0 ? separator : "", commands[i].name);
+        return;
+    }
+    for (int first = 1; (length = tool_next_choice(&choices, &choice)) > 0; first = 0)
+        printf("%s%.*s", first ? "" : separator, (int)length, choice);
+}
+
 static void print_roff_option(const tool_option *option)
 {
     const char *also = option->also, *spelling;
@@ -163,26 +179,13 @@ static void print_roff_option(const tool_option *option)
         printf(" \\fI%s\\fR", option->value);
     putchar('\n');
     print_roff(option->help);
-    if (option->choices != NULL)
-        printf(": %s", option->choices);
+    if (option->choices != NULL) {
+        fputs(": ", stdout);
+        print_choices(option->choices, ", ");
+    }
     if (option->standard != NULL)
         printf(" (default %s)", option->standard);
     fputs(".\n", stdout);
-}
-
-/* "a|b" with another separator; the names of all commands when `choices` is NULL. */
-static void print_choices(const char *choices, const char *separator)
-{
-    const char *choice;
-    size_t length, count = 0;
-    const tool_command *commands = tool_commands(&count);
-    if (choices == NULL) {
-        for (size_t i = 0; i < count; i++)
-            printf("%s%s", i > 0 ? separator : "", commands[i].name);
-        return;
-    }
-    for (int first = 1; (length = tool_next_choice(&choices, &choice)) > 0; first = 0)
-        printf("%s%.*s", first ? "" : separator, (int)length, choice);
 }
 
 static void print_roff_choices(const tool_argument *argument)

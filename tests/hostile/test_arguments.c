@@ -19,7 +19,7 @@ typedef struct fixture {
     mica_encoder *encoder;
     mica_session *session;
     mica_recording *recording;
-    mica_buffer *x, *w, *y, *ids, *experts, *slots, *routed;
+    mica_buffer *x, *w, *y, *ids, *pairs, *experts, *slots, *routed;
     mica_weights *weights, *empty;
     mica_writer *writer;
     mica_model *model;
@@ -124,6 +124,7 @@ static void open_device(fixture *f)
     must(mica_buffer_alloc(f->device, MICA_DTYPE_F32, 2, (uint64_t[]){4, 4}, &f->w));
     must(mica_buffer_alloc(f->device, MICA_DTYPE_F32, 2, (uint64_t[]){1, 4}, &f->y));
     must(mica_buffer_alloc(f->device, MICA_DTYPE_U32, 1, (uint64_t[]){1}, &f->ids));
+    must(mica_buffer_alloc(f->device, MICA_DTYPE_U32, 2, (uint64_t[]){2, 1}, &f->pairs));
     must(mica_buffer_alloc(f->device, MICA_DTYPE_F32, 3, (uint64_t[]){1, 4, 4}, &f->experts));
     must(mica_buffer_alloc(f->device, MICA_DTYPE_U32, 2, (uint64_t[]){1, 1}, &f->slots));
     must(mica_buffer_alloc(f->device, MICA_DTYPE_F32, 3, (uint64_t[]){1, 1, 4}, &f->routed));
@@ -174,7 +175,7 @@ static int tear_down(void **state)
     mica_recording_release(f->recording);
     mica_session_release(f->session);
     mica_encoder_release(f->encoder);
-    mica_buffer *const buffers[] = {f->x, f->w, f->y, f->ids, f->experts, f->slots, f->routed};
+    mica_buffer *const buffers[] = {f->x, f->w, f->y, f->ids, f->pairs, f->experts, f->slots, f->routed};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         mica_buffer_release(buffers[i]);
     mica_pool_release(f->pool);

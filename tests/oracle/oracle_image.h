@@ -51,6 +51,7 @@ typedef struct oracle_resize {
     unsigned mode;    /* 0 nearest, 1 linear, 2 cubic */
     unsigned corners; /* 0 half pixel, 1 aligned, 2 asymmetric */
     bool antialias;
+    bool wide; /* f64 */
 } oracle_resize;
 /* y [out] of x [in]; or dx [in] of dy [out]. */
 void oracle_resize_run(const oracle_resize *resize, const double *x, double *y, double *error);

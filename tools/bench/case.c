@@ -231,20 +231,20 @@ static mica_status experts_create(mica_device *device, const bench_case *c, benc
 
 static const bench_family experts_family = {experts_create, NULL, 1};
 
-/* ---- route and expert_sum: size = tokens, slots, experts or columns ---- */
+/* ---- route and expert_sum without what is optional: size = tokens, slots, experts or columns ---- */
 
 static mica_status route_create(mica_device *device, const bench_case *c, bench_set *set)
 {
     TOOL_TRY(activation(device, MICA_DTYPE_F32, c->size[0], c->size[2], &set->buffer[0]));
-    TOOL_TRY(mica_buffer_alloc(device, MICA_DTYPE_U32, 2, c->size, &set->buffer[1]));
-    return activation(device, MICA_DTYPE_F32, c->size[0], c->size[1], &set->buffer[2]);
+    TOOL_TRY(mica_buffer_alloc(device, MICA_DTYPE_U32, 2, c->size, &set->buffer[3]));
+    return activation(device, MICA_DTYPE_F32, c->size[0], c->size[1], &set->buffer[4]);
 }
 
 static mica_status expert_sum_create(mica_device *device, const bench_case *c, bench_set *set)
 {
     TOOL_TRY(tool_weight_create(device, MICA_DTYPE_F32, 3, c->size, 1, &set->buffer[0]));
     TOOL_TRY(activation(device, MICA_DTYPE_F32, c->size[0], c->size[1], &set->buffer[1]));
-    return activation(device, MICA_DTYPE_F32, c->size[0], c->size[2], &set->buffer[2]);
+    return activation(device, MICA_DTYPE_F32, c->size[0], c->size[2], &set->buffer[5]);
 }
 
 static const mica_route_params route_params = {.softmax_first = 1, .normalise = 1};

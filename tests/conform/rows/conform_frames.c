@@ -376,7 +376,10 @@ static void oracle_of_resize(conform_case *c, bool back)
 {
     const mica_resize_params *p = &c->params.resize;
     const test_tensor *from = conform_tensor(c, 0), *to = conform_tensor(c, 1);
-    oracle_resize r = {.mode = p->mode, .corners = p->corners, .antialias = p->antialias != 0};
+    oracle_resize r = {.mode = p->mode,
+                       .corners = p->corners,
+                       .antialias = p->antialias != 0,
+                       .wide = from->dtype == MICA_DTYPE_F64};
     double *xs = conform_values(c, 0);
 
     for (uint32_t d = 0; d < 3; d++) {

@@ -58,17 +58,21 @@ MICA_API mica_status mica_fft_axes(mica_encoder *encoder, mica_buffer *x, const 
 
 /* ---- complex numbers, c64: regions, as all of scalars.h. Inputs broadcast, any strides, in place ---- */
 
-/* y = a + b, a - b, a b by its four products, and a / b, whose parts are scaled so that nothing overflows before the quotient does: division by 0
- * has no finite parts. a, b and y are c64. */
+/* y = a + b. a, b and y are c64, as in the three that follow. */
 MICA_API mica_status mica_complex_add(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *y);
+/* y = a - b. */
 MICA_API mica_status mica_complex_sub(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *y);
+/* y = a b, by its four products. */
 MICA_API mica_status mica_complex_mul(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *y);
+/* y = a / b, whose parts are scaled so that nothing overflows before the quotient does: division by 0 has no finite parts. */
 MICA_API mica_status mica_complex_div(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *y);
 /* y = the conjugate of x, both c64. */
 MICA_API mica_status mica_complex_conj(mica_encoder *encoder, mica_buffer *x, mica_buffer *y);
-/* y = |x|, without overflow before it is; |x|^2; the angle of x from -pi to pi, as atan2 has it. x is c64, y f32, f16 or bf16. */
+/* y = |x|, without overflow before it is. x is c64, y f32, f16 or bf16, as in the two that follow. */
 MICA_API mica_status mica_complex_abs(mica_encoder *encoder, mica_buffer *x, mica_buffer *y);
+/* y = |x|^2. */
 MICA_API mica_status mica_complex_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *y);
+/* y = the angle of x from -pi to pi, as atan2 has it. */
 MICA_API mica_status mica_complex_angle(mica_encoder *encoder, mica_buffer *x, mica_buffer *y);
 /* y = re + i im; y is c64, re and im load to f32. */
 MICA_API mica_status mica_complex_join(mica_encoder *encoder, mica_buffer *re, mica_buffer *im,

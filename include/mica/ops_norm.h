@@ -81,15 +81,18 @@ typedef struct mica_batch_norm_operands {
 MICA_API mica_status mica_batch_norm_train(mica_encoder *encoder, const mica_batch_norm_operands *operands,
                                            const mica_batch_norm_params *params);
 
-/* The gradients of each, as mica_normalize_backward has them. dx, dweight and dbias may be NULL, not all. */
+/* The gradient of mica_rms_norm, as mica_normalize_backward has it. Here and below dx, dweight and dbias may be NULL, not all. */
 MICA_API mica_status mica_rms_norm_backward(mica_encoder *encoder, mica_buffer *x, mica_buffer *dy,
                                             mica_buffer *weight, float eps, mica_buffer *dx,
                                             mica_buffer *dweight);
+/* Of mica_layer_norm. */
 MICA_API mica_status mica_layer_norm_backward(mica_encoder *encoder, mica_buffer *x, mica_buffer *dy,
                                               mica_buffer *weight, float eps, mica_buffer *dx,
                                               mica_buffer *dweight, mica_buffer *dbias);
+/* Of mica_l2_norm. */
 MICA_API mica_status mica_l2_norm_backward(mica_encoder *encoder, mica_buffer *x, mica_buffer *dy, float eps,
                                            mica_buffer *dx);
+/* Of mica_group_norm. */
 MICA_API mica_status mica_group_norm_backward(mica_encoder *encoder, mica_buffer *x, mica_buffer *dy,
                                               uint32_t groups, mica_buffer *weight, float eps,
                                               mica_buffer *dx, mica_buffer *dweight, mica_buffer *dbias);

@@ -32,13 +32,16 @@ typedef struct mica_scan_params {
  * alone; products do not overflow or vanish on the way while they are within 2^1000 of 1. `params` may be NULL: inclusive sums. In place. */
 MICA_API mica_status mica_scan(mica_encoder *encoder, mica_buffer *x, const mica_scan_params *params,
                                mica_buffer *y);
-/* Running sums, products, greatest and least: mica_scan, whose `kind` is not looked at. */
+/* Running sums: mica_scan, whose `kind` is not looked at here and in the three that follow. */
 MICA_API mica_status mica_cumsum(mica_encoder *encoder, mica_buffer *x, const mica_scan_params *params,
                                  mica_buffer *y);
+/* Running products. */
 MICA_API mica_status mica_cumprod(mica_encoder *encoder, mica_buffer *x, const mica_scan_params *params,
                                   mica_buffer *y);
+/* Running greatest elements. */
 MICA_API mica_status mica_cummax(mica_encoder *encoder, mica_buffer *x, const mica_scan_params *params,
                                  mica_buffer *y);
+/* Running least elements. */
 MICA_API mica_status mica_cummin(mica_encoder *encoder, mica_buffer *x, const mica_scan_params *params,
                                  mica_buffer *y);
 

@@ -11,13 +11,13 @@
 
 typedef struct update {
     const char *op;
-    mica__region_room room;
     mica__steps steps;
     mica_register type; /* of parameters and all floats */
     const mica_buffer *like;
     mica_buffer *in[MICA_REGION_INPUTS], *out[MICA_REGION_OUTPUTS];
     const char *in_name[MICA_REGION_INPUTS], *out_name[MICA_REGION_OUTPUTS];
     mica_status status;
+    mica__region_room room;
 } update;
 
 static void update_begin(update *u, const char *op, const mica_buffer *parameters)
@@ -58,9 +58,10 @@ static st_value single(update *u, const char *name, mica_buffer *buffer, bool co
     for (uint32_t d = 0; buffer != NULL && d < buffer->ndim; d++)
         count *= buffer->shape[d];
     const bool whole = buffer != NULL && (buffer->dtype == MICA_DTYPE_U32 || buffer->dtype == MICA_DTYPE_I32);
-    if (u->status == MICA_OK && (buffer == NULL || count != 1))
-        u->status = buffer == NULL ? REFUSE("%s: %s is NULL", u->op, name)
-                                   : REFUSE("%s: %s has %llu elements, not 1", u->op, name, ULL(count));
+    if (u->status == MICA_OK && buffer == NULL)
+        u->status = REFUSE("%s: %s is NULL", u->op, name);
+    else if (u->status == MICA_OK && count != 1)
+        u->status = REFUSE("%s: %s has %llu elements, not 1", u->op, name, ULL(count));
     else if (u->status == MICA_OK && counts && !whole)
         u->status = REFUSE("%s: %s is %s, not u32 or i32", u->op, name, mica_dtype_name(buffer->dtype));
     return add_input(u, name, buffer,

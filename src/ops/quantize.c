@@ -23,12 +23,12 @@ typedef struct operand {
 /* A region over operands that share scales. Inputs, then outputs. */
 typedef struct job {
     const char *op;
-    mica__region_room room;
     mica__steps steps;
     mica_register type; /* of floats */
     mica_quantizer by;
     operand in[MOST], out[MOST];
     mica_status status;
+    mica__region_room room;
 } job;
 
 static mica_register real_of(const mica_buffer *buffer)
@@ -386,7 +386,7 @@ mica_status mica_quantize_codes(mica_encoder *encoder, mica_buffer *x, const mic
                       mica_dtype_name(codes->dtype), by->low, by->high);
     const mica_register to = mica__register_of(codes->dtype);
     const uint32_t halves = by->packed != 0 ? 2 : 1;
-    st_value from[2], code[2];
+    st_value from[2] = {{0}}, code[2] = {{0}};
     scaling s[2];
     for (uint32_t h = 0; h < halves; h++) {
         const int half = halves == 2 ? (int)h : -1;

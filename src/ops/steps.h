@@ -34,12 +34,19 @@ static inline mica_register st_type(st_value a)
     return mica__region_value_type(a.of->program, a.at);
 }
 
+static inline bool st_same_step(const mica_region_step *a, const mica_region_step *b)
+{
+    return a->scalar == b->scalar && a->type == b->type && a->value[0] == b->value[0] &&
+           a->value[1] == b->value[1] && a->value[2] == b->value[2] && a->axis == b->axis &&
+           a->constant.u64 == b->constant.u64;
+}
+
 /* Adds a step, or finds the one that is the same. */
 static inline st_value st_add_step(mica__steps *of, const mica_region_step *step)
 {
     mica__region_program *program = of->program;
     for (uint32_t s = 0; s < program->step_count; s++)
-        if (memcmp(&program->step[s], step, sizeof *step) == 0)
+        if (st_same_step(&program->step[s], step))
             return st_input(of, program->input_count + s);
     if (program->step_count >= of->room) {
         of->full = true;

@@ -137,7 +137,7 @@ static bool is_rising(const density *f, const half_book *book)
 /* One round; returns the greatest move. `newton`: the system (I - J) move = mean - level, eliminated downwards. */
 static double improve(const density *f, half_book *book, bool newton)
 {
-    double mean[HALF_LEVELS], move[HALF_LEVELS], above[HALF_LEVELS], most = 0;
+    double mean[HALF_LEVELS] = {0}, move[HALF_LEVELS] = {0}, above[HALF_LEVELS] = {0}, most = 0;
     half_book next = *book;
     const uint32_t n = book->count;
     for (uint32_t i = 0; i < n; i++) {

@@ -376,12 +376,13 @@ static float add_sink(float sink, float *most, float *sum)
 static void write_lse(const mica__cpu_args *args, uint64_t token, uint64_t head, float most, float sum)
 {
     const mica__cpu_view *lse = view_of(args, MICA__ATTENTION_LSE);
+    const float nothing = -INFINITY;
     float lane[VW];
     if (lse->data == NULL)
         return;
     vf_store(lane, vf_add(vf_set1(most), vf_log(vf_set1(sum))));
     row_store(lse->data + token * lse->stride[0] + head * lse->stride[1], MICA_DTYPE_F32,
-              sum == 0 ? &(const float){-INFINITY} : lane, 1);
+              sum == 0 ? &nothing : lane, 1);
 }
 
 /* y = values / sum of weights; zeros where no key was seen. */

@@ -58,15 +58,18 @@ static bool look(const mica__cpu_args *args, uint64_t token, backward_sight *out
 }
 
 #define REAL float
+#define WIDE 0
 #define NAME(x) x##_f32
 #define EXP expf
 #define TANH tanhf
 #include "backend/cpu/kernels/attention/attention_backward_body.h"
 #undef REAL
+#undef WIDE
 #undef NAME
 #undef EXP
 #undef TANH
 #define REAL double
+#define WIDE 1
 #define NAME(x) x##_f64
 #define EXP exp
 #define TANH tanh

@@ -1,5 +1,5 @@
 /*
- * attention_backward_body.h - attention_backward for numbers of type REAL, whose functions are NAME(..), EXP and TANH. Included once for each.
+ * attention_backward_body.h - attention_backward for numbers of type REAL, whose functions are NAME(..), EXP and TANH; WIDE where that is double. Included once for each.
  *
  * A tile keeps rows of one side (queries or keys) in memory as REAL, and each row of the other side is brought to REAL once for all of
  * them.
@@ -8,14 +8,14 @@
 /* n numbers at `src` as REAL: in `tmp`, or where they lie. */
 static const REAL *NAME(load)(const unsigned char *src, uint16_t dtype, uint64_t n, REAL *tmp)
 {
-    if (sizeof(REAL) == sizeof(double) || dtype == MICA_DTYPE_F32)
+    if (WIDE || dtype == MICA_DTYPE_F32)
         return (const REAL *)(const void *)src;
     return (const REAL *)(const void *)row_f32(src, dtype, n, (float *)(void *)tmp);
 }
 
 static void NAME(store)(unsigned char *dst, uint16_t dtype, const REAL *src, uint64_t n)
 {
-    if (sizeof(REAL) == sizeof(double))
+    if (WIDE)
         memcpy(dst, src, n * sizeof(REAL));
     else
         row_store(dst, dtype, (const float *)(const void *)src, n);

@@ -268,12 +268,13 @@ static void NAME(second_columns)(const NAME(fft) * t, const R *folded, uint64_t 
 {
     const uint64_t n = t->fft->second, m = t->fft->first, here = m - first < LANES ? m - first : LANES;
     const V factor = V_SET1(scale);
+    R pad[2 * LANES] = {0};
     memcpy(t->block[0], folded + first * n * 2, n * 2 * LANES * sizeof(R));
     const R *done = NAME(transform)(t->block[0], t->block[1], n, t->second_roots);
     for (uint64_t k = 0; k < n; k++) {
         const NAME(complex) a = NAME(at)(done, k);
         const V re = V_MUL(swap ? a.im : a.re, factor), im = V_MUL(swap ? a.re : a.im, factor);
-        R *to = row + 2 * (k * m + first), pad[2 * LANES];
+        R *to = row + 2 * (k * m + first);
         V_STORE(here < LANES ? pad : to, V_LOW(re, im));
         V_STORE((here < LANES ? pad : to) + LANES, V_HIGH(re, im));
         if (here < LANES)

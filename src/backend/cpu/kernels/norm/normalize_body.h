@@ -325,7 +325,7 @@ static void FN(softmax_row)(const mica_softmax_params *p, const REAL *x, uint64_
     const bool none = !(greatest > -(REAL)INFINITY); /* but -inf and NaN */
     for (uint64_t i = 0; i < n; i++)
         sum += none ? (z[i] != z[i] ? (double)z[i] : 0) : (double)FN(exp)(z[i] - greatest);
-    const REAL log_sum = (REAL)log(sum);
+    const REAL log_sum = none ? 0 : (REAL)log(sum);
     for (uint64_t i = 0; i < n; i++) {
         if (none)
             z[i] = sum != sum ? (REAL)sum : p->log != 0 ? -(REAL)INFINITY : 0;

@@ -169,14 +169,20 @@ static bool is_required(const mica__schema *schema, const mica__json_node *node,
     return mica__schema_lists(schema, mica__schema_get(schema, node, "required"), name, length);
 }
 
+/* The first of a node's properties; NULL also where "properties" is no object, which is refused when it is read. */
+static const mica__json_node *first_property(const mica__schema *schema, const mica__json_node *node)
+{
+    const mica__json_node *properties = mica__schema_get(schema, node, "properties");
+    return properties != NULL && properties->type == MICA__JSON_OBJECT ? mica__json_first(properties) : NULL;
+}
+
 /* A property that one has and whose values the other's exclude, or that one needs and the other forbids. */
 static bool properties_apart(const mica__schema *schema, const mica__json_node *a, const mica__json_node *b,
                              int depth)
 {
-    const mica__json_node *mine = mica__schema_get(schema, a, "properties");
     const mica__json_node *theirs = mica__schema_get(schema, b, "properties");
     const mica__json_node *others = mica__schema_get(schema, b, "additionalProperties");
-    for (mine = mine != NULL ? mica__json_first(mine) : NULL; mine != NULL && mica__spend(8) == MICA_OK;
+    for (const mica__json_node *mine = first_property(schema, a); mine != NULL && mica__spend(8) == MICA_OK;
          mine = mica__json_next(schema->json, mine)) {
         const mica__json_node *same = mica__schema_get(schema, theirs, mine->key);
         const bool mine_needed = is_required(schema, a, mine->key, mine->key_length);
@@ -316,11 +322,10 @@ static bool differ_by(const mica__schema *schema, const mica__json_node *list, c
 bool mica__schema_all_apart(const mica__schema *schema, const mica__json_node *list, uint32_t types)
 {
     const mica__json_node *whole = face(schema, mica__json_first(list), "properties");
-    const mica__json_node *property = mica__schema_get(schema, whole, "properties");
     uint32_t tries = 0;
     if (differ_by(schema, list, NULL, types))
         return true;
-    for (property = property != NULL ? mica__json_first(property) : NULL;
+    for (const mica__json_node *property = first_property(schema, whole);
          property != NULL && tries < MOST_TRIES; property = mica__json_next(schema->json, property)) {
         if (first_value(schema, property) == NULL)
             continue;

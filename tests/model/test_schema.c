@@ -190,6 +190,11 @@ static void refusals_name_the_keyword(void **state)
         {"{\"enum\":[1],\"minimum\":3}", "minimum", MICA_ERR_UNSUPPORTED},
         {"{\"$ref\":\"other.json\"}", "$ref", MICA_ERR_UNSUPPORTED},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "oneOf", MICA_ERR_UNSUPPORTED},
+        {"{\"oneOf\":[{\"type\":\"object\",\"properties\":[\"k\"]},{\"type\":\"object\",\"properties\":{"
+         "\"k\":{}}}]}",
+         "oneOf", MICA_ERR_UNSUPPORTED},
+        {"{\"oneOf\":[{\"type\":\"object\",\"properties\":[{\"const\":1}]},{\"type\":\"object\"}]}", "oneOf",
+         MICA_ERR_UNSUPPORTED},
         {"{\"$ref\":\"#/$defs/a\"}", "points to nothing", MICA_ERR_INVALID_ARGUMENT},
         {"{\"type\":\"text\"}", "type", MICA_ERR_INVALID_ARGUMENT},
         {"{\"required\":\"a\"}", "required", MICA_ERR_INVALID_ARGUMENT},

@@ -254,7 +254,8 @@ MICA_API mica_status mica_matmul(mica_encoder *encoder, mica_buffer *x, mica_buf
 MICA_API mica_status mica_matmul_experts(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
                                          mica_buffer *ids, const mica_matmul_params *params, mica_buffer *y);
 
-/* y [T, dim] = rows ids [T] of table [rows, dim], any type matmul takes, any layout. An id outside: zeros, FAULT. */
+/* y [T, dim] = rows ids [T] of table [rows, dim], any type matmul takes, any layout. An id outside: zeros, FAULT. It is also how a cache is decoded,
+ * of every type that mica_kv_write codes, turbo types too: the table is a view [slots, heads * dim] of it, ids are slots. */
 MICA_API mica_status mica_embedding(mica_encoder *encoder, mica_buffer *table, mica_buffer *ids,
                                     mica_buffer *y);
 /* ---- layout. Permuting, slicing with steps and repeating are views (device.h), which every op and mica_copy read ---- */

@@ -40,6 +40,7 @@
     }
 #define DECODED "as attention: a decoded value is exact"
 #define TURNED "as attention: a decoded value is a sum of 64, or q and y are turned, which rounds as much"
+#define TURNED_BACK "two products, and six sums that each round at most the absolute sum of a block"
 #define DECODE "a decoded value takes at most three f32 products and one sum"
 
 #define WEIGHT_ROWS(text, id, op, factor, reason)                                                           \
@@ -202,6 +203,13 @@ const conform_row conform_table[] = {
     MADE("attention turbo5", ATTENTION, attention_more, attention, TURBO5, 2, TURNED),
     MADE("attention turbo6", ATTENTION, attention_more, attention, TURBO6, 2, TURNED),
     MADE("attention turbo8", ATTENTION, attention_more, attention, TURBO8, 2, TURNED),
+    ROW("embedding turbo2", EMBEDDING, embedding, TURBO2, 8, TURNED_BACK),
+    ROW("embedding turbo2_5", EMBEDDING, embedding, TURBO2_5, 8, TURNED_BACK),
+    ROW("embedding turbo3", EMBEDDING, embedding, TURBO3, 8, TURNED_BACK),
+    ROW("embedding turbo4", EMBEDDING, embedding, TURBO4, 8, TURNED_BACK),
+    ROW("embedding turbo5", EMBEDDING, embedding, TURBO5, 8, TURNED_BACK),
+    ROW("embedding turbo6", EMBEDDING, embedding, TURBO6, 8, TURNED_BACK),
+    ROW("embedding turbo8", EMBEDDING, embedding, TURBO8, 8, TURNED_BACK),
     MADE("attention prompt turbo4", ATTENTION, prompt, attention, TURBO4, 2, TURNED),
     /* ---- convolution, pooling, resizing ---- */
     ROW("conv", CONV, conv, NONE, 2, DOT),

@@ -15,54 +15,12 @@
 #include "mica/mica.h"
 #include "model/golden_file.h"
 #include "oracle/oracle_fourier.h"
+#include "support/each_device.h"
 #include "support/random.h"
 #include "support/status.h"
 #include "support/tensor.h"
 
-static const char *const device_names[] = {"cpu", "opencl", "cuda"};
-enum { DEVICES = 3, MOST = 4096 };
-static mica_device *devices[DEVICES];
-static mica_encoder *encoder;
-
-static int open_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < DEVICES; i++)
-        if (mica_device_open(device_names[i], NULL, &devices[i]) != MICA_OK && i == 0)
-            return -1;
-    return 0;
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < DEVICES; i++)
-        mica_device_release(devices[i]);
-    return mica_host_bytes() == 0 ? 0 : -1;
-}
-
-/* The body runs on every device. */
-#define ON_EACH(device)                  \
-    for (int d_ = 0; d_ < DEVICES; d_++) \
-        for (mica_device *device = devices[d_]; device != NULL && begin(device); device = NULL)
-#define SHAPE(...)  \
-    (uint64_t[])    \
-    {               \
-        __VA_ARGS__ \
-    }
-
-static bool begin(mica_device *device)
-{
-    must(mica_encoder_begin(device, NULL, &encoder));
-    return true;
-}
-
-static void run(void)
-{
-    must(mica_encoder_commit_and_wait(encoder));
-    mica_encoder_release(encoder);
-    encoder = NULL;
-}
+enum { MOST = 4096 };
 
 static uint64_t reals_of(mica_buffer *buffer)
 {
@@ -170,7 +128,7 @@ static void one_of_numpy(mica_device *device, const numpy_function *f, uint64_t 
     mica_buffer *x = made(device, from_complex ? complex : real, 1 + (wide && from_complex), from, values);
     mica_buffer *y = made(device, to_complex ? complex : real, 1 + (wide && to_complex), to, NULL);
     must(mica_fft(encoder, x, &params, y));
-    run();
+    end();
     near(f->name, n, y, wide);
     mica_buffer_release(x);
 }
@@ -219,7 +177,7 @@ static void test_axes(void **state)
         refused(mica_fft_axes(encoder, x, NULL, 0, NULL, a), MICA_ERR_INVALID_ARGUMENT, "axes");
         refused(mica_fft_axes(encoder, x, NULL, 8, NULL, a), MICA_ERR_INVALID_ARGUMENT, "axes");
         refused(mica_fft_axes(encoder, v, &again, 7, NULL, t), MICA_ERR_INVALID_ARGUMENT, "work");
-        run();
+        end();
         near("fftn", 0, a, false);
         near("ifft2", 0, b, false);
         near("rfftn", 0, v, false);
@@ -251,7 +209,7 @@ static void test_not_finite(void **state)
                             *out = made(device, MICA_DTYPE_C64, 2, SHAPE(2, n), NULL);
 
                 must(mica_fft(encoder, in, NULL, out));
-                run();
+                end();
                 take(out, y);
                 for (uint64_t k = 0; k < n; k++) {
                     assert_true(isfinite(y[2 * k]) && isfinite(y[2 * k + 1]));
@@ -285,7 +243,7 @@ static void test_refused(void **state)
         must(mica_fft(encoder, x, &half, r));
         if (device != devices[0])
             refused(mica_fft(encoder, wide, NULL, wide), MICA_ERR_UNSUPPORTED, "f64");
-        run();
+        end();
         mica_buffer_release(x);
         mica_buffer_release(y);
         mica_buffer_release(r);
@@ -351,7 +309,7 @@ static void test_complex(void **state)
         must(mica_copy(encoder, im, r[3]));
         refused(mica_complex_add(encoder, r[0], z, y[0]), MICA_ERR_INVALID_ARGUMENT, "a is f32");
         refused(mica_complex_abs(encoder, z, y[0]), MICA_ERR_INVALID_ARGUMENT, "y is c64");
-        run();
+        end();
         for (int i = 0; i < 6; i++)
             take(y[i], got[i]);
         for (int i = 0; i < 4; i++)
@@ -391,7 +349,7 @@ static void test_magnitudes(void **state)
                     *y = made(device, MICA_DTYPE_F32, 1, SHAPE(6), NULL);
 
         must(mica_complex_abs(encoder, x, y));
-        run();
+        end();
         take(y, size);
         assert_true(size[0] == 0 && isinf(size[1]) && isinf(size[2]) && isnan(size[3]));
         assert_true(fabs(size[4] - 3e38) < 1e32 && size[5] < 2e-40);
@@ -472,7 +430,7 @@ static void test_log_mel(void **state)
         refused(mica_log_mel(encoder, x, w, f, 2 * HOP, work, y), MICA_ERR_INVALID_ARGUMENT, "frames");
         refused(mica_log_mel(encoder, x, f, f, HOP, work, y), MICA_ERR_INVALID_ARGUMENT, "filters");
         must(mica_log_mel(encoder, x, w, f, HOP, work, y));
-        run();
+        end();
         take(y, got);
         for (
             int i = 0; i < 2 * MELS * FRAMES;

@@ -13,33 +13,15 @@
 
 #include "conform/golden_lines.h"
 #include "mica/mica.h"
+#include "support/devices.h"
 #include "support/status.h"
 
-enum { DEVICES = 3, COUNT = 9, STEPS = 6 };
-static const char *const device_names[DEVICES] = {"cpu", "opencl", "cuda"};
-static mica_device *devices[DEVICES];
+enum { COUNT = 9, STEPS = 6 };
 static golden_line line;
 /* What is run now. */
 static mica_device *device;
 static mica_dtype real;
 static mica_encoder *encoder;
-
-static int open_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < DEVICES; i++)
-        if (mica_device_open(device_names[i], NULL, &devices[i]) != MICA_OK && i == 0)
-            return -1;
-    return 0;
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < DEVICES; i++)
-        mica_device_release(devices[i]);
-    return mica_host_bytes() == 0 ? 0 : -1;
-}
 
 /* ---- buffers ---- */
 

@@ -13,30 +13,12 @@
 #include <cmocka.h>
 
 #include "mica/mica.h"
+#include "support/devices.h"
 #include "support/random.h"
 #include "support/status.h"
 
-enum { COUNT = 61, VALUES = 4, DEVICES = 3 };
-static const char *const device_names[DEVICES] = {"cpu", "opencl", "cuda"};
-static mica_device *devices[DEVICES];
+enum { COUNT = 61, VALUES = 4 };
 typedef double points[COUNT];
-
-static int open_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < DEVICES; i++)
-        if (mica_device_open(device_names[i], NULL, &devices[i]) != MICA_OK && i == 0)
-            return -1;
-    return 0;
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < DEVICES; i++)
-        mica_device_release(devices[i]);
-    return mica_host_bytes() == 0 ? 0 : -1;
-}
 
 /* ---- buffers of COUNT points ---- */
 

@@ -13,48 +13,11 @@
 
 #include "mica/mica.h"
 #include "oracle/oracle_number.h"
+#include "support/each_device.h"
 #include "support/status.h"
 #include "support/tensor.h"
 
-static const char *const device_names[] = {"cpu", "opencl", "cuda"};
-enum { DEVICES = 3, ELEMENTS = 4096 };
-static mica_device *devices[DEVICES];
-static mica_encoder *encoder;
-
-static int open_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < DEVICES; i++)
-        if (mica_device_open(device_names[i], NULL, &devices[i]) != MICA_OK && i == 0)
-            return -1;
-    return 0;
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < DEVICES; i++)
-        mica_device_release(devices[i]);
-    return mica_host_bytes() == 0 ? 0 : -1;
-}
-
-/* The body runs on every device. */
-#define ON_EACH(device)                  \
-    for (int d_ = 0; d_ < DEVICES; d_++) \
-        for (mica_device *device = devices[d_]; device != NULL && begin(device); device = NULL)
-
-static bool begin(mica_device *device)
-{
-    must(mica_encoder_begin(device, NULL, &encoder));
-    return true;
-}
-
-static void end(void)
-{
-    must(mica_encoder_commit_and_wait(encoder));
-    mica_encoder_release(encoder);
-    encoder = NULL;
-}
+enum { ELEMENTS = 4096 };
 
 static mica_buffer *empty(mica_device *device, mica_dtype dtype, uint32_t ndim, const uint64_t *shape)
 {
@@ -98,11 +61,6 @@ static void holds(mica_buffer *buffer, const double *wanted, uint64_t count)
     }
     mica_buffer_release(buffer);
 }
-#define SHAPE(...)  \
-    (uint64_t[])    \
-    {               \
-        __VA_ARGS__ \
-    }
 #define HOLDS(buffer, ...) \
     holds(buffer, (double[]){__VA_ARGS__}, sizeof((double[]){__VA_ARGS__}) / sizeof(double))
 

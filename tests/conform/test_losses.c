@@ -13,30 +13,12 @@
 
 #include "mica/mica.h"
 #include "oracle/oracle_number.h"
+#include "support/devices.h"
 #include "support/random.h"
 #include "support/status.h"
 
-enum { ROWS = 6, CLASSES = 13, ALL = ROWS * CLASSES, DEVICES = 3 };
-static const char *const device_names[DEVICES] = {"cpu", "opencl", "cuda"};
-static mica_device *devices[DEVICES];
+enum { ROWS = 6, CLASSES = 13, ALL = ROWS * CLASSES };
 static const int32_t labels[ROWS] = {0, 12, -100, 5, 5, 7};
-
-static int open_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < DEVICES; i++)
-        if (mica_device_open(device_names[i], NULL, &devices[i]) != MICA_OK && i == 0)
-            return -1;
-    return 0;
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < DEVICES; i++)
-        mica_device_release(devices[i]);
-    return mica_host_bytes() == 0 ? 0 : -1;
-}
 
 static mica_buffer *upload(mica_device *device, mica_dtype dtype, uint32_t ndim, const double *x)
 {

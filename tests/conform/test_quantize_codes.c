@@ -15,32 +15,15 @@
 #include "mica/mica.h"
 #include "oracle/oracle_codes.h"
 #include "oracle/oracle_number.h"
+#include "support/devices.h"
 #include "support/random.h"
 #include "support/status.h"
 
-enum { DEVICES = 3, A = 3, B = 5, C = 10, ALL = A * B * C };
-static const char *const device_names[DEVICES] = {"cpu", "opencl", "cuda"};
-static mica_device *devices[DEVICES], *device;
+enum { A = 3, B = 5, C = 10, ALL = A * B * C };
+static mica_device *device;
 static mica_encoder *encoder;
 static mica_buffer *made[64];
 static int made_count;
-
-static int open_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < DEVICES; i++)
-        if (mica_device_open(device_names[i], NULL, &devices[i]) != MICA_OK && i == 0)
-            return -1;
-    return 0;
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < DEVICES; i++)
-        mica_device_release(devices[i]);
-    return mica_host_bytes() == 0 ? 0 : -1;
-}
 
 /* ---- buffers, which end() releases ---- */
 

@@ -12,36 +12,10 @@
 #include <cmocka.h>
 
 #include "mica/mica.h"
+#include "support/devices.h"
 #include "support/random.h"
 #include "support/status.h"
 #include "support/tensor.h"
-
-static const char *const device_names[] = {"cpu", "opencl", "cuda"};
-enum { DEVICES = 3 };
-static mica_device *devices[DEVICES];
-
-static int open_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < DEVICES; i++)
-        if (mica_device_open(device_names[i], NULL, &devices[i]) != MICA_OK && i == 0)
-            return -1;
-    return 0;
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    for (int i = 0; i < DEVICES; i++)
-        mica_device_release(devices[i]);
-    return mica_host_bytes() == 0 ? 0 : -1;
-}
-
-#define SHAPE(...)  \
-    (uint64_t[])    \
-    {               \
-        __VA_ARGS__ \
-    }
 
 static mica_buffer *made(mica_device *device, mica_dtype dtype, uint32_t ndim, const uint64_t *shape)
 {

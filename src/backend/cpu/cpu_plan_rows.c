@@ -219,7 +219,7 @@ mica_status mica__cpu_plan_embedding(const mica__record *record, const mica__dev
 {
     (void)info;
     mica_status status =
-        check(record, MICA__EMBEDDING_TABLE, is_table, "f32, f16, bf16 and the types of matmul");
+        check(record, MICA__EMBEDDING_TABLE, is_table, "f32, f16, bf16, the types of matmul and turbo types");
     if (status == MICA_OK)
         status = check(record, MICA__EMBEDDING_SCALES, is_scale, "f32, f16, bf16, e8m0 and f8_e4m3");
     if (status == MICA_OK)

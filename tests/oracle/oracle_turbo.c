@@ -1,5 +1,6 @@
 /* oracle_turbo.c - the Walsh-Hadamard transform, each element from the signs of its own sum; turbo blocks, from their definition (docs/turbo.md). */
 #include <math.h>
+#include <string.h>
 
 #include "oracle/oracle_codes.h"
 #include "oracle/oracle_number.h"
@@ -7,11 +8,9 @@
 
 static bool is_odd(size_t bits)
 {
-    bool odd = false;
-
-    for (; bits != 0; bits &= bits - 1)
-        odd = !odd;
-    return odd;
+    for (unsigned half = 32; half > 0; half /= 2)
+        bits ^= (uint64_t)bits >> half;
+    return (bits & 1) != 0;
 }
 
 void oracle_hadamard(size_t rows, size_t dim, const double *x, const double *signs, double scale, bool undo,
@@ -107,15 +106,34 @@ double oracle_turbo_rotated(unsigned halfbits, const uint8_t *block, size_t i)
     return oracle_get(MICA_DTYPE_F16, block) * oracle_turbo_level(bits, code);
 }
 
+/* The values of a block before the rotation back. All 64 values are asked for one by one and each is a sum of all of these, so
+ * those of the last block are kept. */
+static const double *rotated_values(unsigned halfbits, const uint8_t *block)
+{
+    static _Thread_local struct {
+        unsigned halfbits;
+        uint8_t block[2 + 8 * 8];
+        double value[64];
+    } last;
+    const size_t bytes = 2 + 4 * halfbits;
+
+    if (last.halfbits != halfbits || memcmp(last.block, block, bytes) != 0) {
+        last.halfbits = halfbits;
+        memcpy(last.block, block, bytes);
+        for (size_t j = 0; j < 64; j++)
+            last.value[j] = oracle_turbo_rotated(halfbits, block, j);
+    }
+    return last.value;
+}
+
 static void turbo_value(unsigned halfbits, const uint8_t *block, size_t i, double *value, double *magnitude)
 {
+    const double *term = rotated_values(halfbits, block);
     double sum = 0, size = 0;
 
     for (size_t j = 0; j < 64; j++) {
-        const double term = oracle_turbo_rotated(halfbits, block, j);
-
-        sum += is_odd(i & j) ? -term : term;
-        size += fabs(term);
+        sum += is_odd(i & j) ? -term[j] : term[j];
+        size += fabs(term[j]);
     }
     *value = sum / 8 * oracle_turbo_sign(i);
     *magnitude = size / 8;

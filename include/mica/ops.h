@@ -25,6 +25,7 @@
 #include "mica/ops_matrix.h"
 #include "mica/ops_turbo.h"
 #include "mica/ops_image.h"
+#include "mica/ops_random.h"
 #include "mica/ops_recurrent.h"
 #include "mica/ops_sort.h"
 #include "mica/region.h"

@@ -9,6 +9,7 @@
 
 #include "oracle/oracle_codes.h"
 #include "oracle/oracle_number.h"
+#include "oracle/oracle_random.h"
 
 /* ---- small floats ---- */
 
@@ -239,23 +240,10 @@ static uint64_t i_wrap_u16(uint8_t type, uint64_t a, uint64_t b)
     return keep(a, 16, false);
 }
 
-/* Philox 4x32-10: ten rounds of two products, the key moved on between them. */
 static uint64_t i_random(uint8_t type, uint64_t counter, uint64_t key)
 {
-    uint32_t c[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), 0, 0},
-             k[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
-
     (void)type;
-    for (int round = 0; round < 10; round++) {
-        const uint64_t p = UINT64_C(0xD2511F53) * c[0], q = UINT64_C(0xCD9E8D57) * c[2];
-        const uint32_t next[4] = {(uint32_t)(q >> 32) ^ c[1] ^ k[0], (uint32_t)q,
-                                  (uint32_t)(p >> 32) ^ c[3] ^ k[1], (uint32_t)p};
-
-        memcpy(c, next, sizeof c);
-        k[0] += 0x9E3779B9;
-        k[1] += 0xBB67AE85;
-    }
-    return c[0] | (uint64_t)c[1] << 32;
+    return oracle_random(key, counter);
 }
 
 static const struct {

@@ -54,11 +54,19 @@ typedef enum mica_delta_rule {
     MICA_DELTA_ADD = 1      /* d = beta v: linear attention, and Mamba 2 with beta = dt */
 } mica_delta_rule;
 
+/* In which order it is computed: both mean the same and round differently. */
+typedef enum mica_delta_form {
+    MICA_DELTA_AUTO = 0,       /* what the device does faster, by the length of each sequence */
+    MICA_DELTA_SEQUENTIAL = 1, /* token by token: the same bits however a sequence is cut into passes */
+    MICA_DELTA_CHUNKED = 2     /* 64 tokens at once, by products of matrices and a triangular solve */
+} mica_delta_form;
+
 typedef struct mica_delta_params {
     uint32_t rule;      /* mica_delta_rule */
     uint32_t normalise; /* 1: q and k are divided by sqrt(sum of their squares + eps) first */
     float eps;          /* >= 0 */
     float scale;        /* of q; 0 = 1/sqrt(D) */
+    uint32_t form;      /* mica_delta_form */
 } mica_delta_params;
 
 /* The operands of mica_delta_net. Value head h reads key head h / (H / G): neighbours share one, as after a repeat of every key head. */
@@ -73,8 +81,12 @@ typedef struct mica_delta_operands {
 /* The gated delta rule (Gated DeltaNet, Qwen 3-Next) and its simpler kin. Each value head of a sequence has a state S [D, V]; for each token
  *   S = e^g S;  d = beta (v - S^T k), or beta v as params.rule says;  S = S + k d^T;  y = S^T (scale q) + skip v.
  * q, k, v, g, beta, skip, y: f32, f16 or bf16, each its own; states [slots, H, D, V] f32; or all f64 on the cpu. Last dimensions of q, k, v, states and
- * y are contiguous. A device may take tokens in chunks (64 of them: sums inside a chunk by a triangular solve, states from chunk to chunk), which
- * rounds differently and means the same. `params` may be NULL: all zero. */
+ * y are contiguous. `params` may be NULL: all zero.
+ *
+ * Chunked, with D_ij the sum of g over the tokens behind j up to i of a chunk (D_i0: from its first on) and S the state before it:
+ *   d_i = beta_i (v_i - e^D_i0 S^T k_i - sum over j < i of e^D_ij (k_i.k_j) d_j), a triangular solve, or beta_i v_i;
+ *   y_i = scale (e^D_i0 S^T q_i + sum over j <= i of e^D_ij (q_i.k_j) d_j) + skip v_i;  S = e^D_n0 S + sum over j of e^D_nj k_j d_j^T.
+ * Decays stand only over stretches of tokens, never as e^-D: nothing overflows that does not token by token. */
 MICA_API mica_status mica_delta_net(mica_encoder *encoder, const mica_delta_operands *operands,
                                     const mica_sequences *sequences, const mica_delta_params *params,
                                     mica_buffer *y);

@@ -135,6 +135,8 @@ void mica__rule_delta_net(mica__op_builder *op)
                    dim = mica__op_size(op, 'D');
     mica__op_require(op, params->rule <= MICA_DELTA_ADD, "params.rule is %u, which is no mica_delta_rule",
                      params->rule);
+    mica__op_require(op, params->form <= MICA_DELTA_CHUNKED, "params.form is %u, which is no mica_delta_form",
+                     params->form);
     mica__op_require(op, params->normalise <= 1, "params.normalise is %u, not 0 or 1", params->normalise);
     mica__op_require(op, params->eps >= 0.0f && isfinite(params->eps),
                      "params.eps is %g, not 0 or above and finite", (double)params->eps);

@@ -127,6 +127,8 @@ static void test_delta_refused(void **state)
             "v is f64, but q is f32");
     refused(mica_delta_net(encoder, &fine, NULL, &(mica_delta_params){.rule = 2}, out),
             MICA_ERR_INVALID_ARGUMENT, "params.rule is 2");
+    refused(mica_delta_net(encoder, &fine, NULL, &(mica_delta_params){.form = 3}, out),
+            MICA_ERR_INVALID_ARGUMENT, "params.form is 3");
     refused(mica_delta_net(encoder, &fine, NULL, &(mica_delta_params){.normalise = 2}, out),
             MICA_ERR_INVALID_ARGUMENT, "params.normalise is 2");
     refused(mica_delta_net(encoder, &fine, NULL, &(mica_delta_params){.eps = -1}, out),
@@ -225,7 +227,7 @@ static void delta_in_passes(mica_device *device)
                 *next = made(device, MICA_DTYPE_F32, 4, SHAPE(1, HEADS, DIM, COLUMNS)),
                 *whole = made(device, MICA_DTYPE_F32, 3, SHAPE(TOKENS, HEADS, COLUMNS)),
                 *parts = made(device, MICA_DTYPE_F32, 3, SHAPE(TOKENS, HEADS, COLUMNS));
-    const mica_delta_params params = {.normalise = 1, .eps = 1e-6f};
+    const mica_delta_params params = {.normalise = 1, .eps = 1e-6f, .form = MICA_DELTA_SEQUENTIAL};
     mica_encoder *encoder = begin(device);
 
     must(mica_delta_net(encoder, &(mica_delta_operands){.q = q, .k = k, .v = v},

@@ -109,17 +109,24 @@ void oracle_ssm_conv(const oracle_sequences *of, const oracle_conv *conv, double
 /* ---- the delta rule ---- */
 
 /* A column of a head's state, and how far rounding may have led it astray as a vector (the root of the squares): a token multiplies
- * that by the norm of e^g (1 - beta k k^T), which is not what bounds of single elements would add up to. */
+ * that by the norm of e^g (1 - beta k k^T), which is not what bounds of single elements would add up to. What is wrong with a d goes into the state
+ * like d itself, in chunks too, where d solves (1 + A) d = r but for the roundings of its row.
+ *
+ * Chunks do not see the state between but what went into it, whose sizes are summed up as they decay: `mass`; `drift` is the same times the length of
+ * the way |D|, since e^D is as wrong as D, a sum of 64 terms, is. */
 typedef struct column {
-    double *state; /* [dim] */
+    double *state, *mass, *drift; /* [dim] */
     double astray;
 } column;
 
 typedef struct token {
     const double *q, *k; /* normalised and scaled */
-    double value, decay, beta, skip;
+    double value, g, beta, skip;
     double rough; /* roundings of an element of k or q, and of a sum over dim */
+    bool last;    /* of a chunk: its sums become the state */
 } token;
+
+enum { CHUNK = 64, WAY = 4 /* half the root of a chunk: roundings of a sum over its tokens */ };
 
 static double length_of(size_t n, const double *x)
 {
@@ -135,30 +142,60 @@ static double square(double x)
     return x * x;
 }
 
+/* What went into the state until now, seen from behind token t. */
+static void pass_token(const oracle_delta *d, const token *t, column *c)
+{
+    for (size_t j = 0; j < d->dim; j++) {
+        c->drift[j] = exp(t->g) * (c->drift[j] + fabs(t->g) * c->mass[j]);
+        c->drift[j] = isnan(c->drift[j]) ? 0 : c->drift[j]; /* e^g is 0 */
+        c->mass[j] *= exp(t->g);
+    }
+}
+
+/* A sum over the elements of `with` and tokens before: two vectors and a decay each. */
+static double chunk_error(const oracle_delta *d, const token *t, const column *c, const double *with)
+{
+    double mass = 0, drift = 0;
+
+    for (size_t j = 0; j < d->dim; j++) {
+        mass += c->mass[j] * fabs(with[j]);
+        drift += c->drift[j] * fabs(with[j]);
+    }
+    return mass * (2 * t->rough + WAY + 4) + drift * WAY;
+}
+
 static void delta_step(const oracle_delta *d, const token *t, column *c, double *y, double *error)
 {
-    double known = 0, size = 0, terms = 0, fresh = 0, sum = t->skip * t->value;
-    const double k = length_of(d->dim, t->k);
+    double known = 0, size = 0, terms = 0, fresh = 0, sum = t->skip * t->value, wrong = 0;
+    const double k = length_of(d->dim, t->k), decay = exp(t->g);
 
+    pass_token(d, t, c);
     for (size_t j = 0; j < d->dim; j++) {
-        known += t->decay * c->state[j] * t->k[j];
-        size += fabs(t->decay * c->state[j] * t->k[j]);
+        known += decay * c->state[j] * t->k[j];
+        size += fabs(decay * c->state[j] * t->k[j]);
     }
     const double change = t->beta * (d->correct ? t->value - known : t->value);
-    const double off = d->correct ? fabs(t->beta) * (size * (t->rough + 3) + fabs(t->value - known)) : 0;
+    if (d->tokenwise)
+        wrong += size * (t->rough + 3);
+    if (d->chunked)
+        wrong += chunk_error(d, t, c, t->k);
+    const double off = d->correct ? fabs(t->beta) * (wrong + fabs(t->value - known)) : 0;
     for (size_t j = 0; j < d->dim; j++) {
-        const double kept = fabs(t->decay * c->state[j]), added = fabs(t->k[j] * change);
+        const double kept = fabs(decay * c->state[j]), added = fabs(t->k[j] * change);
 
-        fresh += square(4 * kept + (off + fabs(change)) * fabs(t->k[j]) + added * (t->rough + 2));
-        c->state[j] = t->decay * c->state[j] + t->k[j] * change;
+        c->mass[j] += added;
+        fresh += square((d->tokenwise ? 4 * kept : 0) + (off + fabs(change)) * fabs(t->k[j]) +
+                        added * (t->rough + 2) +
+                        (d->chunked && t->last ? c->mass[j] * (t->rough + WAY + 4) + c->drift[j] * WAY : 0));
+        c->state[j] = decay * c->state[j] + t->k[j] * change;
         sum += c->state[j] * t->q[j];
         terms += (kept + added) * fabs(t->q[j]);
     }
     const double stretch = d->correct ? fmax(1, fabs(1 - t->beta * k * k)) : 1;
-    c->astray = t->decay * stretch * c->astray + sqrt(fresh);
+    c->astray = decay * stretch * c->astray + sqrt(fresh);
     *y = sum;
-    *error = length_of(d->dim, t->q) * c->astray + terms * (2 * t->rough + 3) + 2 * fabs(t->skip * t->value) +
-             fabs(sum);
+    *error = length_of(d->dim, t->q) * c->astray + 2 * fabs(t->skip * t->value) + fabs(sum) +
+             (d->tokenwise ? terms * (2 * t->rough + 3) : 0) + (d->chunked ? chunk_error(d, t, c, t->q) : 0);
 }
 
 static void load_vector(const oracle_delta *d, const double *x, double scale, double *to)
@@ -174,19 +211,23 @@ static void delta_column(const oracle_sequences *of, const oracle_delta *d, cons
 {
     const size_t slot = d->heads * d->dim * d->columns, group = h / (d->heads / d->groups);
     double *q = room, *k = room + d->dim;
-    column c = {room + 2 * d->dim, 0};
+    column c = {room + 2 * d->dim, room + 3 * d->dim, room + 4 * d->dim, 0};
 
-    for (size_t j = 0; j < d->dim; j++)
+    for (size_t j = 0; j < d->dim; j++) {
         c.state[j] = of->state ? of->state[s->read * slot + (h * d->dim + j) * d->columns + v] : 0;
+        c.mass[j] = fabs(c.state[j]);
+        c.drift[j] = 0;
+    }
     for (size_t i = s->first; i < s->first + s->count; i++) {
         const size_t at = i * d->heads + h;
         const token t = {q,
                          k,
                          d->v[at * d->columns + v],
-                         d->g ? exp(d->g[at]) : 1,
+                         d->g ? d->g[at] : 0,
                          d->beta ? d->beta[at] : 1,
                          d->skip ? d->skip[h] : 0,
-                         (d->normalise ? 4 : 1) + 0.5 * sqrt((double)d->dim)};
+                         (d->normalise ? 4 : 1) + 0.5 * sqrt((double)d->dim),
+                         (i - s->first) % CHUNK == CHUNK - 1 || i + 1 == s->first + s->count};
 
         load_vector(d, d->q + (i * d->groups + group) * d->dim, d->scale, q);
         load_vector(d, d->k + (i * d->groups + group) * d->dim, 1, k);
@@ -202,7 +243,7 @@ static void delta_column(const oracle_sequences *of, const oracle_delta *d, cons
 
 void oracle_delta_net(const oracle_sequences *of, const oracle_delta *d, double *y, double *error)
 {
-    double *room = calloc(3 * d->dim + 1, sizeof *room);
+    double *room = calloc(5 * d->dim + 1, sizeof *room);
 
     begin(of, d->heads * d->columns, d->heads * d->dim * d->columns, y, error);
     for (size_t n = 0; room && n < of->count; n++) {

@@ -28,6 +28,7 @@ typedef struct oracle_delta {
     size_t groups, heads, dim, columns;
     const double *q, *k, *v, *g, *beta, *skip; /* the last three may be NULL */
     bool correct, normalise;
+    bool tokenwise, chunked; /* how it may have been computed: what rounding may do */
     double eps, scale;
 } oracle_delta;
 

@@ -25,14 +25,31 @@ typedef struct mica__cpu_ssm_conv {
     uint32_t activation, reserved;
 } mica__cpu_ssm_conv;
 
-/* delta_net: row r of the range is columns r % blocks of head r / blocks % heads of a sequence. */
+/* delta_net: row r of the range is columns r % blocks of head r / blocks % heads of a sequence. It leaves sequences of `chunk_from` tokens and
+ * more to delta_chunk, whose row r is head r % heads of sequence r / heads, and which leaves out the others. */
 #define MICA__CPU_DELTA_COLUMNS 64u
+#define MICA__CPU_DELTA_CHUNK 64u /* tokens */
 
 typedef struct mica__cpu_delta {
     mica__cpu_row_range range;
     mica__cpu_sequences sequences;
     mica_delta_params delta;
+    uint32_t reserved;
     uint64_t blocks;
+    uint64_t chunk_from;
 } mica__cpu_delta;
+
+/* Elements of a row of delta_chunk's matrices: whole vectors of every instruction set. */
+static inline uint64_t mica__cpu_delta_padded(uint64_t n)
+{
+    return (n + 15) / 16 * 16;
+}
+
+/* Elements of the work memory of delta_chunk. */
+static inline uint64_t mica__cpu_delta_chunk_room(uint64_t dim, uint64_t columns)
+{
+    const uint64_t deep = mica__cpu_delta_padded(dim), wide = mica__cpu_delta_padded(columns);
+    return MICA__CPU_DELTA_CHUNK * (3 * deep + 3 * wide + 2 * MICA__CPU_DELTA_CHUNK + 4) + dim * wide;
+}
 
 #endif

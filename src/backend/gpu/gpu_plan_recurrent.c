@@ -8,6 +8,9 @@
 #define COLUMNS 32u /* of a state, a group's */
 #define PARTS 8u    /* in which a group has its rows */
 #define MOST_ROWS 128u
+#define CHUNK 64u /* tokens */
+#define CHUNK_ROOM \
+    ((2u * CHUNK + 4u) * CHUNK * 4u) /* bytes that a chunk of a head has in the scratch: delta_chunk.kc */
 
 static uint64_t ceil_of(uint64_t a, uint64_t b)
 {
@@ -192,27 +195,67 @@ static mk_delta_params delta_params(const mica__record *record, const sequence_s
     return p;
 }
 
-mica_status mica__gpu_plan_delta_net(const mica__record *record, const mica__device_info *info,
-                                     mica__plan *plan)
+static mica_status plan_tokens(const mica__record *record, const mk_delta_params *p, uint32_t rows,
+                               mica__plan *plan)
 {
-    const sequence_slots at = slots_of(MICA__DELTA_STATE, MICA__DELTA_Y);
-    (void)info;
-    MICA__TRY(check(record, 7u << MICA__DELTA_STARTS));
-    const mk_delta_params p = delta_params(record, &at);
-    uint32_t rows = 4;
-    while (rows * PARTS < p.dim && rows <= MOST_ROWS)
-        rows *= 2;
-    if (rows > MOST_ROWS)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "delta_net: keys of %u elements, %u are served", p.dim,
-                          MOST_ROWS * PARTS);
-    MICA__TRY(plan_gaps(record, &at, &p.of, plan));
-    if (p.of.count == 0 || p.heads == 0 || p.blocks == 0)
-        return MICA_OK;
-    MICA__TRY(mica__gpu_plan_next(plan, "delta_net/forward", (uint64_t)p.of.count * p.heads * p.blocks));
+    MICA__TRY(mica__gpu_plan_next(plan, "delta_net/forward", (uint64_t)p->of.count * p->heads * p->blocks));
     mica__gpu_plan_constant(plan, "ROWS", rows);
     for (uint32_t slot = 0; slot < MICA__DELTA_SLOTS; slot++)
         mica__gpu_plan_operand(plan, record, slot, 0);
     mica__gpu_plan_fault(plan);
-    mica__gpu_plan_params(plan, &p, sizeof p);
+    mica__gpu_plan_params(plan, p, sizeof *p);
     return MICA_OK;
+}
+
+/* Scratch: a room for every chunk of every head, as many as there can be, then the states of all heads, in blocks of columns. */
+static mica_status plan_chunks(const mica__record *record, mk_delta_params *p, mica__plan *plan)
+{
+    static const uint32_t prepare[] = {MICA__DELTA_Q,          MICA__DELTA_K,      MICA__DELTA_G,
+                                       MICA__DELTA_BETA,       MICA__DELTA_STARTS, MICA__DELTA_READ_SLOTS,
+                                       MICA__DELTA_WRITE_SLOTS};
+    static const uint32_t forward[] = {MICA__DELTA_Q,      MICA__DELTA_K,          MICA__DELTA_V,
+                                       MICA__DELTA_BETA,   MICA__DELTA_SKIP,       MICA__DELTA_STATE,
+                                       MICA__DELTA_STARTS, MICA__DELTA_READ_SLOTS, MICA__DELTA_WRITE_SLOTS,
+                                       MICA__DELTA_Y,      MICA__DELTA_NEXT_STATE};
+    const uint64_t chunks = ceil_of(p->of.tokens, CHUNK) + p->of.count;
+    const uint64_t groups = (uint64_t)p->of.count * p->heads * p->blocks;
+    p->carried = chunks * p->heads * CHUNK_ROOM;
+    const uint64_t bytes = p->carried + groups * (p->dim > 0 ? p->dim : 1) * COLUMNS * 4;
+    if (p->of.tokens > 0) {
+        MICA__TRY(mica__gpu_plan_next(plan, "delta_chunk/prepare", chunks * p->heads));
+        for (size_t i = 0; i < sizeof prepare / sizeof *prepare; i++)
+            mica__gpu_plan_operand(plan, record, prepare[i], 0);
+        mica__gpu_plan_scratch(plan, 0, p->carried, MICA_ACCESS_WRITE);
+        mica__gpu_plan_params(plan, p, sizeof *p);
+    }
+    MICA__TRY(mica__gpu_plan_next(plan, "delta_chunk/forward", groups));
+    for (size_t i = 0; i < sizeof forward / sizeof *forward; i++)
+        mica__gpu_plan_operand(plan, record, forward[i], 0);
+    mica__gpu_plan_scratch(plan, 0, bytes, MICA_ACCESS_READ | MICA_ACCESS_WRITE);
+    mica__gpu_plan_fault(plan);
+    mica__gpu_plan_params(plan, p, sizeof *p);
+    return MICA_OK;
+}
+
+/* By itself token by token: whether chunks are faster has not been measured on a GPU. But for keys that are too long for its registers. */
+mica_status mica__gpu_plan_delta_net(const mica__record *record, const mica__device_info *info,
+                                     mica__plan *plan)
+{
+    const sequence_slots at = slots_of(MICA__DELTA_STATE, MICA__DELTA_Y);
+    const uint32_t form = ((const mica__delta_record *)record->params)->delta.form;
+    (void)info;
+    MICA__TRY(check(record, 7u << MICA__DELTA_STARTS));
+    mk_delta_params p = delta_params(record, &at);
+    uint32_t rows = 4;
+    while (rows * PARTS < p.dim && rows <= MOST_ROWS)
+        rows *= 2;
+    if (rows > MOST_ROWS && form == MICA_DELTA_SEQUENTIAL)
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "delta_net: keys of %u elements, token by token %u are served; chunks take any",
+                          p.dim, MOST_ROWS * PARTS);
+    MICA__TRY(plan_gaps(record, &at, &p.of, plan));
+    if (p.of.count == 0 || p.heads == 0 || p.blocks == 0)
+        return MICA_OK;
+    return form == MICA_DELTA_CHUNKED || rows > MOST_ROWS ? plan_chunks(record, &p, plan)
+                                                          : plan_tokens(record, &p, rows, plan);
 }

@@ -1,5 +1,5 @@
 //use params/sequences
-/* delta_net: strides are bytes of [token, head], of states of [head, row]. `present` has bits of what is there. */
+/* delta_net, delta_chunk: strides are bytes of [token, head], of states of [head, row]. `present` has bits of what is there. */
 #define MK_DELTA_G 1u
 #define MK_DELTA_BETA 2u
 #define MK_DELTA_SKIP 4u
@@ -7,6 +7,7 @@ typedef struct mk_delta_params {
     mk_sequences of;
     mk_u64 q_stride[2], k_stride[2], v_stride[2], g_stride[2], beta_stride[2], y_stride[2];
     mk_u64 state_stride[2], next_stride[2], skip_stride;
+    mk_u64 carried;      /* delta_chunk: where states lie in the scratch, behind the rooms of chunks */
     mk_u32 heads, share; /* share: value heads of a key head */
     mk_u32 dim, columns, blocks;
     mk_u32 correct;   /* 1: the delta rule, 0: sums alone */

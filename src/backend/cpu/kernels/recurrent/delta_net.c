@@ -5,8 +5,8 @@
  * A strip of columns is as wide as four vectors. Sums over D go row by row, even rows and odd ones apart.
  */
 #include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/kernels/recurrent/delta_load.h"
 #include "backend/cpu/kernels/recurrent/sequences.h"
-#include "backend/cpu/kernels/rows.h"
 
 #define PARTS 4
 #define STRIP (PARTS * VW)
@@ -70,40 +70,6 @@ static inline void run_token(const delta_token *t, const float *from, uint64_t f
                  vf_fma(skip, vf_load(t->v + p * VW), sum[p])); /* last: it may be the greatest */
 }
 
-static float sum_of_squares(const float *x, uint64_t n)
-{
-    vf sum = vf_zero();
-    uint64_t i = 0;
-    for (; i + VW <= n; i += VW)
-        sum = vf_fma(vf_load(x + i), vf_load(x + i), sum);
-    if (i < n) {
-        const vf rest = vf_load_n(x + i, n - i);
-        sum = vf_fma(rest, rest, sum);
-    }
-    return vf_sum(sum);
-}
-
-/* x times scale, over its length where that is asked for, as floats in `to`. */
-static void load_vector(const unsigned char *x, uint16_t dtype, uint64_t n, const mica_delta_params *delta,
-                        float scale, float *to)
-{
-    const float *row = row_f32(x, dtype, n, to);
-    const float length = delta->normalise != 0 ? sqrtf(sum_of_squares(row, n) + delta->eps) : 1.0f;
-    const vf factor = vf_set1(scale), over = vf_set1(length);
-    uint64_t i = 0;
-    for (; i + VW <= n; i += VW)
-        vf_store(to + i, vf_mul(factor, vf_div(vf_load(row + i), over)));
-    if (i < n)
-        vf_store_n(to + i, vf_mul(factor, vf_div(vf_load_n(row + i, n - i), over)), n - i);
-}
-
-static float element(const mica__cpu_view *view, uint64_t token, uint64_t head, float absent)
-{
-    return view->data != NULL
-               ? row_element(view->data + token * view->stride[0] + head * view->stride[1], view->dtype)
-               : absent;
-}
-
 static float exp_of(float x)
 {
     float lane[VW];
@@ -126,9 +92,9 @@ static delta_token load_token(const delta_strip *s, uint64_t t)
     const uint64_t group = s->head / (v->shape[1] / q->shape[1]), dim = q->shape[2];
     const unsigned char *value =
         v->data + t * v->stride[0] + s->head * v->stride[1] + s->first * row_element_bytes(v->dtype);
-    load_vector(q->data + t * q->stride[0] + group * q->stride[1], q->dtype, dim, s->delta, s->delta->scale,
-                s->q);
-    load_vector(k->data + t * k->stride[0] + group * k->stride[1], k->dtype, dim, s->delta, 1.0f, s->k);
+    delta_vector(q->data + t * q->stride[0] + group * q->stride[1], q->dtype, dim, s->delta, s->delta->scale,
+                 s->q);
+    delta_vector(k->data + t * k->stride[0] + group * k->stride[1], k->dtype, dim, s->delta, 1.0f, s->k);
     for (uint64_t i = 0; i < STRIP; i += VW) {
         const uint64_t rest = i < s->count ? s->count - i : 0, n = rest < VW ? rest : VW;
         vf_store(s->v + i,
@@ -138,8 +104,8 @@ static delta_token load_token(const delta_strip *s, uint64_t t)
         .dim = dim,
         .q = s->q,
         .k = s->k,
-        .decay = exp_of(element(&s->view[MICA__DELTA_G], t, s->head, 0.0f)),
-        .beta = element(&s->view[MICA__DELTA_BETA], t, s->head, 1.0f),
+        .decay = exp_of(delta_element(&s->view[MICA__DELTA_G], t, s->head, 0.0f)),
+        .beta = delta_element(&s->view[MICA__DELTA_BETA], t, s->head, 1.0f),
         .skip = skip->data != NULL ? row_element(skip->data + s->head * skip->stride[0], skip->dtype) : 0.0f,
         .correct = s->delta->rule == MICA_DELTA_CORRECT,
         .v = s->v,
@@ -202,6 +168,8 @@ void MICA__ISA(delta_net)(const mica__cpu_args *args, uint32_t first, uint32_t l
         const uint64_t begin = row % params->blocks * MICA__CPU_DELTA_COLUMNS;
         const sequence found = sequence_of(args, of, row / params->blocks / heads);
         s.head = row / params->blocks % heads;
+        if (found.count >= params->chunk_from)
+            continue;
         for (s.first = begin; found.fine && s.first < columns && s.first < begin + MICA__CPU_DELTA_COLUMNS;
              s.first += STRIP) {
             s.count = columns - s.first < STRIP ? columns - s.first : STRIP;

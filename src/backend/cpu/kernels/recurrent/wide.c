@@ -152,7 +152,7 @@ void MICA__ISA(delta_net_wide)(const mica__cpu_args *args, uint32_t first, uint3
         }
         const sequence s = sequence_of(args, of, row / heads);
         h.head = row % heads;
-        if (s.fine)
+        if (s.fine && s.count < params->chunk_from)
             run_head(&h, &s);
     }
 }

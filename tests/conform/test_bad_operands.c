@@ -19,6 +19,7 @@
 #include "oracle/oracle_blocks.h"
 #include "oracle/oracle_number.h"
 #include "support/status.h"
+#include "support/sanitizer.h"
 
 static const char *const device_names[] = {"null", "cpu"};
 static mica_device *devices[2];
@@ -317,7 +318,7 @@ static void test_row(void **state)
         try_null, try_dtype, try_shape, try_stride, try_device, try_bare, try_overlap};
     const conform_row *row = *state;
 
-    for (uint32_t i = 0; i < 16; i++) {
+    for (uint32_t i = 0; i < (TEST_ANY_SANITIZER ? 4 : 16); i++) {
         mica_device *device = devices[i % 2];
         conform_case c;
 

@@ -13,10 +13,11 @@
 #include <cmocka.h>
 
 #include "session/interpreter.h"
+#include "support/sanitizer.h"
 
 #define DIM 8
 #define VALUES 9 /* storages with values, the first half of them temporary */
-#define PROGRAMS 12000
+#define PROGRAMS (TEST_ANY_SANITIZER ? 3000 : 12000)
 
 static uint64_t seed = 1;
 

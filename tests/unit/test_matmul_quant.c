@@ -13,6 +13,7 @@
 #include "quant/quant.h"
 #include "support/random.h"
 #include "support/tensor.h"
+#include "support/sanitizer.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -304,7 +305,8 @@ static void test_matmul(void **state)
     for (uint32_t i = 0; i < RIG_ISAS; i++) {
         const mica__cpu_kernel *table = rig_table(rig_isa_name[i]);
         test_random random = test_random_from(10);
-        for (uint32_t round = 0; table != NULL && round < 6 * COUNT(types); round++)
+        for (uint32_t round = 0; table != NULL && round < (TEST_ANY_SANITIZER ? 2 : 6) * COUNT(types);
+             round++)
             check_matmul(table, rig_isa_name[i], &random, types[round % COUNT(types)]);
         for (uint32_t round = 0; table != NULL && round < 12; round++)
             check_matmul(table, rig_isa_name[i], &random, MICA_DTYPE_F8_E4M3);
@@ -668,7 +670,7 @@ static void test_experts(void **state)
 {
     (void)state;
     test_random random = test_random_from(15);
-    for (uint32_t round = 0; round < 3 * RIG_ISAS * COUNT(types); round++) {
+    for (uint32_t round = 0; round < (TEST_ANY_SANITIZER ? 1 : 3) * RIG_ISAS * COUNT(types); round++) {
         const mica__cpu_kernel *table = rig_table(rig_isa_name[round % RIG_ISAS]);
         if (table != NULL)
             check_experts(table, &random, types[round / RIG_ISAS % COUNT(types)], round % 2 == 1);

@@ -45,6 +45,11 @@ MICA_API mica_status mica_quantize_codes(mica_encoder *encoder, mica_buffer *x, 
 /* y = (codes - zero_point) scale, or codes scale + bias. As mica_quantize_codes has them; low tells packed codes below 0 apart. */
 MICA_API mica_status mica_dequantize_codes(mica_encoder *encoder, mica_buffer *codes,
                                            const mica_quantizer *by, mica_buffer *y);
+/* codes = clamp(round(sums multiplier) + zero_point, low, high) with the multipliers in by->scales: a sum of products of codes, i32, of scales s_a
+ * and s_b as codes of scale s_y has s_a s_b / s_y. In f32, halves to even (by->away: away from 0). codes i8, u8, i16 or u16, of the shape of
+ * sums; by->biases, global, block and packed are not there. What becomes of mica_product_codes. */
+MICA_API mica_status mica_requantize(mica_encoder *encoder, mica_buffer *sums, const mica_quantizer *by,
+                                     mica_buffer *codes);
 /* y = what the code of x stands for, without writing codes. Not packed. In place. */
 MICA_API mica_status mica_fake_quantize(mica_encoder *encoder, mica_buffer *x, const mica_quantizer *by,
                                         mica_buffer *y);

@@ -40,6 +40,7 @@
 #include "kernels/params/experts.h"
 #include "kernels/params/embedding.h"
 #include "kernels/params/turbo_rows.h"
+#include "kernels/params/transposed.h"
 #include "kernels/params/pack.h"
 #include "kernels/params/places.h"
 #include "kernels/params/cross_entropy.h"

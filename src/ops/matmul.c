@@ -57,3 +57,27 @@ mica_status mica_matmul_experts(mica_encoder *encoder, mica_buffer *x, mica_buff
     mica__matmul_record record = record_of(params);
     return mica__op_call(encoder, MICA_OP_MATMUL_EXPERTS, &record, (mica_buffer *const[]){x, ids, weight, y});
 }
+
+/* Rows of x are numbered over its leading dimensions; ids need two of them, a batched weight as mica_matmul. */
+void mica__rule_transposed(mica__op_builder *op)
+{
+    const mica__operand *weight = &op->record.operand[MICA__TRANSPOSED_WEIGHT];
+    const uint32_t rank = op->record.operand[MICA__TRANSPOSED_X].ndim;
+    const uint64_t batches = mica__op_size(op, 'T'), weights = mica__op_size(op, 'E');
+    const bool routed = mica__op_has(op, MICA__TRANSPOSED_IDS);
+    mica__op_require(op, !routed || weight->ndim == 3, "weight has %u dimensions; with ids it has 3",
+                     weight->ndim);
+    mica__op_require(op, weight->ndim == 2 || rank == 3,
+                     "x has %u dimensions; with ids or a batched weight it has 3", rank);
+    mica__op_require(op,
+                     routed || weight->ndim == 2 || !mica__size_known(batches) ||
+                         !mica__size_known(weights) || weights == 0 || batches % weights == 0,
+                     "x: shape[0] is %llu, no multiple of weight's %llu", (unsigned long long)batches,
+                     (unsigned long long)weights);
+}
+
+mica_status mica_matmul_transposed(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
+                                   mica_buffer *ids, mica_buffer *y)
+{
+    return mica__op_call(encoder, MICA_OP_MATMUL_TRANSPOSED, NULL, (mica_buffer *const[]){x, ids, weight, y});
+}

@@ -21,18 +21,38 @@ static bool goes_with(uint32_t a, uint32_t dtype, bool result)
     return dtype == a;
 }
 
+/* A zero point repeats along the dimension `back` from the last, which the other operand has. */
+static void check_zero(mica__op_builder *op, uint32_t slot, uint32_t back)
+{
+    const mica__operand *zero = &op->record.operand[slot];
+    const uint32_t a = op->record.operand[MICA__PRODUCT_A].dtype;
+    if (!mica__op_ok(op) || !mica__op_has(op, slot))
+        return;
+    mica__op_require(op, is_byte(a) || a == MICA_DTYPE_I32,
+                     "%s is given, but a is %s, which has no zero points", mica__op_argument(op, slot),
+                     mica_dtype_name((mica_dtype)a));
+    mica__op_require(op, zero->ndim <= back || zero->shape[zero->ndim - 1 - back] == 1,
+                     "%s: shape[%u] is %llu, not 1", mica__op_argument(op, slot), zero->ndim - 1u - back,
+                     (unsigned long long)zero->shape[zero->ndim - 1 - back]);
+    if (mica__op_ok(op))
+        mica__op_broadcast(op, slot, MICA__PRODUCT_Y);
+}
+
 static void check_types(mica__op_builder *op)
 {
     const uint32_t a = op->record.operand[MICA__PRODUCT_A].dtype;
     mica__operand *y = &op->record.operand[MICA__PRODUCT_Y];
     if (is_byte(a) && y->ndim == MICA_RANK_UNKNOWN) /* asked for */
         y->dtype = MICA_DTYPE_I32;
-    for (uint32_t slot = MICA__PRODUCT_B; slot <= MICA__PRODUCT_Y; slot++)
+    static const uint32_t slots[] = {MICA__PRODUCT_B, MICA__PRODUCT_ADD, MICA__PRODUCT_Y};
+    for (uint32_t i = 0; i < sizeof slots / sizeof slots[0]; i++) {
+        const uint32_t slot = slots[i];
         if (mica__op_has(op, slot) && op->record.operand[slot].dtype != MICA_DTYPE_NONE)
             mica__op_require(op, goes_with(a, op->record.operand[slot].dtype, slot != MICA__PRODUCT_B),
                              "%s is %s, which does not go with a, which is %s", mica__op_argument(op, slot),
                              mica_dtype_name((mica_dtype)op->record.operand[slot].dtype),
                              mica_dtype_name((mica_dtype)a));
+    }
 }
 
 /* Size of dimension `back` from the last, 1 where there is none. */
@@ -80,10 +100,19 @@ void mica__rule_product(mica__op_builder *op)
     mica__op_shape(op, MICA__PRODUCT_Y, ndim, shape);
     if (mica__op_ok(op) && mica__op_has(op, MICA__PRODUCT_ADD))
         mica__op_broadcast(op, MICA__PRODUCT_ADD, MICA__PRODUCT_Y);
+    check_zero(op, MICA__PRODUCT_A_ZERO, 0);
+    check_zero(op, MICA__PRODUCT_B_ZERO, 1);
 }
 
 mica_status mica_product(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *add,
                          mica_buffer *y)
 {
-    return mica__op_call(encoder, MICA_OP_PRODUCT, NULL, (mica_buffer *const[]){a, b, add, y});
+    return mica__op_call(encoder, MICA_OP_PRODUCT, NULL, (mica_buffer *const[]){a, b, add, NULL, NULL, y});
+}
+
+mica_status mica_product_codes(mica_encoder *encoder, mica_buffer *a, mica_buffer *a_zero, mica_buffer *b,
+                               mica_buffer *b_zero, mica_buffer *add, mica_buffer *y)
+{
+    return mica__op_call(encoder, MICA_OP_PRODUCT, NULL,
+                         (mica_buffer *const[]){a, b, add, a_zero, b_zero, y});
 }

@@ -220,8 +220,9 @@ static mica_status check_packed(const char *op, const mica_buffer *x, const mica
     return MICA_OK;
 }
 
-static mica_status check(const char *op, const mica_encoder *encoder, const mica_buffer *x,
-                         const mica_quantizer *by, const mica_buffer *y)
+/* Whatever x is. */
+static mica_status check_all(const char *op, const mica_encoder *encoder, const mica_buffer *x,
+                             const mica_quantizer *by, const mica_buffer *y)
 {
     if (encoder == NULL || x == NULL || by == NULL || by->scales == NULL || y == NULL)
         return REFUSE("%s: %s is NULL", op,
@@ -230,8 +231,6 @@ static mica_status check(const char *op, const mica_encoder *encoder, const mica
                       : by == NULL    ? "by"
                       : y == NULL     ? "codes or y"
                                       : "by.scales");
-    if (!is_real(x))
-        return REFUSE("%s: x or y is %s, not a float", op, mica_dtype_name(x->dtype));
     if (by->low > by->high)
         return REFUSE("%s: by.low is %d, above high, %d", op, by->low, by->high);
     if (by->zero_points != NULL && by->biases != NULL)
@@ -245,6 +244,14 @@ static mica_status check(const char *op, const mica_encoder *encoder, const mica
     MICA__TRY(check_shared(op, "by.scales", by->scales, x, by));
     MICA__TRY(check_shared(op, "by.zero_points", by->zero_points, x, by));
     return check_shared(op, "by.biases", by->biases, x, by);
+}
+
+static mica_status check(const char *op, const mica_encoder *encoder, const mica_buffer *x,
+                         const mica_quantizer *by, const mica_buffer *y)
+{
+    if (x != NULL && !is_real(x))
+        return REFUSE("%s: x or y is %s, not a float", op, mica_dtype_name(x->dtype));
+    return check_all(op, encoder, x, by, y);
 }
 
 /* ---- formulas ---- */
@@ -403,6 +410,30 @@ mica_status mica_quantize_codes(mica_encoder *encoder, mica_buffer *x, const mic
     const st_value all = halves == 2 ? st_add(code[0], st_scale(code[1], 16)) : code[0];
     add_output(&j, "codes", codes, -1, st_cast(all, to));
     return job_end(&j, encoder, x);
+}
+
+mica_status mica_requantize(mica_encoder *encoder, mica_buffer *sums, const mica_quantizer *by,
+                            mica_buffer *codes)
+{
+    job j;
+    MICA__TRY(check_all("requantize", encoder, sums, by, codes));
+    job_begin(&j, "requantize", MICA_REGISTER_F32, by);
+    if (sums->dtype != MICA_DTYPE_I32)
+        return REFUSE("requantize: sums is %s, not i32", mica_dtype_name(sums->dtype));
+    if (by->biases != NULL || by->global != NULL || by->block != 0 || by->packed != 0 ||
+        by->code != MICA_CODE_INTEGER)
+        return REFUSE("requantize: by.biases, global, block, packed or code is given");
+    if (mica_dtype_block_bytes(codes->dtype) > 2 || mica__register_of(codes->dtype) == MICA_REGISTER_F32 ||
+        !complete(&j.by, codes->dtype))
+        return REFUSE("requantize: codes is %s, which does not hold codes from %d to %d",
+                      mica_dtype_name(codes->dtype), by->low, by->high);
+    const st_value sum = add_input(&j, "sums", sums, EACH, -1);
+    scaling s = add_scaling(&j, sums, -1);
+    finish_scaling(&j, &s, st_none);
+    const st_value near = rounded(st_mul(st_cast(sum, MICA_REGISTER_F32), s.scale), by->away != 0);
+    const st_value code = st_clamp(s.point.of != NULL ? st_add(near, s.point) : near, j.by.low, j.by.high);
+    add_output(&j, "codes", codes, -1, st_cast(code, mica__register_of(codes->dtype)));
+    return job_end(&j, encoder, sums);
 }
 
 /* Elements of one half, or all: -1. Halves lie between each other, so that each is a record of its own. */

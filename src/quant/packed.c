@@ -8,7 +8,7 @@
 #include "quant/packed_words.h"
 #include "quant/quant.h"
 
-#define PART 32u
+#define PART MICA__PACKED_PART
 
 /* An affine type's block is its group. */
 static const mica__packed_form forms[MICA_DTYPE_COUNT] = {
@@ -328,23 +328,30 @@ static uint16_t packed_scale_dtype(uint16_t dtype, const void *group, uint32_t g
 void mica__packed_decode_row(uint16_t dtype, const void *group, uint32_t row, uint64_t k, uint32_t group_size,
                              float *dst)
 {
+    mica__packed_decode_part(dtype, group, row, 0, k, group_size, dst);
+}
+
+void mica__packed_decode_part(uint16_t dtype, const void *group, uint32_t row, uint64_t first, uint64_t count,
+                              uint32_t group_size, float *dst)
+{
     const uint16_t scale_dtype = packed_scale_dtype(dtype, group, group_size);
     mica__packed_form form;
     if (!mica__packed_form_of(dtype, group_size, &form)) {
-        memset(dst, 0, k * sizeof *dst);
+        memset(dst, 0, count * sizeof *dst);
         return;
     }
+    const uint64_t end = first + count;
     const uint64_t block_bytes = mica__packed_block_bytes(&form, form.block_values);
     const uint32_t step = scale_values(dtype);
-    for (uint64_t i = 0; i < k; i += PART) {
+    for (uint64_t i = first; i < end; i += PART) {
         const unsigned char *block =
             (const unsigned char *)group + form.head_bytes + i / form.block_values * block_bytes;
         const uint64_t part = i % form.block_values / PART;
         uint8_t codes[PART];
         get_part(form.part_bytes, block + form.scale_bytes + part * form.part_bytes, row, codes);
-        for (uint32_t j = 0; j < PART && i + j < k; j += step) {
+        for (uint32_t j = 0; j < PART && i + j < end; j += step) {
             const part_scale scale = scale_of(dtype, scale_dtype, block, row, part, j / 16);
-            decode_part(&scale, codes + j, k - i - j < step ? k - i - j : step, dst + i + j);
+            decode_part(&scale, codes + j, end - i - j < step ? end - i - j : step, dst + (i - first) + j);
         }
     }
 }

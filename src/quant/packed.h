@@ -88,5 +88,9 @@ uint16_t mica__packed_scale_dtype(const void *group);
 /* The first k values of row `row` (0..7) of a group, with the bits that the canonical row decodes to. */
 void mica__packed_decode_row(uint16_t dtype, const void *group, uint32_t row, uint64_t k, uint32_t group_size,
                              float *dst);
+/* Values [first, first + count) of it; first is a multiple of MICA__PACKED_PART. */
+#define MICA__PACKED_PART 32u
+void mica__packed_decode_part(uint16_t dtype, const void *group, uint32_t row, uint64_t first, uint64_t count,
+                              uint32_t group_size, float *dst);
 
 #endif

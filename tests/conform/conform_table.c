@@ -27,6 +27,7 @@
 #define DOT                                                                                                 \
     "f32 sums of k terms in any fixed order: sqrt(k)/4 + 1 roundings of the absolute sum, times 4 for the " \
     "tail"
+#define RISING "f32 sums in rising n: the root of the squares of all that is rounded, times 4 for the tail"
 #define FFT                                                                                            \
     "log2(n) levels of sums and turns, each a rounding or two of the root of all squares; one of the " \
     "greatest"
@@ -152,6 +153,7 @@ const conform_row conform_table[] = {
     /* ---- rotary embeddings ---- */
     /* ---- matrices ---- */
     ROW("product", PRODUCT, product, NONE, 2, DOT),
+    WEIGHT_ROWS("transposed", MATMUL_TRANSPOSED, matmul_transposed, 4, RISING),
 /* ---- attention ---- */
 #define CODES "the codes of the reference quantiser, found in f32: known to the bit"
     ROW("kv_write q4_0", KV_WRITE, kv_write, Q4_0, 0, CODES),

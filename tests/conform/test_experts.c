@@ -1,6 +1,6 @@
 /*
  * test_experts.c - a whole mixture of experts out of its ops, against the formula in double: routing of each kind, two products,
- * a gate, a product back, the weighted sum with a shared expert and the residual; and the parameters that routing refuses.
+ * a gate, a product back, the weighted sum with a shared expert and the residual; two weights by one routing; and the parameters that routing refuses.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -175,6 +175,52 @@ static void whole_mixtures(void **state)
     }
 }
 
+/* Two weights by one routing, each to a result of its own, recorded together; so many slots that experts get several each, and an id outside. */
+static void pooled_pair(void **state)
+{
+    (void)state;
+    enum { MANY = 40, BAD = 17 };
+    test_random random = test_random_from(12);
+    mica_device *device = NULL;
+    mica_encoder *e = NULL;
+    must(mica_device_open("cpu", NULL, &device));
+    tensor x = make(device, &random, MICA_DTYPE_F32, 2, (uint64_t[]){MANY, WIDE});
+    tensor ids = make(device, NULL, MICA_DTYPE_U32, 2, (uint64_t[]){MANY, SLOTS});
+    uint32_t id[MANY * SLOTS];
+    float got[MANY * SLOTS * INNER];
+    tensor weight[2], y[2];
+    for (uint32_t i = 0; i < MANY * SLOTS; i++)
+        id[i] =
+            i == BAD ? EXPERTS : (uint32_t)test_random_below(&random, EXPERTS - 1); /* the last gets none */
+    must(mica_buffer_write(ids.buffer, 0, id, sizeof id));
+    must(mica_encoder_begin(device, NULL, &e));
+    for (uint32_t i = 0; i < 2; i++) {
+        weight[i] = make(device, &random, MICA_DTYPE_F32, 3, (uint64_t[]){EXPERTS, INNER, WIDE});
+        y[i] = make(device, NULL, MICA_DTYPE_F32, 3, (uint64_t[]){MANY, SLOTS, INNER});
+        must(mica_matmul_experts(e, x.buffer, weight[i].buffer, ids.buffer, NULL, y[i].buffer));
+    }
+    assert_int_equal(mica_encoder_commit_and_wait(e), MICA_ERR_FAULT);
+    for (uint32_t w = 0; w < 2; w++) {
+        must(mica_buffer_read(y[w].buffer, 0, got, sizeof got));
+        for (uint32_t i = 0; i < MANY * SLOTS * INNER; i++) {
+            const uint32_t slot = i / INNER;
+            double wide[WIDE], wanted = 0;
+            for (uint32_t k = 0; k < WIDE; k++)
+                wide[k] = x.value[slot / SLOTS * WIDE + k];
+            if (slot != BAD)
+                wanted = dot(weight[w].value + (id[slot] * INNER + i % INNER) * WIDE, wide, WIDE);
+            /* 32 products of values around one half. */
+            if (!(fabs(got[i] - wanted) < 40 * 0x1p-24 * (1 + fabs(wanted))))
+                fail_msg("weight %u, slot %u: %g, not %g", w, slot, (double)got[i], wanted);
+        }
+    }
+    mica_encoder_release(e);
+    tensor *all[] = {&x, &ids, &weight[0], &weight[1], &y[0], &y[1]};
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
+        done(all[i]);
+    mica_device_release(device);
+}
+
 static void refused_routes(void **state)
 {
     (void)state;
@@ -220,6 +266,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_mixtures),
+        cmocka_unit_test(pooled_pair),
         cmocka_unit_test(refused_routes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,6 +47,32 @@ void oracle_matmul_row(const oracle_weight *weight, size_t first, size_t rows, c
     free(value);
 }
 
+/* In rising n: every sum rounds what there is so far, every product and every decoded value, three times, its term. These roundings know nothing of each
+ * other, so the root of all squares is what they come to. */
+void oracle_matmul_transposed_row(const oracle_weight *weight, size_t first, size_t rows, const double *x,
+                                  double *y, double *error)
+{
+    size_t k = weight->columns;
+    double *value = malloc(2 * k * sizeof *value);
+
+    if (!value)
+        abort();
+    for (size_t i = 0; i < k; i++)
+        y[i] = error[i] = 0;
+    for (size_t n = 0; n < rows; n++) {
+        decode(weight, first + n, value, value + k);
+        for (size_t i = 0; i < k; i++) {
+            const double term = 3 * x[n] * value[k + i];
+
+            y[i] += x[n] * value[i];
+            error[i] += y[i] * y[i] + term * term;
+        }
+    }
+    for (size_t i = 0; i < k; i++)
+        error[i] = sqrt(error[i]);
+    free(value);
+}
+
 void oracle_embedding_row(const oracle_weight *table, size_t row, double *y, double *error)
 {
     bool dense = !oracle_is_block(table->dtype) && !table->group_size;

@@ -152,6 +152,9 @@ typedef struct oracle_weight {
 /* y[n] = sum over k of x[k] * weight[first + n][k]: oracle A, or oracle B with `quantised` activations. */
 void oracle_matmul_row(const oracle_weight *weight, size_t first, size_t rows, const double *x,
                        bool quantised, double *y, double *error);
+/* y[k] = sum over n of x[n] * weight[first + n][k]. */
+void oracle_matmul_transposed_row(const oracle_weight *weight, size_t first, size_t rows, const double *x,
+                                  double *y, double *error);
 /* Row `row` of the table as values. */
 void oracle_embedding_row(const oracle_weight *table, size_t row, double *y, double *error);
 

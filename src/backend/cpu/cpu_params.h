@@ -135,6 +135,22 @@ typedef struct mica__cpu_hadamard {
     uint32_t undo;
 } mica__cpu_hadamard;
 
+/* matmul_transposed: blocks of y: rows of one weight, or of a tile of the experts' map, by columns, of which ROOM has whole panels on any
+ * instruction set. `step`: a row is decoded from multiples of it on, which takes twice as many floats besides. */
+#define MICA__CPU_TRANSPOSED_ROWS 96
+#define MICA__CPU_TRANSPOSED_COLUMNS 256
+#define MICA__CPU_TRANSPOSED_ROOM 288
+#define MICA__CPU_TRANSPOSED_N 128
+#define MICA__CPU_TRANSPOSED_FLOATS                                                     \
+    ((MICA__CPU_TRANSPOSED_ROWS + MICA__CPU_TRANSPOSED_ROOM) * MICA__CPU_TRANSPOSED_N + \
+     MICA__CPU_TRANSPOSED_ROWS * MICA__CPU_TRANSPOSED_ROOM + MICA__CPU_TRANSPOSED_COLUMNS)
+typedef struct mica__cpu_transposed {
+    uint64_t rows;      /* of each weight; routed: unused */
+    uint64_t row_units; /* of each weight; routed: of all */
+    uint64_t column_units, step;
+    uint32_t routed;
+} mica__cpu_transposed;
+
 /* product: blocks of y, row by row, of matrix after matrix; the floats of both packed operands and of a block's sums. */
 #define MICA__CPU_PRODUCT_ROWS 96
 #define MICA__CPU_PRODUCT_COLUMNS 240

@@ -28,7 +28,9 @@ static uint64_t stride_back(const mica__operand *o, uint32_t back)
 static mica_status describe(const mica__record *record, mk_product_params *p)
 {
     const mica__operand *a = &record->operand[MICA__PRODUCT_A], *b = &record->operand[MICA__PRODUCT_B],
-                        *add = &record->operand[MICA__PRODUCT_ADD], *y = &record->operand[MICA__PRODUCT_Y];
+                        *add = &record->operand[MICA__PRODUCT_ADD], *y = &record->operand[MICA__PRODUCT_Y],
+                        *a_zero = &record->operand[MICA__PRODUCT_A_ZERO],
+                        *b_zero = &record->operand[MICA__PRODUCT_B_ZERO];
     const uint64_t rows = y->shape[y->ndim - 2], columns = y->shape[y->ndim - 1], k = a->shape[a->ndim - 1];
     if (rows > INT32_MAX || columns > INT32_MAX || k > INT32_MAX)
         return mica__fail(MICA_ERR_UNSUPPORTED, "product: a size is over 2^31 - 1");
@@ -41,6 +43,8 @@ static mica_status describe(const mica__record *record, mk_product_params *p)
     p->add_column = stride_back(add, 0);
     p->y_row = stride_back(y, 1);
     p->y_column = stride_back(y, 0);
+    p->a_zero_row = stride_back(a_zero, 1);
+    p->b_zero_column = stride_back(b_zero, 0);
     p->batches = y->ndim - 2u;
     for (uint32_t d = 0; d < p->batches; d++) {
         const uint32_t back = y->ndim - 1u - d;
@@ -49,6 +53,8 @@ static mica_status describe(const mica__record *record, mk_product_params *p)
         p->b_stride[d] = stride_back(b, back);
         p->add_stride[d] = stride_back(add, back);
         p->y_stride[d] = stride_back(y, back);
+        p->a_zero_stride[d] = stride_back(a_zero, back);
+        p->b_zero_stride[d] = stride_back(b_zero, back);
     }
     p->rows = (uint32_t)rows;
     p->columns = (uint32_t)columns;
@@ -59,7 +65,11 @@ static mica_status describe(const mica__record *record, mk_product_params *p)
     p->b_type = type_of(b->dtype);
     p->add_type = type_of(add->dtype);
     p->y_type = type_of(y->dtype);
+    p->a_zero_type = type_of(a_zero->dtype);
+    p->b_zero_type = type_of(b_zero->dtype);
     p->has_add = mica__operand_present(add);
+    p->has_a_zero = mica__operand_present(a_zero);
+    p->has_b_zero = mica__operand_present(b_zero);
     return MICA_OK;
 }
 
@@ -84,8 +94,9 @@ mica_status mica__gpu_plan_product(const mica__record *record, const mica__devic
     if (status != MICA_OK)
         return status;
     mica__gpu_plan_constant(plan, "WHOLE", is_whole(a->dtype));
-    for (uint32_t o = 0; o < MICA__PRODUCT_SLOTS; o++)
-        mica__gpu_plan_operand(plan, record, o, 0);
+    for (uint32_t o = 0; o < MICA__PRODUCT_SLOTS; o++) /* zero points are bound with integers alone */
+        if (is_whole(a->dtype) || (o != MICA__PRODUCT_A_ZERO && o != MICA__PRODUCT_B_ZERO))
+            mica__gpu_plan_operand(plan, record, o, 0);
     mica__gpu_plan_params(plan, &params, sizeof params);
     return MICA_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * conform_matmul.c - cases of matmul, matmul_experts and embedding over every weight type, both layouts.
+ * conform_matmul.c - cases of matmul, matmul_experts, matmul_transposed and embedding over every weight type, both layouts.
  */
 #include "conform/conform_rows.h"
 
@@ -381,6 +381,81 @@ void conform_oracle_matmul_experts(conform_case *c)
         }
         for (uint64_t i = 0; i < n; i++)
             c->error[row * n + i] = ORACLE_EXACT;
+    }
+    free(values);
+    free(ids);
+    free(parts[0]);
+    free(parts[1]);
+}
+
+/* x [m, n], [batch, m, n] or two dimensions before them; a weight for all, one for each or for some batches, or by ids. */
+void conform_make_matmul_transposed(conform_case *c, test_random *random)
+{
+    const uint64_t kind = c->typical ? 0 : test_random_below(random, 5);
+    const bool batched = kind == 2, by_ids = kind >= 3;
+    uint64_t m, n, k, weights = 1 + test_random_below(random, 3), leading[2] = {1, 1};
+    uint32_t ndim = kind == 0 ? 2 : 3;
+
+    draw_sizes(c, random, &m, &n, &k);
+    if (kind == 1 && test_random_one_in(random, 2)) {
+        ndim = 4;
+        leading[0] = 1 + test_random_below(random, 3);
+    }
+    if (kind != 0)
+        leading[1] =
+            batched ? weights * (1 + test_random_below(random, 2)) : 1 + test_random_below(random, 3);
+    if (by_ids) { /* slots of tokens */
+        leading[1] = m;
+        m = 1 + test_random_below(random, 4);
+        weights += test_random_below(random, 4);
+    } else if (kind != 0) {
+        m = 1 + m % 9;
+    }
+    const uint64_t x[4] = {leading[0], leading[1], m, n}, y[4] = {leading[0], leading[1], m, k};
+    conform_add(c, random, "x", draw_type(c, random), ndim, x + 4 - ndim, TEST_ROWS_REPEAT);
+    test_tensor_normal(conform_tensor(c, EX_X), random, 1);
+    conform_add_weight(c, random, "weight", batched || by_ids ? 3 : 2,
+                       batched || by_ids ? (uint64_t[]){weights, n, k} : (uint64_t[]){n, k, 0});
+    if (by_ids) {
+        conform_add(c, random, "ids", conform_index(random), 2, (uint64_t[]){leading[1], m}, TEST_ANY);
+        test_tensor_indices(conform_tensor(c, EX_IDS), random, weights);
+        if (test_random_one_in(random, 5)) {
+            test_tensor_set(conform_tensor(c, EX_IDS), test_random_below(random, leading[1] * m),
+                            conform_tensor(c, EX_IDS)->dtype == MICA_DTYPE_I32 ? -1 : (double)weights);
+            c->wanted = MICA_ERR_FAULT;
+        }
+    } else {
+        conform_add_absent(c);
+    }
+    conform_add_output(c, random, "y", draw_type(c, random), ndim, y + 4 - ndim, TEST_ROWS, false, 0);
+    c->flops = 2.0 * (double)(leading[0] * leading[1] * m * n * k);
+    c->bytes = conform_bytes(c, EX_WEIGHT) + conform_bytes(c, EX_SCALES) + conform_bytes(c, EX_BIASES);
+}
+
+mica_status conform_encode_matmul_transposed(const conform_case *c, mica_encoder *encoder)
+{
+    return mica_matmul_transposed(encoder, conform_buffer(c, EX_X), conform_buffer(c, EX_WEIGHT),
+                                  conform_buffer(c, EX_IDS), conform_buffer(c, EX_Y));
+}
+
+void conform_oracle_matmul_transposed(conform_case *c)
+{
+    const test_tensor *x = conform_tensor(c, EX_X), *w = conform_tensor(c, EX_WEIGHT);
+    const uint64_t n = w->shape[w->ndim - 2], k = w->shape[w->ndim - 1], rows = x->count / n,
+                   weights = w->ndim == 3 ? w->shape[0] : 1;
+    double *values = conform_values(c, EX_X), *ids = conform_values(c, EX_IDS), *parts[2];
+    oracle_weight weight = view_weight(c, EX_WEIGHT, parts);
+
+    for (uint64_t row = 0; row < rows; row++) {
+        const double id = ids != NULL ? ids[row] : (double)(row / (rows / weights));
+
+        if (id >= 0 && id < (double)weights) {
+            oracle_matmul_transposed_row(&weight, (uint64_t)id * n, n, values + row * n,
+                                         c->expected + row * k, c->error + row * k);
+            continue;
+        }
+        for (uint64_t i = 0; i < k; i++)
+            c->error[row * k + i] = ORACLE_EXACT;
     }
     free(values);
     free(ids);

@@ -7,24 +7,20 @@
  */
 #include "backend/cpu/cpu_params.h"
 #include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/kernels/product/product_tile.h"
 #include "backend/cpu/kernels/rows.h"
 
-enum { A = MICA__PRODUCT_A, B = MICA__PRODUCT_B, ADD = MICA__PRODUCT_ADD, Y = MICA__PRODUCT_Y };
+enum {
+    A = MICA__PRODUCT_A,
+    B = MICA__PRODUCT_B,
+    ADD = MICA__PRODUCT_ADD,
+    A_ZERO = MICA__PRODUCT_A_ZERO,
+    B_ZERO = MICA__PRODUCT_B_ZERO,
+    Y = MICA__PRODUCT_Y,
+    VIEWS = MICA__PRODUCT_SLOTS
+};
 
-/* A tile: as many sums as there are registers, a few kept for the operands. */
-#if MICA__ISA_LEVEL == 3
-#define ROWS 8
-#define VECTORS 3
-#elif MICA__ISA_LEVEL == 2 || defined(__aarch64__)
-#define ROWS 4
-#define VECTORS 3
-#else
-#define ROWS 4
-#define VECTORS 1
-#endif
-#define COLUMNS (VECTORS * VW)
 #define K_PART 256 /* a panel of b stays in the first-level cache, the block's in the second */
-#define UNROLL _Pragma("GCC unroll 8")
 
 _Static_assert(MICA__CPU_PRODUCT_ROWS % ROWS == 0, "blocks are whole panels");
 _Static_assert(MICA__CPU_PRODUCT_COLUMNS % COLUMNS == 0, "blocks are whole panels");
@@ -32,9 +28,9 @@ _Static_assert(MICA__CPU_PRODUCT_K == K_PART, "the plan reserves the memory");
 
 /* One block of y: where its operands begin, in bytes, and how large it is. */
 typedef struct block {
-    const unsigned char *a, *b, *add;
+    const unsigned char *a, *b, *add, *a_zero, *b_zero;
     unsigned char *y;
-    uint64_t a_row, a_k, b_k, b_column, add_row, add_column, y_row, y_column;
+    uint64_t a_row, a_k, b_k, b_column, add_row, add_column, a_zero_row, b_zero_column, y_row, y_column;
     uint64_t rows, columns, k;
 } block;
 
@@ -42,7 +38,7 @@ typedef struct block {
 static uint64_t stride_back(const mica__cpu_view *view, uint32_t back)
 {
     const uint32_t d = view->ndim - 1u - back;
-    return back < view->ndim && view->shape[d] != 1 ? view->stride[d] : 0;
+    return view->data != NULL && back < view->ndim && view->shape[d] != 1 ? view->stride[d] : 0;
 }
 
 static block block_of(const mica__cpu_args *args, const mica__cpu_product *p, uint64_t number)
@@ -51,33 +47,37 @@ static block block_of(const mica__cpu_args *args, const mica__cpu_product *p, ui
     const uint64_t m = y->shape[y->ndim - 2], n = y->shape[y->ndim - 1];
     const uint64_t column = number % p->column_blocks * MICA__CPU_PRODUCT_COLUMNS,
                    row = number / p->column_blocks % p->row_blocks * MICA__CPU_PRODUCT_ROWS;
-    uint64_t batch = number / p->column_blocks / p->row_blocks, at[4];
+    uint64_t batch = number / p->column_blocks / p->row_blocks, at[VIEWS];
     block t = {.a_row = stride_back(&view[A], 1),
                .a_k = stride_back(&view[A], 0),
                .b_k = stride_back(&view[B], 1),
                .b_column = stride_back(&view[B], 0),
+               .add_row = stride_back(&view[ADD], 1),
+               .add_column = stride_back(&view[ADD], 0),
+               .a_zero_row = stride_back(&view[A_ZERO], 1),
+               .b_zero_column = stride_back(&view[B_ZERO], 0),
                .y_row = stride_back(y, 1),
                .y_column = stride_back(y, 0),
                .rows = m - row < MICA__CPU_PRODUCT_ROWS ? m - row : MICA__CPU_PRODUCT_ROWS,
                .columns = n - column < MICA__CPU_PRODUCT_COLUMNS ? n - column : MICA__CPU_PRODUCT_COLUMNS,
                .k = view[A].shape[view[A].ndim - 1]};
-    if (view[ADD].data != NULL) {
-        t.add_row = stride_back(&view[ADD], 1);
-        t.add_column = stride_back(&view[ADD], 0);
-    }
     at[A] = row * t.a_row;
     at[B] = column * t.b_column;
     at[ADD] = row * t.add_row + column * t.add_column;
+    at[A_ZERO] = row * t.a_zero_row;
+    at[B_ZERO] = column * t.b_zero_column;
     at[Y] = row * t.y_row + column * t.y_column;
     for (uint32_t back = 2; back < y->ndim; back++) {
         const uint64_t size = y->shape[y->ndim - 1u - back], index = batch % size;
         for (uint32_t v = A; v <= Y; v++)
-            at[v] += view[v].data != NULL ? index * stride_back(&view[v], back) : 0;
+            at[v] += index * stride_back(&view[v], back);
         batch /= size;
     }
     t.a = view[A].data + at[A];
     t.b = view[B].data + at[B];
     t.add = view[ADD].data != NULL ? view[ADD].data + at[ADD] : NULL;
+    t.a_zero = view[A_ZERO].data != NULL ? view[A_ZERO].data + at[A_ZERO] : NULL;
+    t.b_zero = view[B_ZERO].data != NULL ? view[B_ZERO].data + at[B_ZERO] : NULL;
     t.y = view[Y].data + at[Y];
     return t;
 }
@@ -114,26 +114,6 @@ static void pack(const unsigned char *from, uint16_t dtype, uint64_t line, uint6
     }
 }
 
-/* sums [ROWS, COLUMNS], `ld` floats apart, += a panel of a times a panel of b. */
-static void tile(const float *a, const float *b, uint64_t k, float *sums, uint64_t ld)
-{
-    vf sum[ROWS * VECTORS];
-    UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int j = 0; j < VECTORS; j++) sum[i * VECTORS + j] =
-        vf_load(sums + (uint64_t)i * ld + (uint64_t)j * VW);
-    for (uint64_t s = 0; s < k; s++, a += ROWS, b += COLUMNS) {
-        vf column[VECTORS];
-        UNROLL for (int j = 0; j < VECTORS; j++) column[j] = vf_load(b + (uint64_t)j * VW);
-        UNROLL for (int i = 0; i < ROWS; i++)
-        {
-            const vf row = vf_set1(a[i]);
-            UNROLL for (int j = 0; j < VECTORS; j++) sum[i * VECTORS + j] =
-                vf_fma(row, column[j], sum[i * VECTORS + j]);
-        }
-    }
-    UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int j = 0; j < VECTORS; j++)
-        vf_store(sums + (uint64_t)i * ld + (uint64_t)j * VW, sum[i * VECTORS + j]);
-}
-
 /* A row of sums, with what is added to it, to y. */
 static void store_row(const block *t, uint16_t add_type, uint16_t y_type, uint64_t row, float *sums)
 {
@@ -165,14 +145,14 @@ static void float_block(const mica__cpu_args *args, const block *t)
             pack(t->b + j * t->b_column + from * t->b_k, args->view[B].dtype, t->b_column, t->b_k,
                  t->columns - j < COLUMNS ? t->columns - j : COLUMNS, k, COLUMNS, b + j * k);
             for (uint64_t i = 0; i < t->rows; i += ROWS)
-                tile(a + i * k, b + j * k, k, sums + i * ld + j, ld);
+                product_tile(a + i * k, b + j * k, k, sums + i * ld + j, ld);
         }
     }
     for (uint64_t i = 0; i < t->rows; i++)
         store_row(t, args->view[ADD].dtype, args->view[Y].dtype, i, sums + i * ld);
 }
 
-/* ---- doubles and integers: one sum after the other ---- */
+/* ---- doubles: one sum after the other ---- */
 
 static double double_at(const unsigned char *p)
 {
@@ -196,6 +176,8 @@ static void double_block(const block *t)
     }
 }
 
+/* ---- integers ---- */
+
 /* As bits of an i32, which wrap. */
 static inline uint32_t whole_at(const unsigned char *p, uint16_t dtype)
 {
@@ -208,20 +190,52 @@ static inline uint32_t whole_at(const unsigned char *p, uint16_t dtype)
     return bits;
 }
 
+/* `count` values, `stride` bytes apart, less `zero`. */
+static void widen(const unsigned char *from, uint16_t dtype, uint64_t stride, uint64_t count, uint32_t zero,
+                  uint32_t *to)
+{
+    for (uint64_t i = 0; i < count; i++)
+        to[i] = whole_at(from + i * stride, dtype) - zero;
+}
+
+/* Columns of b, k by k, each less its zero point. */
+static void widen_columns(const mica__cpu_args *args, const block *t, uint64_t from, uint64_t k, uint32_t *to)
+{
+    const uint16_t dtype = args->view[B].dtype, zero_type = args->view[B_ZERO].dtype;
+    uint32_t zero[MICA__CPU_PRODUCT_COLUMNS] = {0};
+    if (t->b_zero != NULL)
+        widen(t->b_zero, zero_type, t->b_zero_column, t->columns, 0, zero);
+    for (uint64_t s = 0; s < k; s++, to += MICA__CPU_PRODUCT_COLUMNS) {
+        widen(t->b + (from + s) * t->b_k, dtype, t->b_column, t->columns, 0, to);
+        for (uint64_t j = 0; j < t->columns; j++)
+            to[j] -= zero[j];
+    }
+}
+
 static void whole_block(const mica__cpu_args *args, const block *t)
 {
-    const uint16_t a_type = args->view[A].dtype, b_type = args->view[B].dtype;
-    for (uint64_t i = 0; i < t->rows; i++) {
-        for (uint64_t j = 0; j < t->columns; j++) {
-            const unsigned char *a = t->a + i * t->a_row, *b = t->b + j * t->b_column;
-            uint32_t sum = 0;
-            for (uint64_t s = 0; s < t->k; s++, a += t->a_k, b += t->b_k)
-                sum += whole_at(a, a_type) * whole_at(b, b_type);
-            if (t->add != NULL)
-                sum += whole_at(t->add + i * t->add_row + j * t->add_column, MICA_DTYPE_I32);
-            memcpy(t->y + i * t->y_row + j * t->y_column, &sum, sizeof sum);
+    const uint64_t ld = MICA__CPU_PRODUCT_COLUMNS;
+    uint32_t *a = args->local, *b = a + MICA__CPU_PRODUCT_ROWS * K_PART, *sums = b + ld * K_PART;
+    for (uint64_t i = 0; i < t->rows; i++)
+        for (uint64_t j = 0; j < t->columns; j++)
+            sums[i * ld + j] =
+                t->add == NULL ? 0 : whole_at(t->add + i * t->add_row + j * t->add_column, MICA_DTYPE_I32);
+    for (uint64_t from = 0; from < t->k; from += K_PART) {
+        const uint64_t k = t->k - from < K_PART ? t->k - from : K_PART;
+        widen_columns(args, t, from, k, b);
+        for (uint64_t i = 0; i < t->rows; i++) {
+            uint32_t *restrict sum = sums + i * ld;
+            const uint32_t zero =
+                t->a_zero == NULL ? 0 : whole_at(t->a_zero + i * t->a_zero_row, args->view[A_ZERO].dtype);
+            widen(t->a + i * t->a_row + from * t->a_k, args->view[A].dtype, t->a_k, k, zero, a);
+            for (uint64_t s = 0; s < k; s++)
+                for (uint64_t j = 0; j < t->columns; j++)
+                    sum[j] += a[s] * b[s * ld + j];
         }
     }
+    for (uint64_t i = 0; i < t->rows; i++)
+        for (uint64_t j = 0; j < t->columns; j++)
+            memcpy(t->y + i * t->y_row + j * t->y_column, &sums[i * ld + j], sizeof sums[0]);
 }
 
 void MICA__ISA(product)(const mica__cpu_args *args, uint32_t first, uint32_t last)

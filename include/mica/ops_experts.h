@@ -43,6 +43,30 @@ MICA_API mica_status mica_expert_sum(mica_encoder *encoder, mica_buffer *x, mica
                                      mica_buffer *shared, mica_buffer *shared_gate, mica_buffer *residual,
                                      mica_buffer *y);
 
+/* dlogits [T, E]: the gradient of mica_route's weights with respect to logits, for dweights [T, S], the gradient of the weights, and the ids that were
+ * chosen, with the same params and expert_scale (or NULL). The choice itself has no gradient: biases and groups, which decide it alone, get none.
+ * With g = dweights scale expert_scale: normalised v' = (g - sum g v / sum v) / sum v, else v' = g, with v the scores of the chosen; then through the
+ * sigmoid, v (1 - v) v', or softmax, p (p' - sum p p'), over all experts with softmax_first, over the chosen without. Others get 0. An id outside
+ * takes no part: FAULT. All of f32, f16 and bf16, each operand its own, or f64 on the cpu. `params` may be NULL: all zero. */
+MICA_API mica_status mica_route_backward(mica_encoder *encoder, mica_buffer *logits,
+                                         mica_buffer *expert_scale, mica_buffer *ids, mica_buffer *dweights,
+                                         const mica_route_params *params, mica_buffer *dlogits);
+
+typedef struct mica_expert_places_params {
+    uint32_t capacity; /* slots that an expert takes, 1 or more */
+    /* 0: slots stand in line in the order of tokens, those of a token in their order; 1: the first of all tokens, then the second of all .. */
+    uint32_t by_choice;
+} mica_expert_places_params;
+
+/* Experts of limited capacity: places [T, S] = id capacity + how many stand before it in the line of its expert, for those that are taken; E capacity for those
+ * that find it full, and are dropped. counts [E]: how many wanted each expert. ids, places and counts u32 or i32; E capacity is below 2^31. An id outside: E
+ * capacity, FAULT.
+ * Dispatch: mica_scatter of the rows of x, repeated for each slot, by places into [E capacity + 1, N], of which all but the last are [E, capacity, N];
+ * then a weight for each expert is a batched product. Combine: mica_gather by places, the last row being zeros, and mica_expert_sum. */
+MICA_API mica_status mica_expert_places(mica_encoder *encoder, mica_buffer *ids,
+                                        const mica_expert_places_params *params, mica_buffer *places,
+                                        mica_buffer *counts);
+
 #ifdef __cplusplus
 }
 #endif

@@ -18,6 +18,7 @@
 #include "kernels/params/rope.h"
 #include "kernels/params/product.h"
 #include "kernels/params/route.h"
+#include "kernels/params/routing.h"
 #include "kernels/params/argmax.h"
 #include "kernels/params/scan.h"
 #include "kernels/params/sort.h"

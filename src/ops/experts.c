@@ -58,3 +58,37 @@ mica_status mica_expert_sum(mica_encoder *encoder, mica_buffer *x, mica_buffer *
     return mica__op_call(encoder, MICA_OP_EXPERT_SUM, NULL,
                          (mica_buffer *const[]){x, weights, shared, shared_gate, residual, y});
 }
+
+mica_status mica_route_backward(mica_encoder *encoder, mica_buffer *logits, mica_buffer *expert_scale,
+                                mica_buffer *ids, mica_buffer *dweights, const mica_route_params *params,
+                                mica_buffer *dlogits)
+{
+    mica_route_params record = {0};
+    if (params != NULL)
+        record = *params;
+    return mica__op_call(encoder, MICA_OP_ROUTE_BACKWARD, &record,
+                         (mica_buffer *const[]){logits, expert_scale, ids, dweights, dlogits});
+}
+
+void mica__rule_expert_places(mica__op_builder *op)
+{
+    mica_expert_places_params *params = op->record.params;
+    const uint64_t experts = mica__op_size(op, 'E');
+    params->by_choice = params->by_choice != 0;
+    mica__op_require(op, params->capacity >= 1, "params.capacity is 0, not 1 or more");
+    mica__op_require(op,
+                     !mica__size_known(experts) || experts <= INT32_MAX / (uint64_t)(params->capacity + 1ull),
+                     "params.capacity is %u, too many for the %llu experts of counts", params->capacity,
+                     (unsigned long long)experts);
+}
+
+mica_status mica_expert_places(mica_encoder *encoder, mica_buffer *ids,
+                               const mica_expert_places_params *params, mica_buffer *places,
+                               mica_buffer *counts)
+{
+    mica_expert_places_params record = {0};
+    if (params != NULL)
+        record = *params;
+    return mica__op_call(encoder, MICA_OP_EXPERT_PLACES, &record,
+                         (mica_buffer *const[]){ids, places, counts});
+}

@@ -51,6 +51,7 @@ typedef union conform_params {
     mica_matmul_params matmul;
     conform_region region;
     mica_route_params route;
+    mica_expert_places_params expert_places;
     mica_pad_params pad;
     mica_gather_params gather;
     mica_scatter_params scatter;

@@ -183,6 +183,9 @@ const conform_row conform_table[] = {
     MADE("route scored", ROUTE, route_scored, route, NONE, 4, "as route; no decision is near its bound"),
     ROW("expert_sum", EXPERT_SUM, expert_sum, NONE, 4,
         "a sum of products in the order of the slots; a sigmoid"),
+    ROW("route_backward", ROUTE_BACKWARD, route_backward, NONE, 4,
+        "as route; then differences of sums of products of what it made, in roundings of their sizes"),
+    ROW("expert_places", EXPERT_PLACES, expert_places, NONE, 0, "whole numbers"),
     /* ---- recurrence: state space, linear attention, cells ---- */
     ROW("ssm_conv", SSM_CONV, ssm_conv, NONE, 4,
         "a sum of as many products as the filter is wide, perhaps silu; states are moved"),

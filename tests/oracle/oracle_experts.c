@@ -1,5 +1,5 @@
 /*
- * oracle_experts.c - which experts a token goes to, with which weights, and the sum of what they give.
+ * oracle_experts.c - which experts a token goes to, with which weights, and the sum of what they give; the gradient of the weights, and places in line.
  */
 #include "oracle/oracle_ops.h"
 
@@ -155,5 +155,93 @@ void oracle_expert_sum(size_t rows, size_t slots, size_t dim, const double *x, c
             size += fabs(rest->residual[i]);
         }
         error[i] = size * (1 + 0.25 * sqrt((double)slots));
+    }
+}
+
+/* Of one token; `score` are those of the chosen, `all` those that softmax is over. Sizes are what the terms would come to without signs. */
+static void route_row_backward(const oracle_route *route, size_t row, const double *ids,
+                               const double *dweights, double *dlogits, double *error)
+{
+    const double *logits = route->logits + row * route->experts;
+    double all[4096] = {0}, score[4096] = {0}, reach[4096] = {0}, size[4096] = {0};
+    double sum = 0, common = 0, common_size = 0, widest;
+    bool first = route->softmax_first && !route->sigmoid;
+    size_t count = first ? route->experts : route->slots;
+
+    for (size_t i = 0; i < count; i++)
+        all[i] = first                                            ? logits[i]
+                 : ids[i] >= 0 && ids[i] < (double)route->experts ? logits[(size_t)ids[i]]
+                                                                  : -INFINITY;
+    widest = soften(count, all, all);
+    for (size_t s = 0; s < route->slots; s++) {
+        if (!(ids[s] >= 0 && ids[s] < (double)route->experts))
+            continue;
+        score[s] = route->sigmoid ? 1 / (1 + exp(-logits[(size_t)ids[s]])) : all[first ? (size_t)ids[s] : s];
+        reach[s] = dweights[s] * route->scale *
+                   (route->expert_scale != NULL ? route->expert_scale[(size_t)ids[s]] : 1);
+        size[s] = fabs(reach[s]);
+        sum += score[s];
+    }
+    for (size_t s = 0; s < route->slots && sum != 0; s++) {
+        common += reach[s] * score[s] / sum;
+        common_size += size[s] * score[s] / sum;
+    }
+    for (size_t s = 0; s < route->slots && route->normalise && sum != 0; s++) {
+        reach[s] = (reach[s] - common) / sum;
+        size[s] = (size[s] + common_size) / sum;
+    }
+    common = common_size = 0;
+    for (size_t s = 0; s < route->slots; s++) {
+        common += reach[s] * score[s];
+        common_size += size[s] * score[s];
+    }
+    for (size_t e = 0; e < route->experts; e++) {
+        dlogits[e] = first ? -all[e] * common : 0;
+        error[e] = first ? all[e] * common_size : 0;
+    }
+    for (size_t s = 0; s < route->slots; s++) {
+        size_t e = (size_t)ids[s];
+
+        if (!(ids[s] >= 0 && ids[s] < (double)route->experts))
+            continue;
+        if (route->sigmoid) {
+            dlogits[e] += reach[s] / (2 + exp(logits[e]) + exp(-logits[e]));
+            error[e] += size[s] / (2 + exp(logits[e]) + exp(-logits[e]));
+        } else {
+            dlogits[e] += score[s] * (reach[s] - (first ? 0 : common));
+            error[e] += score[s] * (size[s] + (first ? 0 : common_size));
+        }
+    }
+    for (size_t e = 0; e < route->experts; e++)
+        error[e] = error[e] == 0 ? ORACLE_EXACT : error[e] * (4 + widest + 0.25 * sqrt((double)count));
+}
+
+void oracle_route_backward(const oracle_route *route, const double *ids, const double *dweights,
+                           double *dlogits, double *error)
+{
+    for (size_t r = 0; r < route->rows; r++)
+        route_row_backward(route, r, ids + r * route->slots, dweights + r * route->slots,
+                           dlogits + r * route->experts, error + r * route->experts);
+}
+
+void oracle_expert_places(size_t rows, size_t slots, size_t experts, size_t capacity, bool by_choice,
+                          const double *ids, double *places, double *counts)
+{
+    for (size_t e = 0; e < experts; e++)
+        counts[e] = 0;
+    for (size_t i = 0; i < rows * slots; i++)
+        for (size_t e = 0; e < experts; e++)
+            counts[e] += ids[i] == (double)e;
+    for (size_t i = 0; i < rows * slots; i++) {
+        size_t before = 0;
+
+        for (size_t k = 0; k < rows * slots; k++) {
+            bool earlier = by_choice ? k % slots < i % slots || (k % slots == i % slots && k < i) : k < i;
+
+            before += earlier && ids[k] == ids[i];
+        }
+        places[i] = ids[i] >= 0 && ids[i] < (double)experts && before < capacity
+                        ? ids[i] * (double)capacity + (double)before
+                        : (double)(experts * capacity);
     }
 }

@@ -75,6 +75,12 @@ double oracle_route_group(const oracle_route *route, const double *values, size_
 void oracle_route_ids(const oracle_route *route, double *ids);
 /* The weights of those ids. */
 void oracle_route_weights(const oracle_route *route, const double *ids, double *weights, double *error);
+/* What reaches logits [rows, experts] from dweights [rows, slots] of those ids; ids outside take no part. */
+void oracle_route_backward(const oracle_route *route, const double *ids, const double *dweights,
+                           double *dlogits, double *error);
+/* Places in the lines of experts that take `capacity` each, and how many wanted each. */
+void oracle_expert_places(size_t rows, size_t slots, size_t experts, size_t capacity, bool by_choice,
+                          const double *ids, double *places, double *counts);
 /* y [rows, dim] = sum over slots of weights [rows, slots] * x [rows, slots, dim]. */
 /* One element of a product of two matrices: k terms, `step` apart. */
 double oracle_dot(size_t k, const double *a, size_t a_step, const double *b, size_t b_step, double *error);

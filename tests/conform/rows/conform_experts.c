@@ -1,5 +1,5 @@
 /*
- * conform_experts.c - cases of route, which has two outputs, and of expert_sum.
+ * conform_experts.c - cases of route, which has two outputs, of expert_sum, of route_backward and of expert_places.
  */
 #include "conform/conform_rows.h"
 
@@ -243,4 +243,151 @@ void conform_oracle_expert_sum(conform_case *c)
     free(residual);
     free(values);
     free(weights);
+}
+
+/* ---- the gradient of routing, and places in line ---- */
+
+enum { BACK_LOGITS, BACK_SCALE, BACK_IDS, BACK_DWEIGHTS, BACK_DLOGITS };
+enum { PLACE_IDS, PLACE_PLACES, PLACE_COUNTS };
+
+/* Each token gets experts that stand side by side, from the one or the other end: none of them twice. */
+static void draw_ids(conform_case *c, test_random *random, uint32_t slot, uint64_t experts)
+{
+    test_tensor *ids = conform_tensor(c, slot);
+
+    for (uint64_t row = 0; row < ids->shape[0]; row++) {
+        const uint64_t begin = test_random_below(random, experts), turned = test_random_below(random, 2);
+
+        for (uint64_t s = 0; s < ids->shape[1]; s++)
+            test_tensor_set(ids, row * ids->shape[1] + s,
+                            (double)((begin + (turned ? experts - s : s)) % experts));
+    }
+}
+
+void conform_make_route_backward(conform_case *c, test_random *random)
+{
+    uint64_t tokens = test_random_size(random, 40), experts = test_random_size(random, 200),
+             slots = 1 + test_random_below(random, experts < 9 ? experts : 9);
+    const mica_dtype wide =
+        !conform_kernels && !c->typical && test_random_one_in(random, 4) ? MICA_DTYPE_F64 : MICA_DTYPE_NONE;
+    mica_route_params *route = &c->params.route;
+
+    route->scoring = (uint32_t)test_random_below(random, 2);
+    route->softmax_first = (uint32_t)test_random_below(random, 2);
+    route->normalise = (uint32_t)test_random_below(random, 2);
+    route->scale = test_random_one_in(random, 2) ? 0 : 2.5f;
+    if (c->typical) {
+        tokens = 64;
+        experts = 128;
+        slots = 8;
+    }
+    conform_add(c, random, "logits", wide ? wide : draw_type(c, random), 2, (uint64_t[]){tokens, experts},
+                TEST_REPEAT);
+    test_tensor_normal(conform_tensor(c, BACK_LOGITS), random, 2);
+    for (uint64_t i = 0; !c->typical && i < tokens * experts; i++) /* some tokens have some of these */
+        if (i / experts % 5 == 3 && test_random_one_in(random, 4))
+            test_tensor_set(conform_tensor(c, BACK_LOGITS), i,
+                            i / experts % 2 == 0 ? (double)NAN : -(double)INFINITY);
+    if (test_random_one_in(random, 2)) {
+        conform_add_absent(c);
+    } else {
+        conform_add(c, random, "expert_scale", wide ? wide : draw_type(c, random), 1, &experts, TEST_REPEAT);
+        test_tensor_uniform(conform_tensor(c, BACK_SCALE), random, -2, 2);
+    }
+    conform_add(c, random, "ids", conform_index(random), 2, (uint64_t[]){tokens, slots}, TEST_ANY);
+    draw_ids(c, random, BACK_IDS, experts);
+    if (!c->typical && test_random_one_in(random, 5)) {
+        test_tensor_set(conform_tensor(c, BACK_IDS), test_random_below(random, tokens * slots),
+                        conform_tensor(c, BACK_IDS)->dtype == MICA_DTYPE_I32 ? -1 : (double)experts);
+        c->wanted = MICA_ERR_FAULT;
+    }
+    conform_add(c, random, "dweights", wide ? wide : draw_type(c, random), 2, (uint64_t[]){tokens, slots},
+                TEST_REPEAT);
+    test_tensor_normal(conform_tensor(c, BACK_DWEIGHTS), random, 1);
+    conform_add_output(c, random, "dlogits", wide ? wide : draw_type(c, random), 2,
+                       (uint64_t[]){tokens, experts}, TEST_ANY, false, 0);
+    c->flops = (double)(tokens * experts) * 20;
+    c->bytes = conform_bytes(c, BACK_LOGITS) + conform_bytes(c, BACK_DLOGITS);
+}
+
+mica_status conform_encode_route_backward(const conform_case *c, mica_encoder *encoder)
+{
+    return mica_route_backward(encoder, conform_buffer(c, BACK_LOGITS), conform_buffer(c, BACK_SCALE),
+                               conform_buffer(c, BACK_IDS), conform_buffer(c, BACK_DWEIGHTS),
+                               &c->params.route, conform_buffer(c, BACK_DLOGITS));
+}
+
+void conform_oracle_route_backward(conform_case *c)
+{
+    const mica_route_params *p = &c->params.route;
+    const test_tensor *x = conform_tensor(c, BACK_LOGITS);
+    double *ids = conform_values(c, BACK_IDS), *dweights = conform_values(c, BACK_DWEIGHTS);
+    oracle_route route = {.rows = x->shape[0],
+                          .experts = x->shape[1],
+                          .slots = conform_tensor(c, BACK_IDS)->shape[1],
+                          .logits = conform_values(c, BACK_LOGITS),
+                          .expert_scale = conform_values(c, BACK_SCALE),
+                          .softmax_first = p->softmax_first != 0,
+                          .sigmoid = p->scoring == MICA_ROUTE_SIGMOID,
+                          .normalise = p->normalise != 0,
+                          .scale = p->scale == 0 ? 1 : p->scale};
+
+    oracle_route_backward(&route, ids, dweights, c->expected, c->error);
+    for (uint64_t i = 0; x->dtype == MICA_DTYPE_F64 && i < x->count; i++)
+        if (c->error[i] != ORACLE_EXACT) /* the measure counts roundings of f32 */
+            c->error[i] *= 0x1p-29;
+    free_route(&route);
+    free(ids);
+    free(dweights);
+}
+
+void conform_make_expert_places(conform_case *c, test_random *random)
+{
+    uint64_t tokens = test_random_size(random, 60), slots = 1 + test_random_below(random, 6),
+             experts = test_random_one_in(random, 4) ? 200 + test_random_below(random, 200)
+                                                     : 1 + test_random_below(random, 9);
+    mica_expert_places_params *p = &c->params.expert_places;
+
+    p->capacity = (uint32_t)(1 + test_random_below(random, 12));
+    p->by_choice = (uint32_t)test_random_below(random, 2);
+    if (c->typical) {
+        tokens = 512;
+        slots = 8;
+        experts = 128;
+        p->capacity = 40;
+    }
+    conform_add(c, random, "ids", conform_index(random), 2, (uint64_t[]){tokens, slots}, TEST_REPEAT);
+    test_tensor_indices(conform_tensor(c, PLACE_IDS), random, experts);
+    if (!c->typical && test_random_one_in(random, 5)) {
+        test_tensor_set(conform_tensor(c, PLACE_IDS), test_random_below(random, tokens * slots),
+                        conform_tensor(c, PLACE_IDS)->dtype == MICA_DTYPE_I32 ? -1 : (double)experts);
+        c->wanted = MICA_ERR_FAULT;
+    }
+    conform_add(c, random, "places", conform_index(random), 2, (uint64_t[]){tokens, slots}, TEST_ANY)
+        ->written = true;
+    conform_add(c, random, "counts", conform_index(random), 1, &experts, TEST_ANY)->written = true;
+    c->output = PLACE_COUNTS;
+    c->bytes = conform_bytes(c, PLACE_IDS) + conform_bytes(c, PLACE_PLACES);
+}
+
+mica_status conform_encode_expert_places(const conform_case *c, mica_encoder *encoder)
+{
+    return mica_expert_places(encoder, conform_buffer(c, PLACE_IDS), &c->params.expert_places,
+                              conform_buffer(c, PLACE_PLACES), conform_buffer(c, PLACE_COUNTS));
+}
+
+void conform_oracle_expert_places(conform_case *c)
+{
+    const mica_expert_places_params *p = &c->params.expert_places;
+    const test_tensor *x = conform_tensor(c, PLACE_IDS);
+    double *ids = conform_values(c, PLACE_IDS), *places, *places_error;
+
+    conform_expect_also(c, PLACE_PLACES, &places, &places_error);
+    oracle_expert_places(x->shape[0], x->shape[1], conform_tensor(c, PLACE_COUNTS)->count, p->capacity,
+                         p->by_choice != 0, ids, places, c->expected);
+    for (uint64_t i = 0; i < x->count; i++)
+        places_error[i] = ORACLE_EXACT;
+    for (uint64_t i = 0; i < conform_tensor(c, PLACE_COUNTS)->count; i++)
+        c->error[i] = ORACLE_EXACT;
+    free(ids);
 }

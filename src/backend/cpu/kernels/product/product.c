@@ -38,7 +38,13 @@ typedef struct block {
 static uint64_t stride_back(const mica__cpu_view *view, uint32_t back)
 {
     const uint32_t d = view->ndim - 1u - back;
-    return view->data != NULL && back < view->ndim && view->shape[d] != 1 ? view->stride[d] : 0;
+    return back < view->ndim && view->shape[d] != 1 ? view->stride[d] : 0;
+}
+
+/* The same of an operand that may be absent. */
+static uint64_t optional_stride(const mica__cpu_view *view, uint32_t back)
+{
+    return view->data != NULL ? stride_back(view, back) : 0;
 }
 
 static block block_of(const mica__cpu_args *args, const mica__cpu_product *p, uint64_t number)
@@ -52,10 +58,10 @@ static block block_of(const mica__cpu_args *args, const mica__cpu_product *p, ui
                .a_k = stride_back(&view[A], 0),
                .b_k = stride_back(&view[B], 1),
                .b_column = stride_back(&view[B], 0),
-               .add_row = stride_back(&view[ADD], 1),
-               .add_column = stride_back(&view[ADD], 0),
-               .a_zero_row = stride_back(&view[A_ZERO], 1),
-               .b_zero_column = stride_back(&view[B_ZERO], 0),
+               .add_row = optional_stride(&view[ADD], 1),
+               .add_column = optional_stride(&view[ADD], 0),
+               .a_zero_row = optional_stride(&view[A_ZERO], 1),
+               .b_zero_column = optional_stride(&view[B_ZERO], 0),
                .y_row = stride_back(y, 1),
                .y_column = stride_back(y, 0),
                .rows = m - row < MICA__CPU_PRODUCT_ROWS ? m - row : MICA__CPU_PRODUCT_ROWS,
@@ -70,7 +76,7 @@ static block block_of(const mica__cpu_args *args, const mica__cpu_product *p, ui
     for (uint32_t back = 2; back < y->ndim; back++) {
         const uint64_t size = y->shape[y->ndim - 1u - back], index = batch % size;
         for (uint32_t v = A; v <= Y; v++)
-            at[v] += index * stride_back(&view[v], back);
+            at[v] += index * optional_stride(&view[v], back);
         batch /= size;
     }
     t.a = view[A].data + at[A];

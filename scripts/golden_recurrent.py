@@ -7,7 +7,8 @@ A case is "case NAME", then "array NAME RANK SIZES.." with its numbers on the ne
 import os
 
 import torch
-from transformers import Mamba2Config
+from transformers import Mamba2Config, MambaConfig
+from transformers.models.mamba.modeling_mamba import MambaMixer
 from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
 from transformers.models.qwen3_next.modeling_qwen3_next import (torch_chunk_gated_delta_rule,
                                                                 torch_recurrent_gated_delta_rule)
@@ -57,12 +58,60 @@ def mamba2(file):
         "y": seen["y"].reshape(10, inner)})
 
 
+def mamba1(file):
+    """From what comes out of the convolution to what goes into the last projection."""
+    tokens, inner, states, rank = 9, 12, 5, 3
+    config = MambaConfig(hidden_size=6, state_size=states, expand=2, conv_kernel=4, time_step_rank=rank,
+                         num_hidden_layers=1)
+    mixer = MambaMixer(config, layer_idx=0).eval()
+    with torch.no_grad():
+        mixer.A_log.copy_(torch.randn(inner, states) * 0.5)
+        mixer.D.copy_(torch.randn(inner))
+        mixer.dt_proj.bias.copy_(torch.randn(inner))
+    seen = {}
+    mixer.in_proj.register_forward_hook(lambda m, i, o: seen.update(projected=o[0]))
+    mixer.x_proj.register_forward_hook(lambda m, i, o: seen.update(x=i[0][0], parts=o[0]))
+    mixer.out_proj.register_forward_pre_hook(lambda m, i: seen.update(y=i[0][0]))
+    with torch.no_grad():
+        mixer(torch.randn(1, tokens, 6))
+    dt, b, c = torch.split(seen["parts"], [rank, states, states], dim=-1)
+    write(file, "mamba1", {
+        "x": seen["x"], "dt": dt @ mixer.dt_proj.weight.T, "a": -torch.exp(mixer.A_log),
+        "b": b.reshape(tokens, 1, states), "c": c.reshape(tokens, 1, states), "skip": mixer.D,
+        "dt_bias": mixer.dt_proj.bias, "z": seen["projected"][:, inner:], "y": seen["y"]})
+
+
+def cells(file, name, layer, kept):
+    """A layer of two directions from states of its own; x are the products of the inputs, one for each direction."""
+    tokens, width, hidden = 7, 5, 6
+    module = layer(width, hidden, bidirectional=True)
+    x = torch.randn(tokens, width)
+    states = [torch.randn(2, hidden) for _ in range(kept)]
+    with torch.no_grad():
+        y, after = module(x, tuple(states) if kept == 2 else states[0])
+    after = after if kept == 2 else (after,)
+    arrays = {}
+    for direction, suffix, tail in ((0, "", ""), (1, "_reverse", "_back")):
+        weights = {kind: getattr(module, kind + "_l0" + suffix) for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+        arrays.update({
+            "x" + tail: x @ weights["weight_ih"].T + weights["bias_ih"], "weight" + tail: weights["weight_hh"],
+            "bias" + tail: weights["bias_hh"], "state" + tail: torch.stack([s[direction] for s in states])[None],
+            "y" + tail: y[:, direction * hidden:(direction + 1) * hidden],
+            "next_state" + tail: torch.stack([s[direction] for s in after])[None]})
+    write(file, name, arrays)
+
+
 def main():
     torch.manual_seed(1)
     with open(OUT, "w", encoding="ascii") as file:
         delta(file, "delta", torch_recurrent_gated_delta_rule, 7, 2, 4, 8, 6)
         delta(file, "delta_chunk", torch_chunk_gated_delta_rule, 70, 1, 2, 12, 8)
         mamba2(file)
+        mamba1(file)
+        cells(file, "lstm", torch.nn.LSTM, 2)
+        cells(file, "gru", torch.nn.GRU, 1)
+        cells(file, "rnn_tanh", torch.nn.RNN, 1)
+        cells(file, "rnn_relu", lambda *a, **k: torch.nn.RNN(*a, nonlinearity="relu", **k), 1)
 
 
 if __name__ == "__main__":

@@ -100,6 +100,54 @@ MICA_API mica_status mica_delta_gates(mica_encoder *encoder, mica_buffer *a, mic
 MICA_API mica_status mica_ssm_gates(mica_encoder *encoder, mica_buffer *a, mica_buffer *a_log,
                                     mica_buffer *dt_bias, mica_buffer *g, mica_buffer *dt);
 
+typedef struct mica_selective_params {
+    uint32_t softplus; /* 1: the step is log(1 + e^(dt + dt_bias)), 0: dt + dt_bias */
+} mica_selective_params;
+
+/* The operands of mica_selective_scan. Channel c reads group c / (C / G) of b and c. */
+typedef struct mica_selective_operands {
+    mica_buffer *x;       /* [T, C] */
+    mica_buffer *dt;      /* [T, C] */
+    mica_buffer *a;       /* [C, P], usually below 0: -e^A_log of a checkpoint */
+    mica_buffer *b, *c;   /* [T, G, P], C a multiple of G */
+    mica_buffer *skip;    /* [C], how much of x is added to y (D of a checkpoint); NULL: none */
+    mica_buffer *dt_bias; /* [C]; NULL: 0 */
+    mica_buffer *z;       /* [T, C]: y is multiplied by z / (1 + e^-z); NULL: it is not */
+} mica_selective_operands;
+
+/* The selective scan of Mamba 1. Each channel of a sequence has a state s [P]; for each token
+ *   s = e^(dt a) s + dt b x;  y [T, C] = (sum over P of c s + skip x) silu(z), dt the step of params.
+ * Mamba 2, whose a is one number a head, is mica_delta_net with MICA_DELTA_ADD: q is c, k is b, and mica_ssm_gates gives g and beta. Operands f32, f16
+ * or bf16, each its own; states [slots, C, P] f32, of any strides; or all f64 on the cpu. The last dimensions of x, dt, z and y are contiguous.
+ * P up to 256 on GPUs. `params` may be NULL: all zero. */
+MICA_API mica_status mica_selective_scan(mica_encoder *encoder, const mica_selective_operands *operands,
+                                         const mica_sequences *sequences, const mica_selective_params *params,
+                                         mica_buffer *y);
+
+typedef enum mica_rnn_kind {
+    MICA_RNN_TANH = 0,
+    MICA_RNN_RELU = 1,
+    MICA_RNN_GRU = 2,
+    MICA_RNN_LSTM = 3
+} mica_rnn_kind;
+
+typedef struct mica_rnn_params {
+    uint32_t kind;    /* mica_rnn_kind */
+    uint32_t reverse; /* 1: each sequence from its last token to its first */
+} mica_rnn_params;
+
+/* A layer of recurrent cells, one direction, behind the product of its inputs with their weights: x [T, F] is that product with its bias (x W_ih^T + b_ih),
+ * weight [F, H] is W_hh, bias [F] is b_hh (or NULL: 0), y [T, H] what comes out at each token; F is 1, 3 or 4 times H. With p = weight h + bias:
+ *   TANH, RELU   h = tanh(x + p), max(x + p, 0)
+ *   GRU          rows r, z, n: r = sigmoid(x_r + p_r), z = sigmoid(x_z + p_z), n = tanh(x_n + r p_n), h = (1 - z) n + z h: the reset gate behind the
+ *                product and its bias (linear_before_reset of ONNX)
+ *   LSTM         rows i, f, g, o: c = sigmoid(x_f + p_f) c + sigmoid(x_i + p_i) tanh(x_g + p_g), h = sigmoid(x_o + p_o) tanh(c)
+ * as PyTorch has them. States are [slots, 1, H], of LSTM [slots, 2, H]: h, then c. Two directions are two calls, whose y may be halves of one
+ * buffer; layers are calls one behind another. x, weight, bias, y: f32, f16 or bf16, each its own; states f32; or all f64 on the cpu. Last dimensions
+ * of x, weight, states and y are contiguous. `params` may be NULL: all zero. */
+MICA_API mica_status mica_rnn(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight, mica_buffer *bias,
+                              const mica_sequences *sequences, const mica_rnn_params *params, mica_buffer *y);
+
 #ifdef __cplusplus
 }
 #endif

@@ -152,9 +152,9 @@ static double region_operations(const mica__record *record)
 static void cost_of(const mica__record *record, const double *size, double ALL, double *out_bytes,
                     double *out_operations)
 {
-    const double A = size[1], B = size[2], D = size[4], E = size[5], G = size[7], H = size[8], K = size[11],
-                 M = size[13], N = size[14], P = size[16], R = size[18], S = size[19], T = size[20],
-                 V = size[22], REST = size[MICA__SHAPE_REST];
+    const double A = size[1], B = size[2], D = size[4], E = size[5], F = size[6], G = size[7], H = size[8],
+                 K = size[11], M = size[13], N = size[14], P = size[16], R = size[18], S = size[19],
+                 T = size[20], V = size[22], REST = size[MICA__SHAPE_REST];
     (void)G;
     switch (record->op) {
 #define COUNT(prefix, slot) elements_of(&record->operand[MICA__##prefix##_##slot])

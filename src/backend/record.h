@@ -94,6 +94,19 @@ typedef struct mica__delta_record {
     mica_delta_params delta; /* defaults filled in */
     uint32_t sequences;
 } mica__delta_record;
+typedef struct mica__selective_record {
+    mica_selective_params selective;
+    uint32_t sequences;
+} mica__selective_record;
+typedef struct mica__rnn_record {
+    mica_rnn_params rnn;
+    uint32_t sequences;
+} mica__rnn_record;
+/* Blocks of rows of a cell's weight: its gates. */
+static inline uint64_t mica__rnn_gates(uint32_t kind)
+{
+    return kind == MICA_RNN_LSTM ? 4 : kind == MICA_RNN_GRU ? 3 : 1;
+}
 typedef struct mica__pad_record {
     mica_pad_params pad;
     uint64_t bits; /* the element that `value` is */

@@ -54,6 +54,8 @@
 #include "kernels/params/gaps.h"
 #include "kernels/params/ssm_conv.h"
 #include "kernels/params/delta_net.h"
+#include "kernels/params/selective_scan.h"
+#include "kernels/params/rnn.h"
 #include "kernels/params/tiles.h"
 #include "kernels/params/steps.h"
 #include "kernels/params/unpack.h"

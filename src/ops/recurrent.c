@@ -166,6 +166,82 @@ mica_status mica_delta_net(mica_encoder *encoder, const mica_delta_operands *ope
                                                 of->read_slots, of->write_slots, y, of->next_state});
 }
 
+/* ---- selective scan ---- */
+
+void mica__rule_selective_scan(mica__op_builder *op)
+{
+    static const sequence_slots at = {MICA__SELECTIVE_STATE, MICA__SELECTIVE_STARTS,
+                                      MICA__SELECTIVE_READ_SLOTS, MICA__SELECTIVE_WRITE_SLOTS,
+                                      MICA__SELECTIVE_NEXT_STATE};
+    mica__selective_record *record = op->record.params;
+    mica__op_require(op, record->selective.softplus <= 1, "params.softplus is %u, not 0 or 1",
+                     record->selective.softplus);
+    const uint64_t channels = mica__op_size(op, 'D'), groups = mica__op_size(op, 'G');
+    if (mica__size_known(channels) && mica__size_known(groups))
+        mica__op_require(op, groups > 0 ? channels % groups == 0 : channels == 0,
+                         "x: shape[1] is %llu, no multiple of the %llu groups of b", ULL(channels),
+                         ULL(groups));
+    check_wide(op, ~(1u << MICA__SELECTIVE_STARTS | 1u << MICA__SELECTIVE_READ_SLOTS |
+                     1u << MICA__SELECTIVE_WRITE_SLOTS));
+    record->sequences = check_sequences(op, &at);
+}
+
+mica_status mica_selective_scan(mica_encoder *encoder, const mica_selective_operands *operands,
+                                const mica_sequences *sequences, const mica_selective_params *params,
+                                mica_buffer *y)
+{
+    const mica_sequences none = {0}, *of = sequences != NULL ? sequences : &none;
+    mica__selective_record record = {.sequences = 0};
+    if (operands == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "selective_scan: operands is NULL");
+    if (params != NULL)
+        record.selective = *params;
+    return mica__op_call(encoder, MICA_OP_SELECTIVE_SCAN, &record,
+                         (mica_buffer *const[]){operands->x, operands->dt, operands->a, operands->b,
+                                                operands->c, operands->skip, operands->dt_bias, operands->z,
+                                                of->state, of->starts, of->read_slots, of->write_slots, y,
+                                                of->next_state});
+}
+
+/* ---- cells ---- */
+
+void mica__rule_rnn(mica__op_builder *op)
+{
+    static const sequence_slots at = {MICA__RNN_STATE, MICA__RNN_STARTS, MICA__RNN_READ_SLOTS,
+                                      MICA__RNN_WRITE_SLOTS, MICA__RNN_NEXT_STATE};
+    mica__rnn_record *record = op->record.params;
+    const mica_rnn_params *params = &record->rnn;
+    const uint64_t rows = mica__op_size(op, 'F'), hidden = mica__op_size(op, 'H'),
+                   kept = mica__op_size(op, 'K');
+    const uint64_t gates = mica__rnn_gates(params->kind), wanted = params->kind == MICA_RNN_LSTM ? 2 : 1;
+    mica__op_require(op, params->kind <= MICA_RNN_LSTM, "params.kind is %u, which is no mica_rnn_kind",
+                     params->kind);
+    mica__op_require(op, params->reverse <= 1, "params.reverse is %u, not 0 or 1", params->reverse);
+    if (mica__size_known(rows) && mica__size_known(hidden))
+        mica__op_require(op, rows / gates == hidden && rows % gates == 0,
+                         "weight: shape[0] is %llu, not %llu times shape[1], %llu", ULL(rows), ULL(gates),
+                         ULL(hidden));
+    if (mica__op_has(op, MICA__RNN_STATE) || mica__op_has(op, MICA__RNN_NEXT_STATE))
+        mica__op_require(
+            op, !mica__size_known(kept) || kept == wanted, "%s: shape[1] is %llu, not %llu",
+            mica__op_argument(op, mica__op_has(op, MICA__RNN_STATE) ? MICA__RNN_STATE : MICA__RNN_NEXT_STATE),
+            ULL(kept), ULL(wanted));
+    check_wide(op, ~(1u << MICA__RNN_STARTS | 1u << MICA__RNN_READ_SLOTS | 1u << MICA__RNN_WRITE_SLOTS));
+    record->sequences = check_sequences(op, &at);
+}
+
+mica_status mica_rnn(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight, mica_buffer *bias,
+                     const mica_sequences *sequences, const mica_rnn_params *params, mica_buffer *y)
+{
+    const mica_sequences none = {0}, *of = sequences != NULL ? sequences : &none;
+    mica__rnn_record record = {.sequences = 0};
+    if (params != NULL)
+        record.rnn = *params;
+    return mica__op_call(encoder, MICA_OP_RNN, &record,
+                         (mica_buffer *const[]){x, weight, bias, of->state, of->starts, of->read_slots,
+                                                of->write_slots, y, of->next_state});
+}
+
 /* ---- gates ---- */
 
 /* Inputs 0, `log` and `bias`: softplus(a + bias) and -e^log times it. */

@@ -68,6 +68,8 @@ typedef union conform_params {
     mica_determinant_params determinant;
     mica_ssm_conv_params ssm_conv;
     mica_delta_params delta;
+    mica_selective_params selective;
+    mica_rnn_params rnn;
 } conform_params;
 
 /* One case: operands on the host, what must come out, and the buffers while it is on a device. */

@@ -191,6 +191,10 @@ const conform_row conform_table[] = {
         "a sum of as many products as the filter is wide, perhaps silu; states are moved"),
     ROW("delta_net", DELTA_NET, delta_net, NONE, 2,
         "roundings of each token, carried on by the norm of what multiplies the state"),
+    ROW("selective_scan", SELECTIVE_SCAN, selective_scan, NONE, 4,
+        "roundings of each place and token, carried on by the decays; a sum over the places"),
+    ROW("rnn", RNN, rnn, NONE, 2,
+        "sums of products and functions of them, carried from token to token by the sizes of the weights"),
     /* ---- rotation and coding of caches ---- */
     ROW("hadamard", HADAMARD, hadamard, NONE, 2, DOT),
     MADE("hadamard long", HADAMARD, hadamard_long, hadamard, NONE, 2, DOT),

@@ -141,6 +141,64 @@ static void test_delta_refused(void **state)
         mica_buffer_release(all[i]);
 }
 
+static void test_selective_refused(void **state)
+{
+    mica_device *device = devices[0];
+    mica_encoder *encoder = begin(device);
+    mica_buffer *x = made(device, MICA_DTYPE_F32, 2, SHAPE(6, 4)),
+                *y = made(device, MICA_DTYPE_F32, 2, SHAPE(6, 4)),
+                *a = made(device, MICA_DTYPE_F32, 2, SHAPE(4, 5)),
+                *b = made(device, MICA_DTYPE_F32, 3, SHAPE(6, 2, 5)),
+                *three = made(device, MICA_DTYPE_F32, 3, SHAPE(6, 3, 5)),
+                *wide = made(device, MICA_DTYPE_F64, 2, SHAPE(6, 4));
+    const mica_selective_operands fine = {.x = x, .dt = x, .a = a, .b = b, .c = b},
+                                  odd = {.x = x, .dt = x, .a = a, .b = three, .c = three},
+                                  mixed = {.x = x, .dt = x, .a = a, .b = b, .c = b, .z = wide};
+
+    (void)state;
+    refused(mica_selective_scan(encoder, NULL, NULL, NULL, y), MICA_ERR_INVALID_ARGUMENT, "operands");
+    refused(mica_selective_scan(encoder, &odd, NULL, NULL, y), MICA_ERR_INVALID_ARGUMENT,
+            "x: shape[1] is 4, no multiple of the 3 groups of b");
+    refused(mica_selective_scan(encoder, &mixed, NULL, NULL, y), MICA_ERR_INVALID_ARGUMENT,
+            "z is f64, but x is f32");
+    refused(mica_selective_scan(encoder, &fine, NULL, &(mica_selective_params){.softplus = 2}, y),
+            MICA_ERR_INVALID_ARGUMENT, "params.softplus is 2");
+    mica_encoder_release(encoder);
+    mica_buffer *const all[] = {x, y, a, b, three, wide};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mica_buffer_release(all[i]);
+}
+
+static void test_rnn_refused(void **state)
+{
+    mica_device *device = devices[0];
+    mica_encoder *encoder = begin(device);
+    mica_buffer *x = made(device, MICA_DTYPE_F32, 2, SHAPE(6, 12)),
+                *y = made(device, MICA_DTYPE_F32, 2, SHAPE(6, 4)),
+                *weight = made(device, MICA_DTYPE_F32, 2, SHAPE(12, 4)),
+                *kept = made(device, MICA_DTYPE_F32, 3, SHAPE(2, 2, 4)),
+                *wide = made(device, MICA_DTYPE_F64, 2, SHAPE(12, 4));
+    const mica_rnn_params gru = {.kind = MICA_RNN_GRU}, lstm = {.kind = MICA_RNN_LSTM}, odd = {.kind = 4},
+                          twice = {.kind = MICA_RNN_GRU, .reverse = 2};
+
+    (void)state;
+    refused(mica_rnn(encoder, x, weight, NULL, NULL, &lstm, y), MICA_ERR_INVALID_ARGUMENT,
+            "weight: shape[0] is 12, not 4 times shape[1], 4");
+    refused(mica_rnn(encoder, x, weight, NULL, NULL, NULL, y), MICA_ERR_INVALID_ARGUMENT,
+            "weight: shape[0] is 12, not 1 times shape[1], 4");
+    refused(mica_rnn(encoder, x, weight, NULL, &(mica_sequences){.state = kept}, &gru, y),
+            MICA_ERR_INVALID_ARGUMENT, "state: shape[1] is 2, not 1");
+    refused(mica_rnn(encoder, x, wide, NULL, NULL, &gru, y), MICA_ERR_INVALID_ARGUMENT,
+            "weight is f64, but x is f32");
+    refused(mica_rnn(encoder, x, weight, NULL, NULL, &odd, y), MICA_ERR_INVALID_ARGUMENT, "params.kind is 4");
+    refused(mica_rnn(encoder, x, weight, NULL, NULL, &twice, y), MICA_ERR_INVALID_ARGUMENT,
+            "params.reverse is 2");
+    mica_encoder_release(encoder);
+    mica_buffer *const all[] = {x, y, weight, kept, wide};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mica_buffer_release(all[i]);
+}
+
 /* GPUs have no f64 here and say so. */
 static void test_wide_refused(void **state)
 {
@@ -308,9 +366,10 @@ static void test_gates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv_refused), cmocka_unit_test(test_delta_refused),
-        cmocka_unit_test(test_wide_refused), cmocka_unit_test(test_conv_passes),
-        cmocka_unit_test(test_delta_passes), cmocka_unit_test(test_gates),
+        cmocka_unit_test(test_conv_refused),      cmocka_unit_test(test_delta_refused),
+        cmocka_unit_test(test_selective_refused), cmocka_unit_test(test_rnn_refused),
+        cmocka_unit_test(test_wide_refused),      cmocka_unit_test(test_conv_passes),
+        cmocka_unit_test(test_delta_passes),      cmocka_unit_test(test_gates),
     };
 
     return cmocka_run_group_tests(tests, open_devices, close_devices);

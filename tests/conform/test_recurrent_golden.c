@@ -1,6 +1,7 @@
 /*
- * test_recurrent_golden.c - recurrences against what transformers gave (scripts/golden_recurrent.py): the gated delta rule, token by token and in
- * chunks, and a Mamba 2 layer from its projected input to its gated norm. On every device that there is.
+ * test_recurrent_golden.c - recurrences against what transformers and PyTorch gave (scripts/golden_recurrent.py): the gated delta rule, token by token
+ * and in chunks, Mamba 2 from its projected input to its gated norm, the scan of Mamba 1, recurrent cells in both directions. On every device
+ * that there is.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -122,7 +123,7 @@ static mica_device *open_device(int i)
     return device;
 }
 
-static void run_delta(mica_device *device, const golden *g)
+static void run_delta(mica_device *device, const golden *g, mica_delta_form form)
 {
     mica_buffer *q = sent(device, g, "q"), *k = sent(device, g, "k"), *v = sent(device, g, "v"),
                 *decay = sent(device, g, "g"), *beta = sent(device, g, "beta"),
@@ -133,7 +134,7 @@ static void run_delta(mica_device *device, const golden *g)
     must(mica_encoder_begin(device, NULL, &encoder));
     must(mica_delta_net(encoder, &(mica_delta_operands){.q = q, .k = k, .v = v, .g = decay, .beta = beta},
                         &(mica_sequences){.state = state, .next_state = next},
-                        &(mica_delta_params){.normalise = 1, .eps = 1e-6f}, y));
+                        &(mica_delta_params){.normalise = 1, .eps = 1e-6f, .form = form}, y));
     must(mica_encoder_commit_and_wait(encoder));
     mica_encoder_release(encoder);
     holds(y, g, "y");
@@ -152,8 +153,10 @@ static void test_delta(void **state)
         mica_device *device = open_device(i);
         if (device == NULL)
             continue;
-        run_delta(device, &token);
-        run_delta(device, &chunk);
+        for (mica_delta_form form = MICA_DELTA_AUTO; form <= MICA_DELTA_CHUNKED; form++) {
+            run_delta(device, &token, form);
+            run_delta(device, &chunk, form);
+        }
         mica_device_release(device);
     }
     free_case(&token);
@@ -181,7 +184,7 @@ enum {
     WIDTH = INNER + 2 * GROUPS * STATES
 };
 
-static void run_mamba2(mica_device *device, const golden *g)
+static void run_mamba2(mica_device *device, const golden *g, mica_delta_form form)
 {
     mica_buffer *x = sent(device, g, "x"), *a = sent(device, g, "a"), *weight = sent(device, g, "weight"),
                 *bias = sent(device, g, "bias"), *a_log = sent(device, g, "a_log"),
@@ -199,7 +202,7 @@ static void run_mamba2(mica_device *device, const golden *g)
     must(mica_ssm_gates(encoder, a, a_log, dt_bias, decay, dt));
     must(mica_delta_net(encoder,
                         &(mica_delta_operands){.q = c, .k = b, .v = v, .g = decay, .beta = dt, .skip = skip},
-                        NULL, &(mica_delta_params){.rule = MICA_DELTA_ADD, .scale = 1}, out));
+                        NULL, &(mica_delta_params){.rule = MICA_DELTA_ADD, .scale = 1, .form = form}, out));
     must(mica_encoder_commit_and_wait(encoder));
     mica_encoder_release(encoder);
     holds(y, g, "y");
@@ -217,15 +220,95 @@ static void test_mamba2(void **state)
         mica_device *device = open_device(i);
         if (device == NULL)
             continue;
-        run_mamba2(device, &g);
+        for (mica_delta_form form = MICA_DELTA_AUTO; form <= MICA_DELTA_CHUNKED; form++)
+            run_mamba2(device, &g, form);
         mica_device_release(device);
     }
     free_case(&g);
 }
 
+static void run_mamba1(mica_device *device, const golden *g)
+{
+    static const char *const names[] = {"x", "dt", "a", "b", "c", "skip", "dt_bias", "z"};
+    mica_buffer *in[8], *y = empty(device, find(g, "y"));
+    mica_encoder *encoder;
+
+    for (int i = 0; i < 8; i++)
+        in[i] = sent(device, g, names[i]);
+    must(mica_encoder_begin(device, NULL, &encoder));
+    must(mica_selective_scan(
+        encoder, &(mica_selective_operands){in[0], in[1], in[2], in[3], in[4], in[5], in[6], in[7]}, NULL,
+        &(mica_selective_params){.softplus = 1}, y));
+    must(mica_encoder_commit_and_wait(encoder));
+    mica_encoder_release(encoder);
+    holds(y, g, "y");
+    for (int i = 0; i < 8; i++)
+        mica_buffer_release(in[i]);
+    mica_buffer_release(y);
+}
+
+static void test_mamba1(void **state)
+{
+    golden g = read_case("mamba1");
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        mica_device *device = open_device(i);
+        if (device == NULL)
+            continue;
+        run_mamba1(device, &g);
+        mica_device_release(device);
+    }
+    free_case(&g);
+}
+
+/* One direction: the arrays whose names end in `tail`. */
+static void run_cells(mica_device *device, const golden *g, mica_rnn_kind kind, bool reverse)
+{
+    static const char *const names[2][6] = {
+        {"x", "weight", "bias", "state", "y", "next_state"},
+        {"x_back", "weight_back", "bias_back", "state_back", "y_back", "next_state_back"}};
+    const char *const *name = names[reverse];
+    mica_buffer *b[6];
+    mica_encoder *encoder;
+
+    for (int i = 0; i < 6; i++)
+        b[i] = i < 4 ? sent(device, g, name[i]) : empty(device, find(g, name[i]));
+    must(mica_encoder_begin(device, NULL, &encoder));
+    must(mica_rnn(encoder, b[0], b[1], b[2], &(mica_sequences){.state = b[3], .next_state = b[5]},
+                  &(mica_rnn_params){.kind = (uint32_t)kind, .reverse = reverse}, b[4]));
+    must(mica_encoder_commit_and_wait(encoder));
+    mica_encoder_release(encoder);
+    holds(b[4], g, name[4]);
+    holds(b[5], g, name[5]);
+    for (int i = 0; i < 6; i++)
+        mica_buffer_release(b[i]);
+}
+
+static void test_cells(void **state)
+{
+    static const char *const names[] = {"rnn_tanh", "rnn_relu", "gru", "lstm"};
+
+    (void)state;
+    for (uint32_t kind = MICA_RNN_TANH; kind <= MICA_RNN_LSTM; kind++) {
+        golden g = read_case(names[kind]);
+
+        for (int i = 0; i < 3; i++) {
+            mica_device *device = open_device(i);
+            if (device == NULL)
+                continue;
+            run_cells(device, &g, (mica_rnn_kind)kind, false);
+            run_cells(device, &g, (mica_rnn_kind)kind, true);
+            mica_device_release(device);
+        }
+        free_case(&g);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_delta), cmocka_unit_test(test_mamba2)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_delta), cmocka_unit_test(test_mamba2),
+                                       cmocka_unit_test(test_mamba1), cmocka_unit_test(test_cells)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

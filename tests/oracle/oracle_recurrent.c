@@ -255,3 +255,175 @@ void oracle_delta_net(const oracle_sequences *of, const oracle_delta *d, double 
     }
     free(room);
 }
+
+/* ---- selective scan ---- */
+
+/* dt, and how far it may be astray: the sum rounds, and softplus strays by a few units. */
+static double scan_step(const oracle_selective *scan, size_t t, size_t c, double *out_off)
+{
+    const double raw = scan->dt[t * scan->channels + c] + (scan->dt_bias ? scan->dt_bias[c] : 0);
+    const double dt = scan->softplus ? fmax(raw, 0) + log1p(exp(-fabs(raw))) : raw;
+
+    *out_off = (scan->dt_bias ? fabs(raw) : 0) + (scan->softplus ? 6 * fabs(dt) : 0);
+    return isnan(raw) ? raw : dt;
+}
+
+/* A place goes by itself: its error is multiplied by the decay and gets that of the decay and of what is added. */
+static void scan_token(const oracle_selective *scan, size_t t, size_t c, double *h, double *astray, double *y,
+                       double *error)
+{
+    const size_t places = scan->places, group = c / (scan->channels / scan->groups);
+    const size_t at = (t * scan->groups + group) * places;
+    const double x = scan->x[t * scan->channels + c], through = scan->skip ? scan->skip[c] * x : 0;
+    double off, sum = 0, size = 0;
+    const double dt = scan_step(scan, t, c, &off);
+
+    for (size_t p = 0; p < places; p++) {
+        const double rate = scan->a[c * places + p], decay = exp(dt * rate), in = x * scan->b[at + p];
+        const double from = scan->c[at + p];
+
+        astray[p] = decay * astray[p] + fabs(decay * h[p]) * (off * fabs(rate) + fabs(dt * rate) + 4) +
+                    fabs(in) * (off + 4 * fabs(dt));
+        h[p] = decay * h[p] + dt * in;
+        sum += from * h[p];
+        size += fabs(from) * (astray[p] + fabs(h[p]) * (1 + 0.25 * sqrt((double)places)));
+    }
+    sum += through;
+    size += fabs(through) + fabs(sum);
+    const double z = scan->z ? scan->z[t * scan->channels + c] : 0, gate = scan->z ? z / (1 + exp(-z)) : 1;
+    *y = gate * sum;
+    *error = fabs(gate) * size + (scan->z ? 4 * fabs(*y) : 0);
+}
+
+void oracle_selective_scan(const oracle_sequences *of, const oracle_selective *scan, double *y, double *error)
+{
+    const size_t places = scan->places;
+    double *room = calloc(2 * places + 1, sizeof *room);
+
+    begin(of, scan->channels, scan->channels * places, y, error);
+    for (size_t n = 0; room && n < of->count; n++) {
+        const span s = find_span(of, n);
+
+        for (size_t c = 0; s.fine && c < scan->channels; c++) {
+            for (size_t p = 0; p < places; p++) {
+                room[p] = of->state ? of->state[(s.read * scan->channels + c) * places + p] : 0;
+                room[places + p] = s.count > 0 ? 0 : ORACLE_EXACT;
+            }
+            for (size_t t = s.first; t < s.first + s.count; t++)
+                scan_token(scan, t, c, room, room + places, &y[t * scan->channels + c],
+                           &error[t * scan->channels + c]);
+            for (size_t p = 0; of->next && p < places; p++) {
+                of->next[(s.write * scan->channels + c) * places + p] = room[p];
+                of->next_error[(s.write * scan->channels + c) * places + p] = room[places + p];
+            }
+        }
+    }
+    free(room);
+}
+
+/* ---- cells ---- */
+
+typedef struct value {
+    double is, off; /* and how many roundings it may be off by */
+} value;
+
+static value sum_of(value a, value b)
+{
+    const double is = a.is + b.is;
+    return (value){is, a.off + b.off + (isinf(is) ? 0 : fabs(is))}; /* an infinity does not round */
+}
+
+static value product_of(value a, value b)
+{
+    return (value){a.is * b.is, a.off * fabs(b.is) + fabs(a.is) * b.off + 2 * fabs(a.is * b.is)};
+}
+
+/* Nowhere steeper than a quarter, nor tanh than 1; a few units of their own. */
+static value sigmoid_of(value x)
+{
+    const double is = 1 / (1 + exp(-x.is));
+    return (value){is, x.off / 4 + 5 * is};
+}
+
+static value tanh_of(value x)
+{
+    return (value){tanh(x.is), x.off + 4 * fabs(tanh(x.is))};
+}
+
+/* Row r of weight h + bias. */
+static value cell_sum(const oracle_rnn *rnn, const value *h, size_t r)
+{
+    double sum = rnn->bias ? rnn->bias[r] : 0, size = fabs(sum), off = 0;
+
+    for (size_t j = 0; j < rnn->hidden; j++) {
+        const double w = rnn->weight[r * rnn->hidden + j];
+
+        sum += w * h[j].is;
+        size += fabs(w * h[j].is);
+        off += fabs(w) * h[j].off;
+    }
+    return (value){sum, off + size * (1 + 0.25 * sqrt((double)rnn->hidden)) + fabs(sum)};
+}
+
+/* Unit u of a token: h, c before, `p` all sums. */
+static void cell_unit(const oracle_rnn *rnn, size_t t, size_t u, const value *p, value *h, value *c)
+{
+    value in[4], a[4];
+
+    for (size_t g = 0; g < rnn->gates; g++) {
+        in[g] = (value){rnn->x[t * rnn->gates * rnn->hidden + g * rnn->hidden + u], 0};
+        a[g] = sum_of(in[g], p[g * rnn->hidden + u]);
+    }
+    if (rnn->kind == ORACLE_TANH)
+        *h = tanh_of(a[0]);
+    else if (rnn->kind == ORACLE_RELU)
+        *h = (value){a[0].is < 0 ? 0 : a[0].is, a[0].off};
+    else if (rnn->kind == ORACLE_GRU) {
+        const value z = sigmoid_of(a[1]), rest = {1 - z.is, z.off + 1};
+        const value n = tanh_of(sum_of(in[2], product_of(sigmoid_of(a[0]), p[2 * rnn->hidden + u])));
+
+        *h = sum_of(product_of(rest, n), product_of(z, *h));
+    } else {
+        *c = sum_of(product_of(sigmoid_of(a[1]), *c), product_of(sigmoid_of(a[0]), tanh_of(a[2])));
+        *h = product_of(sigmoid_of(a[3]), tanh_of(*c));
+    }
+}
+
+static void cell_sequence(const oracle_sequences *of, const oracle_rnn *rnn, const span *s, value *h,
+                          double *y, double *error)
+{
+    const size_t units = rnn->hidden, kept = rnn->kind == ORACLE_LSTM ? 2 : 1;
+    value *p = h + 2 * units;
+
+    for (size_t u = 0; u < 2 * units; u++)
+        h[u] = (value){of->state && u < kept * units ? of->state[s->read * kept * units + u] : 0, 0};
+    for (size_t i = 0; i < s->count; i++) {
+        const size_t t = rnn->reverse ? s->first + s->count - 1 - i : s->first + i;
+
+        for (size_t r = 0; r < rnn->gates * units; r++)
+            p[r] = cell_sum(rnn, h, r);
+        for (size_t u = 0; u < units; u++) {
+            cell_unit(rnn, t, u, p, &h[u], &h[units + u]);
+            y[t * units + u] = h[u].is;
+            error[t * units + u] = h[u].off;
+        }
+    }
+    for (size_t u = 0; of->next && u < kept * units; u++) {
+        of->next[s->write * kept * units + u] = h[u].is;
+        of->next_error[s->write * kept * units + u] = s->count > 0 ? h[u].off : ORACLE_EXACT;
+    }
+}
+
+void oracle_rnn_run(const oracle_sequences *of, const oracle_rnn *rnn, double *y, double *error)
+{
+    value *room = calloc((2 + rnn->gates) * rnn->hidden + 1, sizeof *room);
+
+    begin(of, rnn->hidden, (rnn->kind == ORACLE_LSTM ? 2 : 1) * rnn->hidden, y, error);
+    for (size_t n = 0; room && n < of->count; n++) {
+        const span s = find_span(of, n);
+
+        if (s.fine)
+            cell_sequence(of, rnn, &s, room, y, error);
+    }
+    free(room);
+}

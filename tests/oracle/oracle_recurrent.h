@@ -34,4 +34,24 @@ typedef struct oracle_delta {
 
 void oracle_delta_net(const oracle_sequences *of, const oracle_delta *delta, double *y, double *error);
 
+typedef struct oracle_selective {
+    size_t channels, places, groups;
+    const double *x, *dt, *a, *b, *c, *skip, *dt_bias, *z; /* the last three may be NULL */
+    bool softplus;
+} oracle_selective;
+
+void oracle_selective_scan(const oracle_sequences *of, const oracle_selective *scan, double *y,
+                           double *error);
+
+enum { ORACLE_TANH, ORACLE_RELU, ORACLE_GRU, ORACLE_LSTM };
+
+typedef struct oracle_rnn {
+    size_t hidden, gates;
+    const double *x, *weight, *bias; /* bias may be NULL */
+    int kind;
+    bool reverse;
+} oracle_rnn;
+
+void oracle_rnn_run(const oracle_sequences *of, const oracle_rnn *rnn, double *y, double *error);
+
 #endif

@@ -148,3 +148,54 @@ mica_status mica__cpu_plan_delta_net(const mica__record *record, const mica__dev
     }
     return longest >= params.chunk_from ? plan_chunks(record, &params, each + 1, plan) : MICA_OK;
 }
+
+mica_status mica__cpu_plan_selective_scan(const mica__record *record, const mica__device_info *info,
+                                          mica__plan *plan)
+{
+    (void)info;
+    const mica__selective_record *scan = record->params;
+    const mica__operand *a = &record->operand[MICA__SELECTIVE_A], *b = &record->operand[MICA__SELECTIVE_B];
+    const uint64_t places = a->shape[1];
+    const bool wide = a->dtype == MICA_DTYPE_F64;
+    mica__cpu_selective params = {.groups = b->shape[1], .softplus = scan->selective.softplus};
+    params.channels = b->shape[1] > 0 ? a->shape[0] / b->shape[1] : 0;
+    params.sequences = sequences_of(record, scan->sequences, MICA__SELECTIVE_STATE, MICA__SELECTIVE_Y);
+    params.range = range_of(params.sequences.count * params.groups *
+                                ceil_of(params.channels, MICA__CPU_SELECTIVE_CHANNELS),
+                            &params.sequences);
+    const uint64_t tokens = params.sequences.tokens / (scan->sequences + 1u) + 1;
+    const uint64_t local =
+        wide ? places * sizeof(double)
+             : ((6 + 2 * places) * MICA__CPU_SELECTIVE_CHANNELS + 2 * places) * sizeof(float);
+    return finish(record, wide ? "selective_scan_wide" : "selective_scan", &params.range, &params,
+                  sizeof params, local,
+                  100 + (wide ? 20.0 : 1.0) * (double)(tokens * places * MICA__CPU_SELECTIVE_CHANNELS), plan);
+}
+
+_Static_assert(MICA__SELECTIVE_STARTS == MICA__SELECTIVE_STATE + 1 &&
+                   MICA__SELECTIVE_READ_SLOTS == MICA__SELECTIVE_STATE + 2 &&
+                   MICA__SELECTIVE_WRITE_SLOTS == MICA__SELECTIVE_STATE + 3 &&
+                   MICA__SELECTIVE_NEXT_STATE == MICA__SELECTIVE_Y + 1,
+               "sequences_of counts from state and y on");
+_Static_assert(MICA__RNN_STARTS == MICA__RNN_STATE + 1 && MICA__RNN_READ_SLOTS == MICA__RNN_STATE + 2 &&
+                   MICA__RNN_WRITE_SLOTS == MICA__RNN_STATE + 3 && MICA__RNN_NEXT_STATE == MICA__RNN_Y + 1,
+               "sequences_of counts from state and y on");
+
+mica_status mica__cpu_plan_rnn(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    (void)info;
+    const mica__rnn_record *rnn = record->params;
+    const mica__operand *weight = &record->operand[MICA__RNN_WEIGHT];
+    const uint64_t rows = weight->shape[0], hidden = weight->shape[1],
+                   padded = mica__cpu_delta_padded(hidden);
+    const uint64_t gates = mica__rnn_gates(rnn->rnn.kind), tokens = record->operand[MICA__RNN_Y].shape[0];
+    const bool wide = weight->dtype == MICA_DTYPE_F64;
+    mica__cpu_rnn params = {.rnn = rnn->rnn};
+    params.sequences = sequences_of(record, rnn->sequences, MICA__RNN_STATE, MICA__RNN_Y);
+    params.range = range_of(ceil_of(params.sequences.count, MICA__CPU_RNN_SEQUENCES), &params.sequences);
+    const uint64_t local = wide
+                               ? (2 + gates) * hidden * sizeof(double)
+                               : padded * (1 + gates + MICA__CPU_RNN_SEQUENCES * (2 + gates)) * sizeof(float);
+    return finish(record, wide ? "rnn_wide" : "rnn", &params.range, &params, sizeof params, local,
+                  1000 + (wide ? 2.0 : 0.2) * (double)(tokens * rows * hidden), plan);
+}

@@ -52,4 +52,23 @@ static inline uint64_t mica__cpu_delta_chunk_room(uint64_t dim, uint64_t columns
     return MICA__CPU_DELTA_CHUNK * (3 * deep + 3 * wide + 2 * MICA__CPU_DELTA_CHUNK + 4) + dim * wide;
 }
 
+/* selective_scan: row r of the range is sequence r % count and block r / count of channels, which never has channels of two groups of b and c. */
+#define MICA__CPU_SELECTIVE_CHANNELS 64u
+
+typedef struct mica__cpu_selective {
+    mica__cpu_row_range range;
+    mica__cpu_sequences sequences;
+    uint64_t groups, channels; /* channels: of a group */
+    uint32_t softplus, reserved;
+} mica__cpu_selective;
+
+/* rnn: row r of the range is so many sequences from r times as many on. */
+#define MICA__CPU_RNN_SEQUENCES 4u
+
+typedef struct mica__cpu_rnn {
+    mica__cpu_row_range range;
+    mica__cpu_sequences sequences;
+    mica_rnn_params rnn;
+} mica__cpu_rnn;
+
 #endif

@@ -8,6 +8,8 @@
 #define COLUMNS 32u /* of a state, a group's */
 #define PARTS 8u    /* in which a group has its rows */
 #define MOST_ROWS 128u
+#define SCAN_WG 64u /* channels of a group */
+#define MOST_PLACES 256u
 #define CHUNK 64u /* tokens */
 #define CHUNK_ROOM \
     ((2u * CHUNK + 4u) * CHUNK * 4u) /* bytes that a chunk of a head has in the scratch: delta_chunk.kc */
@@ -258,4 +260,118 @@ mica_status mica__gpu_plan_delta_net(const mica__record *record, const mica__dev
         return MICA_OK;
     return form == MICA_DELTA_CHUNKED || rows > MOST_ROWS ? plan_chunks(record, &p, plan)
                                                           : plan_tokens(record, &p, rows, plan);
+}
+
+/* ---- selective scan ---- */
+
+static mk_selective_params scan_params(const mica__record *record, const sequence_slots *at)
+{
+    const mica__selective_record *scan = record->params;
+    const mica__operand *operand = record->operand, *a = &operand[MICA__SELECTIVE_A];
+    mk_selective_params p;
+    memset(&p, 0, sizeof p);
+    p.of = sequences_of(record, at, scan->sequences);
+    p.x_stride = operand[MICA__SELECTIVE_X].stride[0];
+    p.dt_stride = operand[MICA__SELECTIVE_DT].stride[0];
+    p.z_stride = operand[MICA__SELECTIVE_Z].stride[0];
+    p.y_stride = operand[MICA__SELECTIVE_Y].stride[0];
+    p.skip_stride = operand[MICA__SELECTIVE_SKIP].stride[0];
+    p.bias_stride = operand[MICA__SELECTIVE_DT_BIAS].stride[0];
+    set2(p.a_stride, a->stride);
+    memcpy(p.b_stride, operand[MICA__SELECTIVE_B].stride, sizeof p.b_stride);
+    memcpy(p.c_stride, operand[MICA__SELECTIVE_C].stride, sizeof p.c_stride);
+    set2(p.state_stride, operand[MICA__SELECTIVE_STATE].stride + 1);
+    set2(p.next_stride, operand[MICA__SELECTIVE_NEXT_STATE].stride + 1);
+    p.channels = (uint32_t)a->shape[0];
+    p.places = (uint32_t)a->shape[1];
+    p.share = operand[MICA__SELECTIVE_B].shape[1] > 0
+                  ? (uint32_t)(a->shape[0] / operand[MICA__SELECTIVE_B].shape[1])
+                  : 1;
+    p.blocks = (uint32_t)ceil_of(p.channels, SCAN_WG);
+    p.softplus = scan->selective.softplus;
+    p.present = (mica__operand_present(&operand[MICA__SELECTIVE_SKIP]) ? MK_SELECTIVE_SKIP : 0) |
+                (mica__operand_present(&operand[MICA__SELECTIVE_DT_BIAS]) ? MK_SELECTIVE_DT_BIAS : 0) |
+                (mica__operand_present(&operand[MICA__SELECTIVE_Z]) ? MK_SELECTIVE_Z : 0);
+    p.x_type = mica__gpu_type(operand[MICA__SELECTIVE_X].dtype);
+    p.dt_type = mica__gpu_type(operand[MICA__SELECTIVE_DT].dtype);
+    p.a_type = mica__gpu_type(a->dtype);
+    p.b_type = mica__gpu_type(operand[MICA__SELECTIVE_B].dtype);
+    p.c_type = mica__gpu_type(operand[MICA__SELECTIVE_C].dtype);
+    p.skip_type = mica__gpu_type(operand[MICA__SELECTIVE_SKIP].dtype);
+    p.bias_type = mica__gpu_type(operand[MICA__SELECTIVE_DT_BIAS].dtype);
+    p.z_type = mica__gpu_type(operand[MICA__SELECTIVE_Z].dtype);
+    p.y_type = mica__gpu_type(operand[MICA__SELECTIVE_Y].dtype);
+    return p;
+}
+
+mica_status mica__gpu_plan_selective_scan(const mica__record *record, const mica__device_info *info,
+                                          mica__plan *plan)
+{
+    const sequence_slots at = slots_of(MICA__SELECTIVE_STATE, MICA__SELECTIVE_Y);
+    (void)info;
+    MICA__TRY(check(record, 7u << MICA__SELECTIVE_STARTS));
+    const mk_selective_params p = scan_params(record, &at);
+    uint32_t places = 8;
+    while (places < p.places && places <= MOST_PLACES)
+        places *= 2;
+    if (places > MOST_PLACES)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "selective_scan: states of %u places, %u are served",
+                          p.places, MOST_PLACES);
+    MICA__TRY(plan_gaps(record, &at, &p.of, plan));
+    if (p.of.count == 0 || p.blocks == 0)
+        return MICA_OK;
+    MICA__TRY(mica__gpu_plan_next(plan, "selective_scan/forward", (uint64_t)p.of.count * p.blocks));
+    mica__gpu_plan_constant(plan, "MK_WG", SCAN_WG);
+    mica__gpu_plan_constant(plan, "PLACES", places);
+    for (uint32_t slot = 0; slot < MICA__SELECTIVE_SLOTS; slot++)
+        mica__gpu_plan_operand(plan, record, slot, 0);
+    mica__gpu_plan_fault(plan);
+    mica__gpu_plan_params(plan, &p, sizeof p);
+    return MICA_OK;
+}
+
+/* ---- cells ---- */
+
+_Static_assert(MK_RNN_TANH == MICA_RNN_TANH && MK_RNN_RELU == MICA_RNN_RELU && MK_RNN_GRU == MICA_RNN_GRU &&
+                   MK_RNN_LSTM == MICA_RNN_LSTM,
+               "kernels know kinds by the same numbers");
+
+/* A token waits for the one before it and for all of its units, so a sequence is one group: a batch of few sequences leaves most of a GPU idle. */
+mica_status mica__gpu_plan_rnn(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    const sequence_slots at = slots_of(MICA__RNN_STATE, MICA__RNN_Y);
+    const mica__rnn_record *rnn = record->params;
+    const mica__operand *operand = record->operand, *weight = &operand[MICA__RNN_WEIGHT];
+    mk_rnn_params p;
+    (void)info;
+    MICA__TRY(check(record, 7u << MICA__RNN_STARTS));
+    memset(&p, 0, sizeof p);
+    p.of = sequences_of(record, &at, rnn->sequences);
+    p.x_stride = operand[MICA__RNN_X].stride[0];
+    p.y_stride = operand[MICA__RNN_Y].stride[0];
+    p.weight_stride = weight->stride[0];
+    p.bias_stride = operand[MICA__RNN_BIAS].stride[0];
+    p.state_stride = operand[MICA__RNN_STATE].stride[1];
+    p.next_stride = operand[MICA__RNN_NEXT_STATE].stride[1];
+    p.hidden = (uint32_t)weight->shape[1];
+    p.gates = (uint32_t)mica__rnn_gates(rnn->rnn.kind);
+    p.kept = rnn->rnn.kind == MICA_RNN_LSTM ? 2 : 1;
+    p.kind = rnn->rnn.kind;
+    p.reverse = rnn->rnn.reverse;
+    p.has_bias = mica__operand_present(&operand[MICA__RNN_BIAS]);
+    p.x_type = mica__gpu_type(operand[MICA__RNN_X].dtype);
+    p.weight_type = mica__gpu_type(weight->dtype);
+    p.bias_type = mica__gpu_type(operand[MICA__RNN_BIAS].dtype);
+    p.y_type = mica__gpu_type(operand[MICA__RNN_Y].dtype);
+    MICA__TRY(plan_gaps(record, &at, &p.of, plan));
+    if (p.of.count == 0 || p.hidden == 0)
+        return MICA_OK;
+    MICA__TRY(mica__gpu_plan_next(plan, "rnn/forward", p.of.count));
+    for (uint32_t slot = 0; slot < MICA__RNN_SLOTS; slot++)
+        mica__gpu_plan_operand(plan, record, slot, 0);
+    mica__gpu_plan_scratch(plan, 0, 4ull * p.of.count * (2 + p.gates) * p.hidden,
+                           MICA_ACCESS_READ | MICA_ACCESS_WRITE);
+    mica__gpu_plan_fault(plan);
+    mica__gpu_plan_params(plan, &p, sizeof p);
+    return MICA_OK;
 }

@@ -22,6 +22,20 @@ enum {
     DELTA_Y = DELTA_STATE + 4,
     DELTA_NEXT
 };
+enum {
+    SELECTIVE_X,
+    SELECTIVE_DT,
+    SELECTIVE_A,
+    SELECTIVE_B,
+    SELECTIVE_C,
+    SELECTIVE_SKIP,
+    SELECTIVE_DT_BIAS,
+    SELECTIVE_Z,
+    SELECTIVE_STATE,
+    SELECTIVE_Y = SELECTIVE_STATE + 4,
+    SELECTIVE_NEXT
+};
+enum { RNN_X, RNN_WEIGHT, RNN_BIAS, RNN_STATE, RNN_Y = RNN_STATE + 4, RNN_NEXT };
 /* Behind the state of each op. */
 enum { STARTS = 1, READ_SLOTS, WRITE_SLOTS };
 
@@ -391,5 +405,171 @@ void conform_oracle_delta_net(conform_case *c)
     oracle_delta_net(&of, &delta, c->expected, c->error);
     end_sequences(c, &of, DELTA_Y);
     for (uint32_t i = 0; i < DELTA_STATE; i++)
+        free(value[i]);
+}
+
+/* ---- selective scan ---- */
+
+static void add_channels(conform_case *c, test_random *random, const char *name, const batch *b,
+                         uint64_t channels)
+{
+    if (!c->typical && test_random_one_in(random, 3)) {
+        conform_add_absent(c);
+        return;
+    }
+    conform_add(c, random, name, draw_type(c, random, b), 1, &channels, TEST_REPEAT);
+    test_tensor_normal(conform_tensor(c, c->operand_count - 1), random, 1);
+}
+
+void conform_make_selective_scan(conform_case *c, test_random *random)
+{
+    const batch b = draw_batch(c, random, 20);
+    const uint64_t groups = c->typical ? 1 : test_random_size(random, 3),
+                   channels = c->typical ? 5120 : groups * test_random_size(random, 150 / groups);
+    const uint64_t places = c->typical || test_random_one_in(random, 3) ? 16 : test_random_size(random, 20);
+    const uint64_t x[] = {b.tokens, channels}, a[] = {channels, places}, in[] = {b.tokens, groups, places};
+    const uint64_t state[] = {b.state_slots, channels, places}, next[] = {b.next_slots, channels, places};
+    const mica_dtype kept = b.wide ? MICA_DTYPE_F64 : MICA_DTYPE_F32;
+
+    c->params.selective.softplus = c->typical || test_random_one_in(random, 2);
+    conform_add(c, random, "x", draw_type(c, random, &b), 2, x, TEST_ROWS_REPEAT);
+    test_tensor_normal(conform_tensor(c, SELECTIVE_X), random, 1);
+    add_odd(c, conform_tensor(c, SELECTIVE_X), random, false);
+    conform_add(c, random, "dt", draw_type(c, random, &b), 2, x, TEST_ROWS_REPEAT);
+    test_tensor_uniform(conform_tensor(c, SELECTIVE_DT), random, c->params.selective.softplus ? -3 : 0, 1);
+    conform_add(c, random, "a", draw_type(c, random, &b), 2, a, TEST_REPEAT);
+    test_tensor_uniform(conform_tensor(c, SELECTIVE_A), random, test_random_one_in(random, 4) ? -100 : -2, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        conform_add(c, random, i == 0 ? "b" : "c", draw_type(c, random, &b), 3, in, TEST_REPEAT);
+        test_tensor_normal(conform_tensor(c, SELECTIVE_B + i), random, 1);
+    }
+    add_channels(c, random, "skip", &b, channels);
+    add_channels(c, random, "dt_bias", &b, channels);
+    if (c->operand[SELECTIVE_DT_BIAS].present) /* no decay above 1 */
+        test_tensor_uniform(conform_tensor(c, SELECTIVE_DT_BIAS), random, 0, 1);
+    if (c->typical || test_random_one_in(random, 2)) {
+        conform_add(c, random, "z", draw_type(c, random, &b), 2, x, TEST_ROWS_REPEAT);
+        test_tensor_normal(conform_tensor(c, SELECTIVE_Z), random, 2);
+    } else {
+        conform_add_absent(c);
+    }
+    if (b.has_state) {
+        conform_add(c, random, "state", kept, 3, state, TEST_ANY);
+        test_tensor_normal(conform_tensor(c, SELECTIVE_STATE), random, 1);
+    } else {
+        conform_add_absent(c);
+    }
+    add_indices(c, random, &b);
+    conform_add_output(c, random, "y", draw_type(c, random, &b), 2, x, TEST_ROWS, false, 0);
+    add_next(c, random, &b, SELECTIVE_Y, kept, 3, next, TEST_ANY);
+    break_index(c, random, SELECTIVE_STATE, &b);
+    c->flops = 18.0 * (double)(b.tokens * channels * places);
+}
+
+mica_status conform_encode_selective_scan(const conform_case *c, mica_encoder *encoder)
+{
+    const mica_sequences of = buffers_of(c, SELECTIVE_STATE, SELECTIVE_Y);
+    const mica_selective_operands operands = {
+        conform_buffer(c, SELECTIVE_X),       conform_buffer(c, SELECTIVE_DT),
+        conform_buffer(c, SELECTIVE_A),       conform_buffer(c, SELECTIVE_B),
+        conform_buffer(c, SELECTIVE_C),       conform_buffer(c, SELECTIVE_SKIP),
+        conform_buffer(c, SELECTIVE_DT_BIAS), conform_buffer(c, SELECTIVE_Z)};
+
+    return mica_selective_scan(encoder, &operands, &of, &c->params.selective, conform_buffer(c, SELECTIVE_Y));
+}
+
+void conform_oracle_selective_scan(conform_case *c)
+{
+    const test_tensor *a = conform_tensor(c, SELECTIVE_A);
+    double *value[SELECTIVE_STATE];
+    oracle_sequences of = sequences_of(c, SELECTIVE_STATE, SELECTIVE_Y);
+
+    for (uint32_t i = 0; i < SELECTIVE_STATE; i++)
+        value[i] = values_of(c, i);
+    const oracle_selective scan = {.channels = a->shape[0],
+                                   .places = a->shape[1],
+                                   .groups = conform_tensor(c, SELECTIVE_B)->shape[1],
+                                   .x = value[SELECTIVE_X],
+                                   .dt = value[SELECTIVE_DT],
+                                   .a = value[SELECTIVE_A],
+                                   .b = value[SELECTIVE_B],
+                                   .c = value[SELECTIVE_C],
+                                   .skip = value[SELECTIVE_SKIP],
+                                   .dt_bias = value[SELECTIVE_DT_BIAS],
+                                   .z = value[SELECTIVE_Z],
+                                   .softplus = c->params.selective.softplus != 0};
+    oracle_selective_scan(&of, &scan, c->expected, c->error);
+    end_sequences(c, &of, SELECTIVE_Y);
+    for (uint32_t i = 0; i < SELECTIVE_STATE; i++)
+        free(value[i]);
+}
+
+/* ---- cells ---- */
+
+/* Weights of about 1 / hidden: errors neither grow nor vanish from token to token. */
+void conform_make_rnn(conform_case *c, test_random *random)
+{
+    static const uint64_t gates_of[] = {1, 1, 3, 4};
+    const batch b = draw_batch(c, random, 20);
+    const uint32_t kind = c->typical ? MICA_RNN_LSTM : (uint32_t)test_random_below(random, 4);
+    const uint64_t hidden = c->typical ? 512 : draw_dim(c, random), rows = gates_of[kind] * hidden;
+    const uint64_t kept = kind == MICA_RNN_LSTM ? 2 : 1;
+    const uint64_t x[] = {b.tokens, rows}, weight[] = {rows, hidden}, y[] = {b.tokens, hidden},
+                   state[] = {b.state_slots, kept, hidden}, next[] = {b.next_slots, kept, hidden};
+    const mica_dtype wide = b.wide ? MICA_DTYPE_F64 : MICA_DTYPE_F32;
+
+    c->params.rnn.kind = kind;
+    c->params.rnn.reverse = !c->typical && test_random_one_in(random, 2);
+    conform_add(c, random, "x", draw_type(c, random, &b), 2, x, TEST_ROWS_REPEAT);
+    test_tensor_normal(conform_tensor(c, RNN_X), random, 2);
+    add_odd(c, conform_tensor(c, RNN_X), random, kind != MICA_RNN_RELU);
+    conform_add(c, random, "weight", draw_type(c, random, &b), 2, weight, TEST_ROWS_REPEAT);
+    test_tensor_normal(conform_tensor(c, RNN_WEIGHT), random, 1.0 / (double)hidden);
+    if (c->typical || test_random_one_in(random, 2)) {
+        conform_add(c, random, "bias", draw_type(c, random, &b), 1, &rows, TEST_REPEAT);
+        test_tensor_normal(conform_tensor(c, RNN_BIAS), random, 1);
+    } else {
+        conform_add_absent(c);
+    }
+    if (b.has_state) {
+        conform_add(c, random, "state", wide, 3, state, TEST_ROWS);
+        test_tensor_normal(conform_tensor(c, RNN_STATE), random, 1);
+    } else {
+        conform_add_absent(c);
+    }
+    add_indices(c, random, &b);
+    conform_add_output(c, random, "y", draw_type(c, random, &b), 2, y, TEST_ROWS, false, 0);
+    add_next(c, random, &b, RNN_Y, wide, 3, next, TEST_ROWS);
+    break_index(c, random, RNN_STATE, &b);
+    c->flops = 2.0 * (double)(b.tokens * rows * hidden);
+}
+
+mica_status conform_encode_rnn(const conform_case *c, mica_encoder *encoder)
+{
+    const mica_sequences of = buffers_of(c, RNN_STATE, RNN_Y);
+
+    return mica_rnn(encoder, conform_buffer(c, RNN_X), conform_buffer(c, RNN_WEIGHT),
+                    conform_buffer(c, RNN_BIAS), &of, &c->params.rnn, conform_buffer(c, RNN_Y));
+}
+
+void conform_oracle_rnn(conform_case *c)
+{
+    static const int kinds[] = {ORACLE_TANH, ORACLE_RELU, ORACLE_GRU, ORACLE_LSTM};
+    const test_tensor *weight = conform_tensor(c, RNN_WEIGHT);
+    double *value[RNN_STATE];
+    oracle_sequences of = sequences_of(c, RNN_STATE, RNN_Y);
+
+    for (uint32_t i = 0; i < RNN_STATE; i++)
+        value[i] = values_of(c, i);
+    const oracle_rnn rnn = {.hidden = weight->shape[1],
+                            .gates = weight->shape[0] / weight->shape[1],
+                            .x = value[RNN_X],
+                            .weight = value[RNN_WEIGHT],
+                            .bias = value[RNN_BIAS],
+                            .kind = kinds[c->params.rnn.kind],
+                            .reverse = c->params.rnn.reverse != 0};
+    oracle_rnn_run(&of, &rnn, c->expected, c->error);
+    end_sequences(c, &of, RNN_Y);
+    for (uint32_t i = 0; i < RNN_STATE; i++)
         free(value[i]);
 }

@@ -156,3 +156,64 @@ void MICA__ISA(delta_net_wide)(const mica__cpu_args *args, uint32_t first, uint3
             run_head(&h, &s);
     }
 }
+/* ---- selective scan ---- */
+
+static double wide_channel(const mica__cpu_view *x, uint64_t c)
+{
+    return x->data != NULL ? load(x->data + c * x->stride[0]) : 0.0;
+}
+
+/* One token of channel c, whose state is `h`. */
+static void scan_token(const mica__cpu_view *view, uint64_t t, uint64_t c, bool softplus, double *h)
+{
+    const mica__cpu_view *a = &view[MICA__SELECTIVE_A], *y = &view[MICA__SELECTIVE_Y];
+    const double x = wide_element(&view[MICA__SELECTIVE_X], t, c, 0.0);
+    const double raw =
+        wide_element(&view[MICA__SELECTIVE_DT], t, c, 0.0) + wide_channel(&view[MICA__SELECTIVE_DT_BIAS], c);
+    const double dt = softplus ? fmax(raw, 0.0) + log1p(exp(-fabs(raw))) : raw;
+    const mica__cpu_view *b = &view[MICA__SELECTIVE_B], *k = &view[MICA__SELECTIVE_C];
+    const uint64_t group = c / (a->shape[0] / b->shape[1]);
+    const double z = wide_element(&view[MICA__SELECTIVE_Z], t, c, 0.0), e = exp(-fabs(z));
+    const double gate = view[MICA__SELECTIVE_Z].data != NULL ? (z < 0 ? z * e : z) / (1 + e) : 1.0;
+    double sum = 0;
+    for (uint64_t p = 0; p < a->shape[1]; p++) {
+        const double rate = load(a->data + c * a->stride[0] + p * a->stride[1]);
+        h[p] = exp(dt * rate) * h[p] +
+               dt * x * load(b->data + t * b->stride[0] + group * b->stride[1] + p * b->stride[2]);
+        sum += h[p] * load(k->data + t * k->stride[0] + group * k->stride[1] + p * k->stride[2]);
+    }
+    store(y->data + t * y->stride[0] + c * y->stride[1],
+          gate * (sum + wide_channel(&view[MICA__SELECTIVE_SKIP], c) * x));
+}
+
+static void scan_channel(const mica__cpu_view *view, const sequence *s, uint64_t c, bool softplus, double *h)
+{
+    const mica__cpu_view *state = &view[MICA__SELECTIVE_STATE], *next = &view[MICA__SELECTIVE_NEXT_STATE];
+    const uint64_t places = view[MICA__SELECTIVE_A].shape[1];
+    for (uint64_t p = 0; p < places; p++)
+        h[p] = s->from != NULL ? load(s->from + c * state->stride[1] + p * state->stride[2]) : 0.0;
+    for (uint64_t t = s->first; t < s->first + s->count; t++)
+        scan_token(view, t, c, softplus, h);
+    for (uint64_t p = 0; s->to != NULL && p < places; p++)
+        store(s->to + c * next->stride[1] + p * next->stride[2], h[p]);
+}
+
+void MICA__ISA(selective_scan_wide)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+{
+    const mica__cpu_selective *params = args->params;
+    const mica__cpu_sequences *of = &params->sequences;
+    const uint64_t channels = params->channels,
+                   blocks = (channels + MICA__CPU_SELECTIVE_CHANNELS - 1) / MICA__CPU_SELECTIVE_CHANNELS;
+    const uint64_t end = mica__cpu_rows_end(&params->range, last);
+    for (uint64_t row = mica__cpu_rows_begin(&params->range, first); row < end; row++) {
+        if (row == of->count * params->groups * blocks) {
+            sequence_gaps(args, of);
+            continue;
+        }
+        const sequence s = sequence_of(args, of, row % of->count);
+        const uint64_t begin = row / of->count % blocks * MICA__CPU_SELECTIVE_CHANNELS,
+                       group = row / of->count / blocks;
+        for (uint64_t c = begin; s.fine && c < channels && c < begin + MICA__CPU_SELECTIVE_CHANNELS; c++)
+            scan_channel(args->view, &s, group * channels + c, params->softplus != 0, args->local);
+    }
+}

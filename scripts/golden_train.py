@@ -41,6 +41,17 @@ def cross_entropy(rows, classes, smoothing, ignored):
     case("cross_entropy", [rows, classes, smoothing, int(ignored)], loss.detach(), x.grad)
 
 
+def cross_entropy_of(rows, classes, smoothing, weighted, soft):
+    """Weights of classes; parts of classes instead of labels. Both need not add up to anything."""
+    x = values(1, rows, classes).requires_grad_()
+    reaches = values(2, rows)
+    weight = values(4, classes).abs() + 0.5 if weighted else None
+    of = values(5, rows, classes).abs() if soft else labels(rows, classes, False)
+    loss = F.cross_entropy(x, of, weight=weight, reduction="none", label_smoothing=smoothing)
+    loss.backward(reaches)
+    case("cross_entropy_of", [rows, classes, smoothing, int(weighted), int(soft)], loss.detach(), x.grad)
+
+
 COUNT, STEPS = 9, 6
 
 
@@ -116,6 +127,9 @@ def quantize(rows, columns, axis, signed):
 for rows, classes in ((5, 11), (1, 1), (7, 40)):
     for smoothing in (0.0, 0.1):
         cross_entropy(rows, classes, smoothing, rows > 1)
+for weighted, soft in ((True, False), (False, True), (True, True)):
+    for smoothing in (0.0, 0.1):
+        cross_entropy_of(5, 11, smoothing, weighted, soft)
 sgd(0.0, 0.0, 0.0, False, False)
 sgd(0.9, 0.0, 0.0, False, False)
 sgd(0.9, 0.3, 0.01, False, False)

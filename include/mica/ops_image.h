@@ -144,6 +144,12 @@ typedef struct mica_grid_params {
  * its 16 places padded one by one. A coordinate that is NaN is outside; where there is no outside, at the first place. */
 MICA_API mica_status mica_grid_sample(mica_encoder *encoder, mica_buffer *x, mica_buffer *grid,
                                       const mica_grid_params *params, mica_buffer *y);
+/* The gradient of mica_grid_sample for dy, the gradient of y: dx [n, c, h, w] and dgrid [n, i, j, 2], either of which may be NULL. At a kink (between two pieces, where a
+ * coordinate is held at a border or turned back) the derivative is that of one side; of NEAREST dgrid is 0, and where a coordinate is NaN. dx is added up in the order of the
+ * places of the grid. */
+MICA_API mica_status mica_grid_sample_backward(mica_encoder *encoder, mica_buffer *x, mica_buffer *grid,
+                                               mica_buffer *dy, const mica_grid_params *params,
+                                               mica_buffer *dx, mica_buffer *dgrid);
 
 #ifdef __cplusplus
 }

@@ -60,6 +60,48 @@ MICA_API mica_status mica_eigh(mica_encoder *encoder, mica_buffer *a, mica_buffe
 MICA_API mica_status mica_svd(mica_encoder *encoder, mica_buffer *a, mica_buffer *u, mica_buffer *s,
                               mica_buffer *vt);
 
+/*
+ * Gradients: of what reaches the results, what reaches the operands. Each is a few ops of the above, of mica_product and of regions, whose results in between go
+ * into `work` (and `tall`), memory that the caller brings; none of it may be another operand. f32 rounds between them. Gradients of a symmetric a are symmetric: of a_ij and a_ji,
+ * which move together, each has half. Where the forward has no result, or the gradient none (eigenvalues or singular values that are equal, an r
+ * with 0 on its diagonal, singular values of 0), there are infinities or NaN. Those of inverse, eigh and svd run on GPUs too.
+ */
+
+/* db = a^-T dx; da = -db x^T, in the half of a that is read. da may be NULL. x is the forward's result. db may be dx. */
+MICA_API mica_status mica_triangular_solve_backward(mica_encoder *encoder, mica_buffer *a, mica_buffer *x,
+                                                    mica_buffer *dx, const mica_triangular_params *params,
+                                                    mica_buffer *da, mica_buffer *db);
+MICA_API mica_status mica_solve_backward(mica_encoder *encoder, mica_buffer *a, mica_buffer *x,
+                                         mica_buffer *dx, mica_buffer *da, mica_buffer *db);
+/* da = -y^T dy y^T, y = a^-1; work [.., N, N]. */
+MICA_API mica_status mica_inverse_backward(mica_encoder *encoder, mica_buffer *y, mica_buffer *dy,
+                                           mica_buffer *work, mica_buffer *da);
+/* da = dy y a^-T; with `log` of the logarithm's dy alone, and y may be NULL. Of a singular a NaN. */
+MICA_API mica_status mica_determinant_backward(mica_encoder *encoder, mica_buffer *a, mica_buffer *y,
+                                               mica_buffer *dy, const mica_determinant_params *params,
+                                               mica_buffer *da);
+/* For y y^T = a: da = y^-T phi(y^T dy) y^-1, made symmetric; phi keeps the lower half and half of the diagonal. The half of dy that y does not have is not
+ * looked at. work [.., N, N]. */
+MICA_API mica_status mica_cholesky_backward(mica_encoder *encoder, mica_buffer *y, mica_buffer *dy,
+                                            const mica_cholesky_params *params, mica_buffer *work,
+                                            mica_buffer *da);
+/* da = (dq + q c) r^-T, c the lower half of r dr^T - dq^T q and its mirror. For q [.., M, N] with M >= N; below the diagonal dr is not looked at. work [2, .., N, N]. */
+MICA_API mica_status mica_qr_backward(mica_encoder *encoder, mica_buffer *q, mica_buffer *r, mica_buffer *dq,
+                                      mica_buffer *dr, mica_buffer *work, mica_buffer *da);
+/* da = v (diag(dw) + f v^T dv) v^T, made symmetric; f_ij = 1 / (w_j - w_i), element by element, 0 on the diagonal. work [2, .., N, N]. */
+MICA_API mica_status mica_eigh_backward(mica_encoder *encoder, mica_buffer *w, mica_buffer *v,
+                                        mica_buffer *dw, mica_buffer *dv, mica_buffer *work, mica_buffer *da);
+
+typedef struct mica_svd_gradients {
+    mica_buffer *u, *s, *vt;    /* the forward's results */
+    mica_buffer *du, *ds, *dvt; /* what reaches them */
+} mica_svd_gradients;
+
+/* da = u (f (u^T du - du^T u) diag(s) + diag(s) f (v^T dv - dv^T v) + diag(ds)) vt + (1 - u u^T) du diag(1 / s) vt + u diag(1 / s) dvt (1 - v vt), f_ij = 1 / (s_j^2 - s_i^2)
+ * element by element, 0 on the diagonal. work [3, .., K, K], tall [2, .., M, K]. */
+MICA_API mica_status mica_svd_backward(mica_encoder *encoder, const mica_svd_gradients *operands,
+                                       mica_buffer *work, mica_buffer *tall, mica_buffer *da);
+
 #ifdef __cplusplus
 }
 #endif

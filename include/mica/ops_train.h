@@ -46,18 +46,20 @@ typedef struct mica_cross_entropy_params {
     int32_t ignored_label; /* of u32 labels the same bits; -100 with PyTorch */
 } mica_cross_entropy_params;
 
-/* For each row of logits [.., classes]: lse = log(sum of e^logits), and with the label l of labels [..] (u32 or i32)
- * loss = lse - (1 - smoothing) logits[l] - smoothing mean(logits). loss [..] and lse [..], which may be NULL. f32, f16 and bf16, or on the cpu all f64.
- * Logits of -inf have no part in lse; a row of nothing else, or with NaN, gives NaN. A label outside of the classes that is not ignored:
- * loss 0, FAULT. `params` may be NULL: all zero. Sum and mean over rows are mica_reduce's. */
+/* For each row of logits [.., classes]: lse = log(sum of e^logits) and loss = sum over classes of weight t (lse - logits), where t = (1 - smoothing) l +
+ * smoothing / classes. l is 1 for the class that `labels` (u32 or i32 [..]) names, 0 for others; or it is `targets` (floats
+ * [.., classes]), the part of each class: one of the two is NULL. `weight` [classes] is the classes' own, NULL: 1. loss [..] and lse [..], which may be NULL. f32, f16 and bf16, or on the cpu all floats f64.
+ * Logits of -inf have no part in lse, and no class of weight t = 0 in the loss; a row of nothing but -inf, or with NaN, gives NaN. A label outside of the classes that is not
+ * ignored: loss 0, FAULT. `params` may be NULL: all zero; `ignore` is of labels. Sum and mean over rows are mica_reduce's. */
 MICA_API mica_status mica_cross_entropy(mica_encoder *encoder, mica_buffer *logits, mica_buffer *labels,
+                                        mica_buffer *targets, mica_buffer *weight,
                                         const mica_cross_entropy_params *params, mica_buffer *loss,
                                         mica_buffer *lse);
-/* dlogits [.., classes] = dloss (e^(logits - lse) - (1 - smoothing) [class is l] - smoothing / classes), 0 in rows that are ignored and in
- * those whose label lies outside (the forward has raised that fault). lse [..] is the forward's; dloss [..] what reaches the loss of each row, which
- * repeats from one element as well. A region: any strides, in place on logits. */
+/* dlogits [.., classes] = dloss (e^(logits - lse) times the sum over classes of weight t, less weight t), 0 in rows that are ignored and in those whose label
+ * lies outside: FAULT. lse [..] is the forward's; dloss [..] what reaches the loss of each row, which repeats from one element as well. In place on logits. */
 MICA_API mica_status mica_cross_entropy_backward(mica_encoder *encoder, mica_buffer *logits,
-                                                 mica_buffer *labels, mica_buffer *lse, mica_buffer *dloss,
+                                                 mica_buffer *labels, mica_buffer *targets,
+                                                 mica_buffer *weight, mica_buffer *lse, mica_buffer *dloss,
                                                  const mica_cross_entropy_params *params,
                                                  mica_buffer *dlogits);
 

@@ -295,11 +295,11 @@ mica_status mica_resize_backward(mica_encoder *encoder, mica_buffer *dy, const m
 
 /* ---- sampling by a grid ---- */
 
-void mica__rule_grid_sample(mica__op_builder *op)
+static void check_grid(mica__op_builder *op, uint32_t slots)
 {
     const mica_grid_params *p = op->record.params;
     const mica__operand *x = &op->record.operand[MICA__GRID_X];
-    check_types(op, MICA__GRID_SLOTS);
+    check_types(op, slots);
     mica__op_require(op, p->mode <= MICA_RESIZE_CUBIC, "params.mode is %u, which is no mica_resize_mode",
                      p->mode);
     mica__op_require(op, p->padding <= MICA_GRID_REFLECTION,
@@ -310,6 +310,11 @@ void mica__rule_grid_sample(mica__op_builder *op)
                          "x: shape[%u] is %llu, over 2^24", d, ULL(x->shape[d]));
 }
 
+void mica__rule_grid_sample(mica__op_builder *op)
+{
+    check_grid(op, MICA__GRID_SLOTS);
+}
+
 mica_status mica_grid_sample(mica_encoder *encoder, mica_buffer *x, mica_buffer *grid,
                              const mica_grid_params *params, mica_buffer *y)
 {
@@ -317,4 +322,23 @@ mica_status mica_grid_sample(mica_encoder *encoder, mica_buffer *x, mica_buffer 
     if (params != NULL)
         record = *params;
     return mica__op_call(encoder, MICA_OP_GRID_SAMPLE, &record, (mica_buffer *const[]){x, grid, y});
+}
+
+void mica__rule_grid_sample_backward(mica__op_builder *op)
+{
+    check_grid(op, MICA__GRID_BACKWARD_SLOTS);
+    mica__op_require(op,
+                     mica__op_has(op, MICA__GRID_BACKWARD_DX) || mica__op_has(op, MICA__GRID_BACKWARD_DGRID),
+                     "dx and dgrid are NULL: nothing is asked for");
+}
+
+mica_status mica_grid_sample_backward(mica_encoder *encoder, mica_buffer *x, mica_buffer *grid,
+                                      mica_buffer *dy, const mica_grid_params *params, mica_buffer *dx,
+                                      mica_buffer *dgrid)
+{
+    mica_grid_params record = {.mode = 0};
+    if (params != NULL)
+        record = *params;
+    return mica__op_call(encoder, MICA_OP_GRID_SAMPLE_BACKWARD, &record,
+                         (mica_buffer *const[]){x, grid, dy, dx, dgrid});
 }

@@ -233,6 +233,8 @@ const conform_row conform_table[] = {
     ROW("resize_backward", RESIZE_BACKWARD, resize_backward, NONE, 2, "as resize"),
     ROW("grid_sample", GRID_SAMPLE, grid_sample, NONE, 2,
         "as resize, and coordinates are f32: three roundings of their greatest term"),
+    ROW("grid_sample_backward", GRID_SAMPLE_BACKWARD, grid_sample_backward, NONE, 2,
+        "as grid_sample, sums over the grid, or over the channels of slopes of weights"),
     /* ---- transforms ---- */
     {"fft", MICA_OP_FFT, MICA_DTYPE_NONE, conform_make_fft, conform_encode_fft, conform_oracle_fft, 2, FFT,
      conform_judge_fft},
@@ -251,6 +253,8 @@ const conform_row conform_table[] = {
     /* ---- training: losses, gradients, optimisers ---- */
     ROW("cross_entropy", CROSS_ENTROPY, cross_entropy, NONE, 4,
         "as reduce's logarithm of a sum, then differences; the mean of logits is a sum in any fixed order"),
+    ROW("cross_entropy_backward", CROSS_ENTROPY_BACKWARD, cross_entropy_backward, NONE, 4,
+        "the rounded argument moves exp by its own size; then products and a difference"),
 };
 
 const uint32_t conform_table_count = sizeof conform_table / sizeof *conform_table;

@@ -236,6 +236,54 @@ static void test_resize_gradients(void **state)
     }
 }
 
+/* x, grid, dy, dx, dgrid in f64. */
+static void run_grid_backward(const mica_grid_params *p, rig_array *operand)
+{
+    mica_buffer *buffer[5];
+    mica_encoder *encoder = NULL;
+
+    for (int i = 0; i < 5; i++)
+        buffer[i] = rig_upload(&operand[i], MICA_DTYPE_F64);
+    must(mica_encoder_begin(device, NULL, &encoder));
+    must(mica_grid_sample_backward(encoder, buffer[0], buffer[1], buffer[2], p, buffer[3], buffer[4]));
+    must(mica_encoder_commit_and_wait(encoder));
+    mica_encoder_release(encoder);
+    for (int i = 3; i < 5; i++)
+        must(mica_buffer_read(buffer[i], 0, operand[i].value, operand[i].count * 8));
+    for (int i = 0; i < 5; i++)
+        mica_buffer_release(buffer[i]);
+}
+
+/* Places inside, outside and turned back twice, 0.3 from the next one: no kink is within a step. */
+static void place_grid(const mica_grid_params *p, const uint64_t *x, rig_array *grid)
+{
+    for (uint64_t i = 0; i < grid->count; i++) {
+        const double n = (double)x[i % 2 == 0 ? 3 : 2], at = (double)(i * 7 % 19) - 6.7;
+
+        grid->value[i] = p->align_corners != 0 ? 2 * at / (n - 1) - 1 : (2 * at + 1) / n - 1;
+    }
+}
+
+static void test_grid_gradients(void **state)
+{
+    const uint64_t x[] = {2, 2, 4, 5}, grid[] = {2, 3, 4, 2}, y[] = {2, 2, 3, 4};
+
+    (void)state;
+    for (uint32_t i = 0; i < 18; i++) {
+        const mica_grid_params p = {i % 3, i / 3 % 3, i / 9};
+        rig_array all[5] = {rig_values(0, 4, x), rig_array_of(4, grid), rig_values(2, 4, y),
+                            rig_array_of(4, x), rig_array_of(4, grid)};
+        rig_array forward[3] = {all[0], all[1], rig_array_of(4, y)};
+
+        place_grid(&p, x, &all[1]);
+        run_grid_backward(&p, all);
+        rig_check_gradient(MICA_OP_GRID_SAMPLE, &p, forward, 3, &all[2], 0, &all[3]);
+        rig_check_gradient(MICA_OP_GRID_SAMPLE, &p, forward, 3, &all[2], 1, &all[4]);
+        rig_free(all, 5);
+        rig_free(&forward[2], 1);
+    }
+}
+
 static void test_im2col_gradients(void **state)
 {
     const mica_im2col_params p = {
@@ -319,6 +367,10 @@ static void refuse_grid(mica_grid_params p, const char *word)
     must(mica_encoder_begin(device, NULL, &encoder));
     assert_int_equal(mica_grid_sample(encoder, from, grid, &p, y), MICA_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(mica_status_message(), word));
+    refused(mica_grid_sample_backward(encoder, from, grid, y, &p, from, NULL), MICA_ERR_INVALID_ARGUMENT,
+            word);
+    refused(mica_grid_sample_backward(encoder, from, grid, y, NULL, NULL, NULL), MICA_ERR_INVALID_ARGUMENT,
+            "dx and dgrid are NULL");
     mica_encoder_release(encoder);
     mica_buffer_release(from);
     mica_buffer_release(grid);
@@ -359,7 +411,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),          cmocka_unit_test(test_odd_coordinates),
         cmocka_unit_test(test_pool_gradients),   cmocka_unit_test(test_resize_gradients),
-        cmocka_unit_test(test_im2col_gradients), cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_im2col_gradients), cmocka_unit_test(test_grid_gradients),
+        cmocka_unit_test(test_golden),
     };
 
     return cmocka_run_group_tests_name("frames", tests, open_device, close_device);

@@ -294,43 +294,96 @@ static double padded(const oracle_grid *g, double at, size_t n)
     return g->padding == 0 ? at : fmin(fmax(at, 0), (double)n - 1);
 }
 
-/* Places, -1 outside, weights, and what those stray by: the coordinate is known to a few roundings of its terms. */
-static int taps(const oracle_grid *g, double coordinate, size_t n, long *place, double *weight, double *stray)
+/* The derivative of Keys' kernel, from those of its two cubics. */
+static double cubic_slope(double t, double a)
+{
+    const double s = fabs(t), slope = s <= 1  ? 3 * (a + 2) * s * s - 2 * (a + 3) * s
+                                      : s < 2 ? 3 * a * s * s - 10 * a * s + 8 * a
+                                              : 0;
+
+    return t < 0 ? -slope : slope;
+}
+
+/* A dimension's taps: places, -1 outside; weights and what those stray by, since the coordinate is known to a few roundings of its terms; the same of
+ * what the weights change by with the coordinate. */
+typedef struct grid_taps {
+    int count;
+    long place[4];
+    double weight[4], stray[4], slope[4], slope_stray[4];
+} grid_taps;
+
+/* How the coordinate within the dimension goes with that of the grid: differences of `padded` where it is straight. */
+static double rate_of(const oracle_grid *g, double at, size_t n)
+{
+    const double rate = g->align ? ((double)n - 1) / 2 : (double)n / 2, step = 1e-3;
+
+    return g->mode == 2 ? rate : rate * (padded(g, at + step, n) - padded(g, at - step, n)) / (2 * step);
+}
+
+static grid_taps taps(const oracle_grid *g, double coordinate, size_t n)
 {
     const double at =
         g->align ? (coordinate + 1) / 2 * ((double)n - 1) : ((coordinate + 1) * (double)n - 1) / 2;
     const double unsure = 3 * ((fabs(coordinate) + 1) * (double)n + 1),
-                 where = g->mode == 2 ? at : padded(g, at, n);
-    const int count = g->mode == 0 ? 1 : g->mode == 1 ? 2 : 4;
+                 where = g->mode == 2 ? at : padded(g, at, n), rate = rate_of(g, at, n);
     const double base = g->mode == 0 ? rint(where) : floor(where);
+    grid_taps t = {.count = g->mode == 0 ? 1 : g->mode == 1 ? 2 : 4};
 
-    for (int k = 0; k < count; k++) {
-        const double tap = base + k - (count == 4), held = g->mode == 2 ? padded(g, tap, n) : tap;
+    for (int k = 0; k < t.count; k++) {
+        const double tap = base + k - (t.count == 4), held = g->mode == 2 ? padded(g, tap, n) : tap;
 
-        place[k] = held >= 0 && held < (double)n ? lrint(held) : -1;
-        weight[k] = g->mode == 0 ? 1 : g->mode == 1 ? 1 - fabs(where - tap) : cubic(where - tap, -0.75);
-        stray[k] = g->mode == 0 ? 0 : g->mode == 1 ? 1 + unsure : 4 + 2 * unsure;
+        t.place[k] = held >= 0 && held < (double)n ? lrint(held) : -1;
+        t.weight[k] = g->mode == 0 ? 1 : g->mode == 1 ? 1 - fabs(where - tap) : cubic(where - tap, -0.75);
+        t.stray[k] = g->mode == 0 ? 0 : g->mode == 1 ? 1 + unsure : 4 + 2 * unsure;
+        /* cubic: terms of up to 15 and three roundings; the second derivative is 4.5 at most */
+        t.slope[k] = g->mode == 0   ? 0
+                     : g->mode == 1 ? k == 0 ? -rate : rate
+                                    : rate * cubic_slope(where - tap, -0.75);
+        t.slope_stray[k] = g->mode == 2 ? fabs(rate) * (45 + 4.5 * unsure) : 2 * fabs(rate);
     }
-    return count;
+    return t;
 }
 
 double oracle_grid_sample(const oracle_grid *g, const double *x, double across, double down, double *error)
 {
-    long row[4], column[4];
-    double wr[4], wc[4], sr[4], sc[4], sum = 0;
-    const int columns = taps(g, across, g->width, column, wc, sc),
-              rows = taps(g, down, g->height, row, wr, sr);
+    const grid_taps c = taps(g, across, g->width), r = taps(g, down, g->height);
+    double sum = 0;
 
     *error = g->mode == 0 ? ORACLE_EXACT : 0;
-    for (int a = 0; a < rows; a++)
-        for (int b = 0; b < columns; b++) {
-            if (row[a] < 0 || column[b] < 0)
+    for (int a = 0; a < r.count; a++)
+        for (int b = 0; b < c.count; b++) {
+            if (r.place[a] < 0 || c.place[b] < 0)
                 continue;
-            const double value = x[(size_t)row[a] * g->width + (size_t)column[b]];
-            sum += wr[a] * wc[b] * value;
+            const double value = x[(size_t)r.place[a] * g->width + (size_t)c.place[b]];
+            sum += r.weight[a] * c.weight[b] * value;
             if (g->mode != 0)
-                *error += fabs(value) * (4 * fabs(wr[a] * wc[b]) + sr[a] * (fabs(wc[b]) + sc[b] * 0x1p-24) +
-                                         sc[b] * fabs(wr[a]));
+                *error += fabs(value) * (4 * fabs(r.weight[a] * c.weight[b]) +
+                                         r.stray[a] * (fabs(c.weight[b]) + c.stray[b] * 0x1p-24) +
+                                         c.stray[b] * fabs(r.weight[a]));
         }
     return sum;
+}
+
+void oracle_grid_backward(const oracle_grid *g, const double *x, double across, double down, double dy,
+                          double *dx, double *dx_error, double *dx_terms, double *by, double *by_error)
+{
+    const grid_taps c = taps(g, across, g->width), r = taps(g, down, g->height);
+
+    for (int a = 0; a < r.count; a++)
+        for (int b = 0; b < c.count; b++) {
+            if (r.place[a] < 0 || c.place[b] < 0)
+                continue;
+            const size_t at = (size_t)r.place[a] * g->width + (size_t)c.place[b];
+            const double wr = fabs(r.weight[a]) + r.stray[a] * 0x1p-24,
+                         wc = fabs(c.weight[b]) + c.stray[b] * 0x1p-24;
+            dx[at] += r.weight[a] * c.weight[b] * dy;
+            dx_error[at] += fabs(dy) * (4 * wr * wc + r.stray[a] * wc + c.stray[b] * wr);
+            dx_terms[at] += 1;
+            by[0] += r.weight[a] * c.slope[b] * x[at] * dy;
+            by[1] += r.slope[a] * c.weight[b] * x[at] * dy;
+            by_error[0] += fabs(x[at] * dy) * (8 * wr * fabs(c.slope[b]) + r.stray[a] * fabs(c.slope[b]) +
+                                               c.slope_stray[b] * wr);
+            by_error[1] += fabs(x[at] * dy) * (8 * wc * fabs(r.slope[a]) + c.stray[b] * fabs(r.slope[a]) +
+                                               r.slope_stray[a] * wc);
+        }
 }

@@ -65,5 +65,8 @@ typedef struct oracle_grid {
 /* One channel x [height, width] at the coordinates (across, down). */
 double oracle_grid_sample(const oracle_grid *grid, const double *x, double across, double down,
                           double *error);
+/* What dy at that place adds: to dx [height, width], to by[2], the gradients of across and down. Errors are added up, terms of dx counted. */
+void oracle_grid_backward(const oracle_grid *grid, const double *x, double across, double down, double dy,
+                          double *dx, double *dx_error, double *dx_terms, double *by, double *by_error);
 
 #endif

@@ -1,4 +1,4 @@
-/* oracle_train.c - the loss of one row of logits. */
+/* oracle_train.c - the loss of one row of logits, and its derivative. */
 #include "oracle/oracle_train.h"
 
 #include <math.h>
@@ -32,20 +32,46 @@ double oracle_log_sum(size_t n, const double *x, double *error)
     return (double)lse;
 }
 
-double oracle_cross_entropy(size_t n, const double *x, size_t label, double smoothing, double *error)
+/* Differences of lse and a logit round thrice, with products; what is more than one part is added up, and in f32 walks by sqrt(n), of logits too where their
+ * mean is taken. */
+double oracle_cross_entropy(size_t n, const double *x, const double *part, double *error)
 {
-    double own, size = 0;
-    const double lse = oracle_log_sum(n, x, &own);
-    long double mean = 0;
+    double own, parts = 0;
+    const double lse = oracle_log_sum(n, x, &own), walk = 2 + 0.25 * sqrt((double)n);
+    long double loss = 0;
+
+    *error = 0;
+    for (size_t i = 0; i < n; i++)
+        parts += part[i] != 0;
+    for (size_t i = 0; i < n; i++) {
+        if (part[i] == 0)
+            continue;
+        const long double term = (long double)part[i] * ((long double)lse - (long double)x[i]);
+
+        loss += term;
+        *error += fabs(part[i]) * (own + fabs(x[i])) + 4 * fabs((double)term);
+        if (parts > 1)
+            *error += walk * (fabs((double)term) + fabs(part[i] * x[i]));
+    }
+    return (double)loss;
+}
+
+/* e^(x - lse) strays by the rounding of its argument and two of its own, the sum of parts by its walk. */
+void oracle_cross_entropy_backward(size_t n, const double *x, const double *part, double lse, double dloss,
+                                   double *dx, double *error)
+{
+    long double whole = 0;
+    double size = 0;
 
     for (size_t i = 0; i < n; i++) {
-        mean += (long double)x[i] / (long double)n;
-        size += fabs(x[i]) / (double)n;
+        whole += (long double)part[i];
+        size += fabs(part[i]);
     }
-    *error = own + fabs(x[label]) + 3 * fabs(lse - x[label]);
-    if (smoothing == 0)
-        return lse - x[label];
-    *error += smoothing * (size * (2 + 0.25 * sqrt((double)n)) + 3 * fabs(lse - (double)mean));
-    return (double)((1 - (long double)smoothing) * ((long double)lse - (long double)x[label]) +
-                    (long double)smoothing * ((long double)lse - mean));
+    for (size_t i = 0; i < n; i++) {
+        const double away = x[i] - lse, e = exp(away);
+
+        dx[i] = dloss * (e * (double)whole - part[i]);
+        error[i] = fabs(dloss) *
+                   (e * size * (fmin(fabs(away), 1e4) + 6 + 0.25 * sqrt((double)n)) + 4 * fabs(part[i]));
+    }
 }

@@ -7,7 +7,10 @@
 
 /* Log of the sum of e^x. */
 double oracle_log_sum(size_t n, const double *x, double *error);
-/* lse - (1 - smoothing) x[label] - smoothing mean(x) */
-double oracle_cross_entropy(size_t n, const double *x, size_t label, double smoothing, double *error);
+/* The sum over classes of part (lse - x); classes without a part have none in the result. */
+double oracle_cross_entropy(size_t n, const double *x, const double *part, double *error);
+/* dx = dloss (e^(x - lse) times the sum of parts, less part) */
+void oracle_cross_entropy_backward(size_t n, const double *x, const double *part, double lse, double dloss,
+                                   double *dx, double *error);
 
 #endif

@@ -126,6 +126,7 @@ typedef struct mica__cpu_row_params {
 
 typedef struct mica__cpu_cross_entropy {
     mica__cpu_row_range range;
+    uint64_t weight_stride; /* bytes from class to class */
     mica_cross_entropy_params params;
 } mica__cpu_cross_entropy;
 

@@ -147,21 +147,53 @@ mica_status mica__cpu_plan_resize_backward(const mica__record *record, const mic
     return plan_resize(record, plan, true);
 }
 
-mica_status mica__cpu_plan_grid_sample(const mica__record *record, const mica__device_info *info,
-                                       mica__plan *plan)
+/* `y` has a number for each channel and place of the grid. */
+static mica__cpu_grid describe_grid(const mica_grid_params *grid, const mica__operand *y)
 {
-    const mica_grid_params *grid = record->params;
-    const mica__operand *y = &record->operand[MICA__GRID_Y];
     const mica__cpu_grid p = {.channels = y->shape[1],
                               .rows = y->shape[2],
                               .columns = y->shape[3],
                               .mode = grid->mode,
                               .padding = grid->padding,
                               .align_corners = grid->align_corners};
+    return p;
+}
+
+mica_status mica__cpu_plan_grid_sample(const mica__record *record, const mica__device_info *info,
+                                       mica__plan *plan)
+{
+    const mica__operand *y = &record->operand[MICA__GRID_Y];
+    const mica__cpu_grid p = describe_grid(record->params, y);
     (void)info;
     const uint64_t units = y->shape[0] * p.rows;
     (void)mica__cpu_plan_next(plan, "grid_sample", units);
     mica__cpu_plan_operands(plan, record, MICA__GRID_SLOTS);
     mica__cpu_plan_params(plan, &p, sizeof p);
     return finish(record, plan, units, 0, 20 + (double)(p.columns * (20 + 10 * p.channels)));
+}
+
+mica_status mica__cpu_plan_grid_sample_backward(const mica__record *record, const mica__device_info *info,
+                                                mica__plan *plan)
+{
+    const mica__operand *x = &record->operand[MICA__GRID_BACKWARD_X],
+                        *dy = &record->operand[MICA__GRID_BACKWARD_DY];
+    const mica__cpu_grid p = describe_grid(record->params, dy);
+    const uint64_t places = p.rows * p.columns, units[2] = {dy->shape[0] * p.channels, dy->shape[0] * p.rows};
+    const double unit_ns[2] = {30.0 * (double)places, (double)(p.columns * (30 + 20 * p.channels))};
+    (void)info;
+    for (uint32_t part = 0; part < 2; part++) {
+        if (!mica__operand_present(&record->operand[MICA__GRID_BACKWARD_DX + part]))
+            continue;
+        (void)mica__cpu_plan_next(plan, part == 0 ? "grid_back_x" : "grid_back_grid", units[part]);
+        mica__cpu_plan_operands(plan, record, MICA__GRID_BACKWARD_SLOTS);
+        mica__cpu_plan_params(plan, &p, sizeof p);
+        const uint64_t plane = x->shape[2] * x->shape[3];
+        if (plane > UINT32_MAX)
+            return mica__fail(MICA_ERR_UNSUPPORTED,
+                              "grid_sample_backward on the cpu: x has %llu places, 2^32 - 1 are served",
+                              (unsigned long long)plane);
+        MICA__TRY(finish(record, plan, units[part], part == 0 ? plane * real_bytes(record) : 0,
+                         20 + unit_ns[part]));
+    }
+    return MICA_OK;
 }

@@ -217,44 +217,91 @@ mica_status mica__gpu_plan_resize_backward(const mica__record *record, const mic
     return plan_resize(record, plan, true);
 }
 
+/* `y` has a number for each channel and place of the grid. */
+static mica_status describe_grid(const mica__record *record, const mica__operand *x, const mica__operand *g,
+                                 const mica__operand *y, mk_grid_params *p)
+{
+    const mica_grid_params *grid = record->params;
+    memset(p, 0, sizeof *p);
+    MICA__TRY(refuse_f64(record));
+    for (uint32_t d = 0; d < 4; d++)
+        MICA__TRY(check_size(record, x->shape[d] > y->shape[d] ? x->shape[d] : y->shape[d]));
+    MICA__TRY(check_size(record, y->shape[0] * y->shape[2] > MOST ? y->shape[0] * y->shape[2]
+                                                                  : y->shape[0] * y->shape[2] * y->shape[3]));
+    memcpy(p->x_stride, x->stride, sizeof p->x_stride);
+    memcpy(p->grid_stride, g->stride, sizeof p->grid_stride);
+    memcpy(p->y_stride, y->stride, sizeof p->y_stride);
+    p->batch = (uint32_t)x->shape[0];
+    p->channels = (uint32_t)x->shape[1];
+    p->height = (uint32_t)x->shape[2];
+    p->width = (uint32_t)x->shape[3];
+    p->rows = (uint32_t)y->shape[2];
+    p->columns = (uint32_t)y->shape[3];
+    p->mode = grid->mode;
+    p->padding = grid->padding;
+    p->align_corners = grid->align_corners;
+    p->x_type = mica__gpu_type(x->dtype);
+    p->grid_type = mica__gpu_type(g->dtype);
+    p->y_type = mica__gpu_type(y->dtype);
+    return MICA_OK;
+}
+
 mica_status mica__gpu_plan_grid_sample(const mica__record *record, const mica__device_info *info,
                                        mica__plan *plan)
 {
-    const mica_grid_params *grid = record->params;
-    const mica__operand *x = &record->operand[MICA__GRID_X], *g = &record->operand[MICA__GRID_GRID],
-                        *y = &record->operand[MICA__GRID_Y];
+    const mica__operand *y = &record->operand[MICA__GRID_Y];
     mk_grid_params p;
     (void)info;
-    memset(&p, 0, sizeof p);
-    mica_status status = refuse_f64(record);
-    for (uint32_t d = 0; d < 4 && status == MICA_OK; d++)
-        status = check_size(record, x->shape[d] > y->shape[d] ? x->shape[d] : y->shape[d]);
-    if (status == MICA_OK)
-        status =
-            check_size(record, y->shape[0] * y->shape[2] > MOST ? y->shape[0] * y->shape[2]
-                                                                : y->shape[0] * y->shape[2] * y->shape[3]);
-    if (status == MICA_OK)
-        status = mica__gpu_plan_next(plan, "resize/grid_sample",
-                                     groups_for(y->shape[0] * y->shape[2] * y->shape[3]));
-    if (status != MICA_OK)
-        return status;
-    memcpy(p.x_stride, x->stride, sizeof p.x_stride);
-    memcpy(p.grid_stride, g->stride, sizeof p.grid_stride);
-    memcpy(p.y_stride, y->stride, sizeof p.y_stride);
-    p.batch = (uint32_t)x->shape[0];
-    p.channels = (uint32_t)x->shape[1];
-    p.height = (uint32_t)x->shape[2];
-    p.width = (uint32_t)x->shape[3];
-    p.rows = (uint32_t)y->shape[2];
-    p.columns = (uint32_t)y->shape[3];
-    p.mode = grid->mode;
-    p.padding = grid->padding;
-    p.align_corners = grid->align_corners;
-    p.x_type = mica__gpu_type(x->dtype);
-    p.grid_type = mica__gpu_type(g->dtype);
-    p.y_type = mica__gpu_type(y->dtype);
+    MICA__TRY(
+        describe_grid(record, &record->operand[MICA__GRID_X], &record->operand[MICA__GRID_GRID], y, &p));
+    MICA__TRY(
+        mica__gpu_plan_next(plan, "resize/grid_sample", groups_for(y->shape[0] * y->shape[2] * y->shape[3])));
     for (uint32_t slot = 0; slot < MICA__GRID_SLOTS; slot++)
         mica__gpu_plan_operand(plan, record, slot, 0);
+    mica__gpu_plan_params(plan, &p, sizeof p);
+    return MICA_OK;
+}
+
+/* Rows of dx, each by one work-item, which adds up in its part of the scratch. */
+static mica_status plan_grid_back_x(const mica__record *record, mica__plan *plan)
+{
+    const mica__operand *dx = &record->operand[MICA__GRID_BACKWARD_DX];
+    const uint64_t rows = dx->shape[0] * dx->shape[1];
+    mk_grid_params p;
+    MICA__TRY(describe_grid(record, dx, &record->operand[MICA__GRID_BACKWARD_GRID],
+                            &record->operand[MICA__GRID_BACKWARD_DY], &p));
+    MICA__TRY(check_size(record, rows > MOST ? rows : rows * dx->shape[2]));
+    MICA__TRY(mica__gpu_plan_next(plan, "resize/grid_back_x", groups_for(rows * dx->shape[2])));
+    mica__gpu_plan_operand(plan, record, MICA__GRID_BACKWARD_GRID, 0);
+    mica__gpu_plan_operand(plan, record, MICA__GRID_BACKWARD_DY, 0);
+    mica__gpu_plan_operand(plan, record, MICA__GRID_BACKWARD_DX, 0);
+    mica__gpu_plan_scratch(plan, 0, 4 * rows * dx->shape[2] * dx->shape[3],
+                           MICA_ACCESS_READ | MICA_ACCESS_WRITE);
+    mica__gpu_plan_params(plan, &p, sizeof p);
+    return MICA_OK;
+}
+
+mica_status mica__gpu_plan_grid_sample_backward(const mica__record *record, const mica__device_info *info,
+                                                mica__plan *plan)
+{
+    const mica__operand *dy = &record->operand[MICA__GRID_BACKWARD_DY],
+                        *dgrid = &record->operand[MICA__GRID_BACKWARD_DGRID];
+    mk_grid_params p;
+    (void)info;
+    if (mica__operand_present(&record->operand[MICA__GRID_BACKWARD_DX]))
+        MICA__TRY(plan_grid_back_x(record, plan));
+    if (!mica__operand_present(dgrid))
+        return MICA_OK;
+    MICA__TRY(describe_grid(record, &record->operand[MICA__GRID_BACKWARD_X],
+                            &record->operand[MICA__GRID_BACKWARD_GRID], dy, &p));
+    memcpy(p.to_stride, dgrid->stride, sizeof p.to_stride);
+    p.to_type = mica__gpu_type(dgrid->dtype);
+    MICA__TRY(mica__gpu_plan_next(plan, "resize/grid_back_grid",
+                                  groups_for(dy->shape[0] * dy->shape[2] * dy->shape[3])));
+    mica__gpu_plan_operand(plan, record, MICA__GRID_BACKWARD_X, 0);
+    mica__gpu_plan_operand(plan, record, MICA__GRID_BACKWARD_GRID, 0);
+    mica__gpu_plan_operand(plan, record, MICA__GRID_BACKWARD_DY, 0);
+    mica__gpu_plan_operand(plan, record, MICA__GRID_BACKWARD_DGRID, 0);
     mica__gpu_plan_params(plan, &p, sizeof p);
     return MICA_OK;
 }

@@ -429,16 +429,18 @@ void conform_oracle_resize_backward(conform_case *c)
 
 enum { GRID_X, GRID, GRID_Y };
 
-/* Places from -3 to n + 2 that are not near the middle between two, where the nearest one hangs on a rounding. */
-static void fill_grid(conform_case *c, test_random *random)
+/* Places from -3 to n + 2 that are not near the middle between two, where the nearest one hangs on a rounding; with `apart` not near a place
+ * either, where slopes change. */
+static void fill_grid(conform_case *c, test_random *random, bool apart)
 {
     test_tensor *grid = conform_tensor(c, GRID);
     const test_tensor *x = conform_tensor(c, GRID_X);
 
     for (uint64_t i = 0; i < grid->count; i++) {
         const double n = (double)x->shape[i % 2 == 0 ? 3 : 2];
-        const double at = (double)test_random_below(random, (uint64_t)n + 6) - 3 +
-                          0.8 * ((double)test_random_below(random, 1001) / 1000 - 0.5);
+        const double drawn = 0.8 * ((double)test_random_below(random, 1001) / 1000 - 0.5);
+        const double off = !apart || fabs(drawn) >= 0.1 ? drawn : 0.1 + fabs(drawn);
+        const double at = (double)test_random_below(random, (uint64_t)n + 6) - 3 + off;
 
         test_tensor_set(grid, i,
                         c->params.grid.align_corners != 0 ? (n > 1 ? 2 * at / (n - 1) - 1 : 0)
@@ -446,12 +448,14 @@ static void fill_grid(conform_case *c, test_random *random)
     }
 }
 
-void conform_make_grid_sample(conform_case *c, test_random *random)
+static test_layout grid_layout(const conform_case *c)
 {
-    uint64_t x[4] = {1, 64, 112, 112}, grid[4] = {1, 112, 112, 2};
-    const bool wide = draw_wide(random);
-    const test_layout layout = c->typical ? TEST_CONTIGUOUS : TEST_ANY;
+    return c->typical ? TEST_CONTIGUOUS : TEST_ANY;
+}
 
+/* x and grid, and their shapes. */
+static void add_grid(conform_case *c, test_random *random, bool wide, bool apart, uint64_t *x, uint64_t *grid)
+{
     c->params.grid = (mica_grid_params){.mode = MICA_RESIZE_LINEAR};
     if (!c->typical) {
         c->params.grid =
@@ -462,12 +466,20 @@ void conform_make_grid_sample(conform_case *c, test_random *random)
             grid[d] = d == 0 ? x[0] : d < 3 ? 1 + test_random_below(random, 12) : 2;
         }
     }
-    conform_add(c, random, "x", draw_type(c, random, wide), 4, x, layout);
+    conform_add(c, random, "x", draw_type(c, random, wide), 4, x, grid_layout(c));
     test_tensor_normal(conform_tensor(c, GRID_X), random, 1);
-    conform_add(c, random, "grid", draw_type(c, random, wide), 4, grid, layout);
-    fill_grid(c, random);
+    conform_add(c, random, "grid", draw_type(c, random, wide), 4, grid, grid_layout(c));
+    fill_grid(c, random, apart);
+}
+
+void conform_make_grid_sample(conform_case *c, test_random *random)
+{
+    uint64_t x[4] = {1, 64, 112, 112}, grid[4] = {1, 112, 112, 2};
+    const bool wide = draw_wide(random);
+
+    add_grid(c, random, wide, false, x, grid);
     conform_add_output(c, random, "y", draw_type(c, random, wide), 4,
-                       (uint64_t[]){x[0], x[1], grid[1], grid[2]}, layout, false, 0);
+                       (uint64_t[]){x[0], x[1], grid[1], grid[2]}, grid_layout(c), false, 0);
     c->bytes = conform_bytes(c, GRID_X) + conform_bytes(c, GRID) + conform_bytes(c, GRID_Y);
     c->flops = 16 * (double)conform_tensor(c, GRID_Y)->count;
 }
@@ -496,4 +508,98 @@ void conform_oracle_grid_sample(conform_case *c)
     scale_errors(c, x->dtype, y->count);
     free(xs);
     free(at);
+}
+
+enum { GRID_DY = GRID_Y, GRID_DX, GRID_DGRID };
+
+void conform_make_grid_sample_backward(conform_case *c, test_random *random)
+{
+    uint64_t x[4] = {1, 64, 112, 112}, grid[4] = {1, 112, 112, 2};
+    const bool wide = draw_wide(random);
+    const uint32_t which = c->typical ? 0 : (uint32_t)test_random_below(random, 3);
+
+    add_grid(c, random, wide, true, x, grid);
+    conform_add(c, random, "dy", draw_type(c, random, wide), 4, (uint64_t[]){x[0], x[1], grid[1], grid[2]},
+                c->typical ? TEST_CONTIGUOUS : TEST_REPEAT);
+    test_tensor_normal(conform_tensor(c, GRID_DY), random, 1);
+    if (which == 1)
+        conform_add_absent(c);
+    else
+        conform_add_output(c, random, "dx", draw_type(c, random, wide), 4, x, grid_layout(c), false, 0);
+    if (which == 2) {
+        conform_add_absent(c);
+    } else if (which == 1) {
+        conform_add_output(c, random, "dgrid", draw_type(c, random, wide), 4, grid, grid_layout(c), false, 0);
+    } else {
+        conform_add(c, random, "dgrid", draw_type(c, random, wide), 4, grid, grid_layout(c));
+        c->operand[GRID_DGRID].written = true;
+    }
+    c->bytes = 2 * conform_bytes(c, GRID_X) + conform_bytes(c, GRID) + conform_bytes(c, GRID_DY);
+    c->flops = 64 * (double)conform_tensor(c, GRID_DY)->count;
+}
+
+mica_status conform_encode_grid_sample_backward(const conform_case *c, mica_encoder *encoder)
+{
+    return mica_grid_sample_backward(encoder, conform_buffer(c, GRID_X), conform_buffer(c, GRID),
+                                     conform_buffer(c, GRID_DY), &c->params.grid, conform_buffer(c, GRID_DX),
+                                     conform_buffer(c, GRID_DGRID));
+}
+
+typedef struct grid_sums {
+    double *dx, *dx_error, *terms, *by, *by_error;
+} grid_sums;
+
+static void run_grid_oracle(conform_case *c, const grid_sums *s)
+{
+    const test_tensor *x = conform_tensor(c, GRID_X), *dy = conform_tensor(c, GRID_DY);
+    const mica_grid_params *p = &c->params.grid;
+    const oracle_grid grid = {(size_t)x->shape[2], (size_t)x->shape[3], p->mode, p->padding,
+                              p->align_corners != 0};
+    double *xs = conform_values(c, GRID_X), *at = conform_values(c, GRID), *dys = conform_values(c, GRID_DY);
+    const uint64_t places = dy->shape[2] * dy->shape[3];
+
+    for (uint64_t i = 0; i < dy->count; i++) {
+        const uint64_t plane = i / places * grid.height * grid.width,
+                       place = i / places / dy->shape[1] * places + i % places;
+
+        oracle_grid_backward(&grid, xs + plane, at[2 * place], at[2 * place + 1], dys[i], s->dx + plane,
+                             s->dx_error + plane, s->terms + plane, s->by + 2 * place,
+                             s->by_error + 2 * place);
+    }
+    free(xs);
+    free(at);
+    free(dys);
+}
+
+/* Sums in a fixed order walk by the root of how many terms they have. */
+void conform_oracle_grid_sample_backward(conform_case *c)
+{
+    const test_tensor *x = conform_tensor(c, GRID_X), *grid = conform_tensor(c, GRID);
+    const double unit = x->dtype == MICA_DTYPE_F64 ? 0x1p-29 : 1;
+    const uint64_t sizes[2] = {x->count, grid->count};
+    grid_sums s = {test_alloc(x->count + 1, sizeof(double)), test_alloc(x->count + 1, sizeof(double)),
+                   test_alloc(x->count + 1, sizeof(double)), test_alloc(grid->count + 1, sizeof(double)),
+                   test_alloc(grid->count + 1, sizeof(double))};
+    double *const value[2] = {s.dx, s.by}, *const error[2] = {s.dx_error, s.by_error};
+
+    run_grid_oracle(c, &s);
+    for (uint32_t o = 0; o < 2; o++) {
+        double *expected = c->expected, *allowed = c->error;
+
+        if (!c->operand[GRID_DX + o].present)
+            continue;
+        if (c->output != GRID_DX + o)
+            conform_expect_also(c, GRID_DX + o, &expected, &allowed);
+        for (uint64_t i = 0; i < sizes[o]; i++) {
+            const double terms = o == 0 ? s.terms[i] : (double)(x->shape[1] + 16);
+
+            expected[i] = value[o][i];
+            allowed[i] = error[o][i] > 0 ? error[o][i] * (1 + 0.25 * sqrt(terms)) * unit : ORACLE_EXACT;
+        }
+    }
+    free(s.dx);
+    free(s.dx_error);
+    free(s.terms);
+    free(s.by);
+    free(s.by_error);
 }

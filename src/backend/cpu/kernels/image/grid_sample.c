@@ -1,4 +1,4 @@
-/* grid_sample.c - images sampled at the places of a grid. */
+/* grid_sample.c - images sampled at the places of a grid, and the gradient with respect to image and grid. */
 #include <math.h>
 
 #include "backend/cpu/kernels/image/image.h"
@@ -25,6 +25,20 @@ static float cubic_float(float t)
     return (float)cubic_double((double)t);
 }
 
+static double cubic_slope_double(double t)
+{
+    const double a = -0.75, side = t < 0 ? -1 : 1;
+    t = t < 0 ? -t : t;
+    if (t <= 1)
+        return side * (3 * (a + 2) * t - 2 * (a + 3)) * t;
+    return t < 2 ? side * ((3 * a * t - 10 * a) * t + 8 * a) : 0;
+}
+
+static float cubic_slope_float(float t)
+{
+    return (float)cubic_slope_double((double)t);
+}
+
 #define REAL float
 #define FN(name) name##_float
 #include "backend/cpu/kernels/image/grid_body.h"
@@ -39,4 +53,18 @@ void MICA__ISA(grid_sample)(const mica__cpu_args *args, uint32_t first, uint32_t
     const bool wide = args->view[0].dtype == MICA_DTYPE_F64;
     for (uint64_t unit = first; unit < last; unit++)
         (wide ? grid_unit_double : grid_unit_float)(args, unit);
+}
+
+void MICA__ISA(grid_back_x)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+{
+    const bool wide = args->view[0].dtype == MICA_DTYPE_F64;
+    for (uint64_t unit = first; unit < last; unit++)
+        (wide ? grid_back_x_double : grid_back_x_float)(args, unit);
+}
+
+void MICA__ISA(grid_back_grid)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+{
+    const bool wide = args->view[0].dtype == MICA_DTYPE_F64;
+    for (uint64_t unit = first; unit < last; unit++)
+        (wide ? grid_back_grid_double : grid_back_grid_float)(args, unit);
 }

@@ -42,7 +42,8 @@ static inline uint64_t mica__resize_table_bytes(const mica__cpu_resize *p, uint3
     return (p->frames.grid[1][d] + 1) * sizeof(uint64_t) + p->entries[d] * sizeof(mica__resize_entry);
 }
 
-/* grid_sample: a unit is a row of places of the grid of an image, operands x, grid, y: strides as they have them. */
+/* grid_sample: a unit is a row of places of the grid of an image, operands x, grid, y: strides as they have them. grid_back_grid: the same, operands x, grid,
+ * dy, dx, dgrid. grid_back_x: a unit is a channel of an image, and per-thread memory holds one. */
 typedef struct mica__cpu_grid {
     uint64_t channels, rows, columns;
     uint32_t mode, padding, align_corners, reserved;

@@ -1,6 +1,6 @@
 /*
- * cross_entropy.c - loss of a row of logits and a label. A row is read once, in blocks: of what was seen there is the greatest element, the sum of e^(x -
- * greatest) and the sum of x; those of blocks are joined in double, in their order.
+ * cross_entropy.c - loss of a row of logits beside its label, or the part of each class, and its derivative. A row is read once, in blocks: of what was seen there
+ * is the greatest element, the sum of e^(x - greatest) and the sum of x; those of blocks are joined in double, in their order.
  */
 #include "backend/cpu/cpu_params.h"
 #include "backend/cpu/kernels/index.h"
@@ -103,30 +103,177 @@ static seen row_seen(const unsigned char *x, uint16_t dtype, uint64_t n)
     return s;
 }
 
+/* ---- what a row is compared with ---- */
+
+/* A row's labels and the classes' weights: the part that class c has in the loss is weight t, t = (1 - smoothing) label + smoothing / classes. */
+typedef struct aim {
+    const unsigned char *targets,
+        *weight; /* NULL: `label` is the class that has 1; every class has the weight 1 */
+    uint64_t n, weight_stride, label;
+    uint16_t targets_type, weight_type;
+    double own, each; /* 1 - smoothing, smoothing / classes */
+    bool none;        /* the row does not count */
+} aim;
+
+static aim aim_of(const mica__cpu_args *args, const walk *w, uint64_t n)
+{
+    const mica__cpu_cross_entropy *p = args->params;
+    const mica__cpu_view *labels = &args->view[MICA__CROSS_ENTROPY_LABELS],
+                         *targets = &args->view[MICA__CROSS_ENTROPY_TARGETS],
+                         *weight = &args->view[MICA__CROSS_ENTROPY_WEIGHT];
+    const double smoothing = (double)p->params.smoothing;
+    aim a = {.targets = walk_at(w, MICA__CROSS_ENTROPY_TARGETS),
+             .weight = weight->data,
+             .n = n,
+             .weight_stride = p->weight_stride,
+             .targets_type = targets->dtype,
+             .weight_type = weight->dtype,
+             .own = 1 - smoothing,
+             .each = smoothing / (double)n};
+    if (a.targets != NULL)
+        return a;
+    const int64_t label = index_at(labels, w->offset[MICA__CROSS_ENTROPY_LABELS]);
+    a.label = (uint64_t)label;
+    a.none = label < 0 || a.label >= n;
+    if (p->params.ignore != 0 && (int32_t)label == p->params.ignored_label)
+        a.none = true;
+    else if (a.none)
+        mica__cpu_fault(args);
+    return a;
+}
+
+static double weight_of(const aim *a, uint64_t c)
+{
+    return a->weight == NULL ? 1 : element(a->weight + c * a->weight_stride, a->weight_type, 0);
+}
+
+static double part_of(const aim *a, uint64_t c)
+{
+    const double label = a->targets != NULL ? element(a->targets, a->targets_type, c)
+                         : c == a->label    ? 1.0
+                                            : 0.0;
+    return weight_of(a, c) * (a->own * label + a->each);
+}
+
+/* What has no part is not looked at: it may be infinite. */
+static double times(double part, double away)
+{
+    return part != 0 ? part * away : 0;
+}
+
+/* The sum over classes of part (lse - x), or with x NULL of the parts: of runs of classes, then of these, so that equal terms do not lead it astray. */
+static double sum_of(const aim *a, const unsigned char *x, uint16_t dtype, double lse)
+{
+    enum { RUN = 64 };
+    double sum = 0;
+    for (uint64_t first = 0; first < a->n; first += RUN) {
+        const uint64_t end = a->n - first < RUN ? a->n : first + RUN;
+        double own = 0;
+        for (uint64_t c = first; c < end; c++)
+            own += x == NULL ? part_of(a, c) : times(part_of(a, c), lse - element(x, dtype, c));
+        sum += own;
+    }
+    return sum;
+}
+
+/* The sum of all parts. */
+static double whole_of(const aim *a)
+{
+    if (a->targets == NULL && a->weight == NULL)
+        return 1;
+    if (a->targets == NULL && a->each == 0)
+        return part_of(a, a->label);
+    return sum_of(a, NULL, 0, 0);
+}
+
+static double loss_of(const aim *a, const unsigned char *x, uint16_t dtype, double lse, double mean)
+{
+    if (a->none)
+        return 0;
+    if (a->targets == NULL && (a->weight == NULL || a->each == 0))
+        return times(a->own * weight_of(a, a->label), lse - element(x, dtype, a->label)) +
+               times(a->each * (double)a->n, lse - mean);
+    return sum_of(a, x, dtype, lse);
+}
+
 void MICA__ISA(cross_entropy)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
     const mica__cpu_cross_entropy *p = args->params;
     const mica__cpu_view *logits = &args->view[MICA__CROSS_ENTROPY_LOGITS];
-    const mica__cpu_view *labels = &args->view[MICA__CROSS_ENTROPY_LABELS];
     const uint64_t n = logits->shape[logits->ndim - 1], end = mica__cpu_rows_end(&p->range, last);
-    const double smoothing = (double)p->params.smoothing;
     uint64_t row = mica__cpu_rows_begin(&p->range, first);
     walk w;
     walk_begin(&w, args->view, MICA__CROSS_ENTROPY_SLOTS, logits->ndim - 1u, row);
     for (; row < end; row++, walk_next(&w)) {
         const unsigned char *x = walk_at(&w, MICA__CROSS_ENTROPY_LOGITS);
-        const int64_t label = index_at(labels, w.offset[MICA__CROSS_ENTROPY_LABELS]);
         const seen s = row_seen(x, logits->dtype, n);
         const double lse = log(s.total) + top_of(s.greatest);
-        double loss = 0;
-        if (p->params.ignore != 0 && (int32_t)label == p->params.ignored_label)
-            loss = 0;
-        else if (label < 0 || (uint64_t)label >= n)
-            mica__cpu_fault(args);
-        else
-            loss = (1 - smoothing) * (lse - element(x, logits->dtype, (uint64_t)label)) +
-                   (smoothing > 0 ? smoothing * (lse - s.sum / (double)n) : 0);
-        put(walk_at(&w, MICA__CROSS_ENTROPY_LOSS), args->view[MICA__CROSS_ENTROPY_LOSS].dtype, loss);
+        const aim a = aim_of(args, &w, n);
+        put(walk_at(&w, MICA__CROSS_ENTROPY_LOSS), args->view[MICA__CROSS_ENTROPY_LOSS].dtype,
+            loss_of(&a, x, logits->dtype, lse, s.sum / (double)n));
         put(walk_at(&w, MICA__CROSS_ENTROPY_LSE), args->view[MICA__CROSS_ENTROPY_LSE].dtype, lse);
+    }
+}
+
+/* ---- the derivative ---- */
+
+/* Elements [first, first + n) of a row, a block at most: dloss (e^(x - lse) whole - part). */
+static void backward_floats(const aim *a, const float *x, uint64_t first, uint64_t n, float lse, float whole,
+                            float dloss, float *out)
+{
+    for (uint64_t i = 0; i < n; i += VW) {
+        const uint64_t left = n - i < VW ? n - i : VW;
+        const vf e = vf_exp(vf_sub(vf_load_n(x + i, left), vf_set1(lse)));
+        vf_store_n(out + i, vf_mul(e, vf_set1(whole)), left);
+    }
+    if (a->targets == NULL && a->weight == NULL) {
+        const float each = (float)a->each;
+        if (a->label >= first && a->label < first + n)
+            out[a->label - first] -= (float)a->own;
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = dloss * (out[i] - each);
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = dloss * (out[i] - (float)part_of(a, first + i));
+}
+
+/* In place: a block is read before it is written. */
+static void backward_row(const aim *a, const unsigned char *x, uint16_t dtype, double lse, double dloss,
+                         unsigned char *to, uint16_t to_type)
+{
+    const double whole = a->none ? 0 : whole_of(a);
+    float room[BLOCK], out[BLOCK];
+    for (uint64_t c = 0; dtype == MICA_DTYPE_F64 && c < a->n; c++)
+        put(to + c * sizeof(double), to_type,
+            a->none ? 0 : dloss * (exp(element(x, dtype, c) - lse) * whole - part_of(a, c)));
+    for (uint64_t i = 0; dtype != MICA_DTYPE_F64 && i < a->n; i += BLOCK) {
+        const uint64_t left = a->n - i < BLOCK ? a->n - i : BLOCK;
+        if (a->none)
+            memset(out, 0, sizeof out);
+        else
+            backward_floats(a, row_f32(x + i * row_element_bytes(dtype), dtype, left, room), i, left,
+                            (float)lse, (float)whole, (float)dloss, out);
+        row_store(to + i * row_element_bytes(to_type), to_type, out, left);
+    }
+}
+
+void MICA__ISA(cross_entropy_backward)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+{
+    const mica__cpu_cross_entropy *p = args->params;
+    const mica__cpu_view *view = args->view, *logits = &view[MICA__CROSS_ENTROPY_BACKWARD_LOGITS];
+    const uint64_t n = logits->shape[logits->ndim - 1], end = mica__cpu_rows_end(&p->range, last);
+    uint64_t row = mica__cpu_rows_begin(&p->range, first);
+    walk w;
+    walk_begin(&w, view, MICA__CROSS_ENTROPY_BACKWARD_SLOTS, logits->ndim - 1u, row);
+    for (; row < end; row++, walk_next(&w)) {
+        const aim a = aim_of(args, &w, n);
+        const double lse = element(walk_at(&w, MICA__CROSS_ENTROPY_BACKWARD_LSE),
+                                   view[MICA__CROSS_ENTROPY_BACKWARD_LSE].dtype, 0);
+        const double dloss = element(walk_at(&w, MICA__CROSS_ENTROPY_BACKWARD_DLOSS),
+                                     view[MICA__CROSS_ENTROPY_BACKWARD_DLOSS].dtype, 0);
+        backward_row(&a, walk_at(&w, MICA__CROSS_ENTROPY_BACKWARD_LOGITS), logits->dtype, lse, dloss,
+                     walk_at(&w, MICA__CROSS_ENTROPY_BACKWARD_DLOGITS),
+                     view[MICA__CROSS_ENTROPY_BACKWARD_DLOGITS].dtype);
     }
 }

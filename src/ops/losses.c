@@ -20,8 +20,8 @@ void mica__rule_cross_entropy(mica__op_builder *op)
                      "logits: %llu classes, over 2^31", ULL(classes));
     mica__op_require(
         op, mica__op_has(op, MICA__CROSS_ENTROPY_LABELS) != mica__op_has(op, MICA__CROSS_ENTROPY_TARGETS),
-        "labels are %s",
-        mica__op_has(op, MICA__CROSS_ENTROPY_LABELS) ? "there twice, classes and parts of classes" : "NULL");
+        "labels and targets are %s, one of them is to be there",
+        mica__op_has(op, MICA__CROSS_ENTROPY_LABELS) ? "both there" : "NULL");
     for (uint32_t slot = MICA__CROSS_ENTROPY_TARGETS; slot < op->record.operand_count; slot++)
         if (mica__op_has(op, slot))
             mica__op_require(

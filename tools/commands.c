@@ -91,7 +91,8 @@ static const tool_option bench_options[] = {
     {"op", NULL, TOOL_WORD, "NAME", NULL, NULL, 0, 0, "of 'bench ops': only this op, e.g. matmul"},
     {"type", NULL, TOOL_WORD, "NAME", NULL, NULL, 0, 0, "of 'bench ops': only rows of this type, e.g. q4_0"},
     {"quick", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0,
-     "of 'bench fusion': only the smallest size, of 'bench region': up to 10^7 elements; for less long"},
+     "of 'bench ops': operands that stay in the caches, each run once; of 'bench fusion': only the smallest "
+     "size, of 'bench region': up to 10^7 elements"},
     {"model", "-m", TOOL_PATH, "MODEL", NULL, NULL, 0, 0, "models to measure, separated by commas"},
     {"n-prompt", "-p", TOOL_WORD, "N", NULL, "512", 0, 0,
      "tokens of a prompt; a list with commas; 0 is none"},

@@ -94,7 +94,7 @@ class Help(Base):
         self.refused(2, "WHAT", "bench", "models")
         self.refused(2, "fly", "bench", "ops", "--op", "fly")
         self.refused(2, "--op", "bench", "launch", "--op", "add")
-        self.refused(2, "--quick", "bench", "ops", "--quick")
+        self.refused(2, "--quick", "bench", "launch", "--quick")
         self.refused(2, "--threads", "bench", "launch", "--threads", "1,2")
         self.refused(2, "--profile", "bench", "ops", "--profile")
         self.refused(2, "SHELL", "completion", "tcsh")
@@ -258,6 +258,15 @@ class Bench(Base):
             self.assertGreater(row["us"], 0)
             self.assertGreater(row["gb_per_s"], 0)
             self.assertEqual(row["kernels"], "argmax")
+
+    def test_every_op_has_a_row(self):
+        """Once, with operands that stay in the caches."""
+        with open(os.path.join("include", "mica", "op_list.h"), encoding="utf-8") as file:
+            table = {name.lower() for name in re.findall(r"\bMICA_OP_([A-Z0-9_]+)\b", file.read())}
+        facts = json.loads(self.works("bench", "ops", "--quick", "--json", "--threads", "2"))
+        rows = {row["op"] for row in facts["ops"]}
+        self.assertGreater(len(table), 50)
+        self.assertEqual(table - rows, {"none", "custom", "region", "count"})
 
     def test_ops_of_models(self):
         for op, type_ in (("layer_norm", "f32"), ("gelu_mul", "f32"), ("route", "f32"), ("expert_sum", "f32"),

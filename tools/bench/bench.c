@@ -70,8 +70,9 @@ static int measure_what(const tool_call *call, const bench_plan *plan)
         return tool_misuse("bench: --threads is a list; of '%s' one number is measured", whats[i].name);
     if (whats[i].run != bench_ops && (tool_word(call, "op") != NULL || tool_word(call, "type") != NULL))
         return tool_misuse("bench: --op and --type choose rows of 'bench ops' alone");
-    if (whats[i].run != bench_fusion && whats[i].run != bench_region && tool_flag(call, "quick"))
-        return tool_misuse("bench: --quick is for 'bench fusion' and 'bench region' alone");
+    if (whats[i].run != bench_ops && whats[i].run != bench_fusion && whats[i].run != bench_region &&
+        tool_flag(call, "quick"))
+        return tool_misuse("bench: --quick is for 'bench ops', 'bench fusion' and 'bench region' alone");
     return whats[i].run(call, plan->threads.number[0]);
 }
 

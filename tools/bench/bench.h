@@ -42,8 +42,8 @@ double bench_median(double *samples, uint32_t count);
 mica_status bench_step_kernel(mica_device *device, mica_kernel **out);
 mica_status bench_step_encode(mica_encoder *encoder, mica_kernel *kernel, uint32_t groups,
                               mica_buffer *words);
-/* The best of the replays that fit a short time, in nanoseconds by the device's clock, and how many there were. */
-mica_status bench_best_replay(mica_recording *recording, double *out_ns, uint32_t *out_replays);
+/* The best of the replays that fit a short time, or of one, in nanoseconds by the device's clock, and how many there were. */
+mica_status bench_best_replay(mica_recording *recording, int once, double *out_ns, uint32_t *out_replays);
 /* Replays once more and says what ran: the names of its first kernels, each once, in their order, with commas between. */
 #define BENCH_KERNELS_BYTES 256
 mica_status bench_kernels_of(mica_device *device, mica_recording *recording, char out[BENCH_KERNELS_BYTES]);

@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench/catalogue.h"
 #include "bench/weights.h"
+
+#define MAX_LISTED 128
 
 /* Numbers of about 1. */
 static mica_status filled(mica_device *device, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
@@ -447,18 +450,13 @@ static const bench_case small_cases[] = {
     MATMUL(Q8_0, 1, 1024, 1024),
 };
 
-static int has_row(uint32_t op)
-{
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (cases[i].op == op)
-            return 1;
-    return 0;
-}
+#define MAX_CASES (sizeof cases / sizeof *cases + (size_t)MICA_SCALAR_COUNT + MAX_LISTED)
 
 const bench_case *bench_cases(size_t *out_count)
 {
-    static bench_case all[sizeof cases / sizeof *cases + (size_t)MICA_SCALAR_COUNT + (size_t)MICA_OP_COUNT];
-    size_t count = 0;
+    static bench_case all[MAX_CASES];
+    size_t count = 0, listed_count = 0;
+    const bench_listed *listed = bench_catalogue(&listed_count);
     for (uint32_t scalar = 1; scalar < MICA_SCALAR_COUNT; scalar++) {
         mica_scalar_info info;
         if (mica_scalar_get_info(scalar, &info) != MICA_OK || !info.is_op)
@@ -466,9 +464,9 @@ const bench_case *bench_cases(size_t *out_count)
         const bench_case floats = REGION(scalar, F32), words = REGION(scalar, I32);
         all[count++] = (info.in >> MICA_REGISTER_F32 & 1) != 0 ? floats : words;
     }
-    for (uint32_t op = MICA_OP_CUSTOM + 1; op < MICA_OP_COUNT; op++)
-        if (!has_row(op))
-            all[count++] = (bench_case){(mica_op)op, MICA_DTYPE_F32, {1024, 2048, 0}, &op_family, 0, 0};
+    for (size_t i = 0; i < listed_count && i < MAX_LISTED; i++)
+        all[count++] =
+            (bench_case){listed[i].op, listed[i].type, {0, 0, 0}, &listed[i].family, listed[i].large, 0};
     memcpy(all + count, cases, sizeof cases);
     *out_count = count + sizeof cases / sizeof *cases;
     return all;
@@ -491,7 +489,12 @@ const bench_case *bench_small_cases(size_t *out_count)
 
 void bench_case_shape(const bench_case *c, char *out, size_t capacity)
 {
+    const bench_listed *listed = bench_listed_of(c);
     int three = c->size[2] != 0;
+    if (listed != NULL) {
+        snprintf(out, capacity, "%s", listed->shape);
+        return;
+    }
     int used =
         snprintf(out, capacity, three ? "%llu x %llu x %llu" : "%llu x %llu", (unsigned long long)c->size[0],
                  (unsigned long long)c->size[1], (unsigned long long)c->size[2]);

@@ -4,7 +4,7 @@
 
 #include "mica/mica.h"
 
-#define BENCH_BUFFERS 10
+#define BENCH_BUFFERS 16
 
 /* Operands of one record, in the order of the op's table (docs/ops.md); a region's are its inputs, then at REGION_Y its output. */
 typedef struct bench_set {
@@ -28,7 +28,7 @@ typedef struct bench_family {
     int rotate; /* 1: a model would not find these operands in the caches, so several sets take turns */
 } bench_family;
 
-/* Rows of all ops: those that stand here, one for each op of the table that has none, and one of each function of scalars.h. */
+/* Rows of all ops: those of models, one of each function of scalars.h, and the catalogue (catalogue.h). */
 const bench_case *bench_cases(size_t *out_count);
 mica_status bench_case_encode(mica_encoder *encoder, const bench_case *c, const bench_set *set);
 /* "add", "rms_norm". */

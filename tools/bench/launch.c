@@ -90,7 +90,7 @@ static mica_status measure(mica_device *device, const launch_node *node, launch_
         status = mica_session_record(session, 0, NULL, &recording);
     mica_session_release(session);
     if (status == MICA_OK)
-        status = bench_best_replay(recording, &out->ns, &out->runs);
+        status = bench_best_replay(recording, 0, &out->ns, &out->runs);
     if (status == MICA_OK)
         status = bench_kernels_of(device, recording, out->kernels);
     mica_recording_release(recording);

@@ -5,6 +5,7 @@
 
 #include "bench/bench.h"
 #include "bench/case.h"
+#include "bench/catalogue.h"
 #include "bench/ceiling.h"
 #include "terminal/output.h"
 #include "bench/weights.h"
@@ -14,7 +15,7 @@
 #define MAX_SETS 128
 
 static const tool_column columns[] = {
-    {"op", "op", TOOL_TEXT, 14},       {"type", "type", TOOL_TEXT, 8},
+    {"op", "op", TOOL_TEXT, 22},       {"type", "type", TOOL_TEXT, 8},
     {"shape", "shape", TOOL_TEXT, 20}, {"us", "us", 1, 10},
     {"gb_per_s", "GB/s", 1, 8},        {"gflop_per_s", "GFLOP/s", 1, 9},
     {"share", "% of ceiling", 0, 12},  {"kernels", "kernels", TOOL_TEXT, 7},
@@ -75,6 +76,7 @@ static mica_status cost_of(mica_device *device, const bench_case *c, const bench
     return status;
 }
 
+/* rotate: bytes of all sets together; 0: one set. */
 static mica_status measure(mica_device *device, const bench_case *c, double rotate, op_measured *out)
 {
     out->bytes = 1;
@@ -92,7 +94,7 @@ static mica_status measure(mica_device *device, const bench_case *c, double rota
     if (status == MICA_OK)
         status = record_round(device, c, sets, count, &recording);
     if (status == MICA_OK)
-        status = bench_best_replay(recording, &out->ns, &rounds);
+        status = bench_best_replay(recording, rotate == 0, &out->ns, &rounds);
     if (status == MICA_OK)
         status = bench_kernels_of(device, recording, out->kernels);
     out->ns /= count;
@@ -115,6 +117,13 @@ static void fill_cells(const bench_case *c, const op_measured *m, const tool_cei
     cells[7].text = m->kernels;
 }
 
+/* Whether the device is of the kind that the row is for. */
+static int is_for(const bench_case *c, int gpu)
+{
+    const bench_listed *listed = bench_listed_of(c);
+    return gpu ? listed == NULL || !listed->host : !c->large;
+}
+
 /* Whether the caller wants the row: NULL wants all. */
 static int is_wanted(const bench_case *c, const char *op, const char *type)
 {
@@ -129,13 +138,13 @@ static int run_cases(mica_device *device, int gpu, const tool_call *call, const 
     double rotate = 0;
     size_t count = 0;
     const bench_case *cases = bench_cases(&count);
-    if (rotated_bytes(device, gpu, &rotate) != MICA_OK)
+    if (!tool_flag(call, "quick") && rotated_bytes(device, gpu, &rotate) != MICA_OK)
         return tool_fail_status();
     for (size_t i = 0; i < count; i++) {
         char shape[48];
         op_measured m;
         tool_cell cells[COLUMNS];
-        if (!is_wanted(&cases[i], op, type) || cases[i].large > gpu)
+        if (!is_wanted(&cases[i], op, type) || !is_for(&cases[i], gpu))
             continue;
         if (measure(device, &cases[i], rotate, &m) != MICA_OK)
             return tool_fail_status();

@@ -114,7 +114,7 @@ static mica_status measure(mica_device *device, const mica_region *region, mica_
         status = mica_recording_replay_and_wait(recording);
     time->made_ns = (double)(tool_clock_ns() - start);
     if (status == MICA_OK)
-        status = bench_best_replay(recording, &time->ns, &replays);
+        status = bench_best_replay(recording, 0, &time->ns, &replays);
     if (status == MICA_OK)
         status = bench_kernels_of(device, recording, time->kernels);
     mica_recording_release(recording);

@@ -312,12 +312,13 @@ typedef struct grid_taps {
     double weight[4], stray[4], slope[4], slope_stray[4];
 } grid_taps;
 
-/* How the coordinate within the dimension goes with that of the grid: differences of `padded` where it is straight. */
+/* How the coordinate within the dimension goes with that of the grid: `padded` rises, falls or stands still by whole steps where it is straight. */
 static double rate_of(const oracle_grid *g, double at, size_t n)
 {
     const double rate = g->align ? ((double)n - 1) / 2 : (double)n / 2, step = 1e-3;
 
-    return g->mode == 2 ? rate : rate * (padded(g, at + step, n) - padded(g, at - step, n)) / (2 * step);
+    return g->mode == 2 ? rate
+                        : rate * rint((padded(g, at + step, n) - padded(g, at - step, n)) / (2 * step));
 }
 
 static grid_taps taps(const oracle_grid *g, double coordinate, size_t n)

@@ -95,6 +95,11 @@ typedef struct mica_softmax_params {
 /* Softmax over the last dimension of x * scale. A row of only -inf gives zeros, a row with NaN gives NaN. In place. Both f64, on
  * the cpu. */
 MICA_API mica_status mica_softmax(mica_encoder *encoder, mica_buffer *x, float scale, mica_buffer *y);
+/* Softmax over the last dimension of x * scale + mask, in f32 (f64 with f64). mask is f32, f16 or bf16 (f64 with f64), or bool: where that is false the element has no
+ * part and gives 0, whatever x is there. It broadcasts to x, any strides. A row that is masked wholly gives zeros, one with NaN (or inf - inf) in what
+ * has a part NaN. mask NULL: mica_softmax. In place on x. Its gradient is mica_softmax_backward, of y as here. */
+MICA_API mica_status mica_masked_softmax(mica_encoder *encoder, mica_buffer *x, mica_buffer *mask,
+                                         float scale, mica_buffer *y);
 
 typedef enum mica_reduce_kind {
     MICA_REDUCE_SUM = 0,

@@ -19,7 +19,7 @@ void mica__op_all_double(mica__op_builder *op)
 {
     const mica__operand *o = op->record.operand;
     for (uint32_t slot = 1; slot < op->record.operand_count && mica__op_ok(op); slot++)
-        if (mica__op_has(op, slot))
+        if (mica__op_has(op, slot) && o[slot].dtype != MICA_DTYPE_BOOL)
             mica__op_require(op, (o[slot].dtype == MICA_DTYPE_F64) == (o[0].dtype == MICA_DTYPE_F64),
                              "%s is %s, but %s is %s: all operands are f64 or none",
                              mica__op_argument(op, slot), mica_dtype_name((mica_dtype)o[slot].dtype),
@@ -87,11 +87,6 @@ void mica__rule_normalize_backward(mica__op_builder *op)
     }
     mica__op_shape(op, MICA__NORMALIZE_BACKWARD_DWEIGHT, ndim, shape);
     mica__op_shape(op, MICA__NORMALIZE_BACKWARD_DBIAS, ndim, shape);
-}
-
-void mica__rule_softmax_backward(mica__op_builder *op)
-{
-    mica__rule_softmax(op);
 }
 
 /* ---- the ops ---- */
@@ -503,7 +498,7 @@ mica_status mica_batch_norm_backward(mica_encoder *encoder, mica_buffer *x, mica
 mica_status mica_log_softmax(mica_encoder *encoder, mica_buffer *x, float scale, mica_buffer *y)
 {
     mica_softmax_params params = {.scale = scale, .log = 1};
-    return mica__op_call(encoder, MICA_OP_SOFTMAX, &params, (mica_buffer *const[]){x, y});
+    return mica__op_call(encoder, MICA_OP_SOFTMAX, &params, (mica_buffer *const[]){x, NULL, y});
 }
 
 mica_status mica_softmax_backward(mica_encoder *encoder, mica_buffer *y, mica_buffer *dy, float scale,

@@ -137,7 +137,7 @@ mica_status mica_random_bits(mica_encoder *encoder, const mica_random *random, m
     st_value bits = st_none;
     MICA__TRY(check_whole("random_bits", y));
     const mica_status status = begin(&d, "random_bits", random, NULL, NULL, MICA_REGISTER_NONE, y, &bits);
-    if (status == MICA_OK)
+    if (bits.of != NULL)
         bits = st_cast(bits, register_of(y));
     return finish(&d, status, encoder, false, bits, y);
 }
@@ -166,7 +166,7 @@ mica_status mica_random_integers(mica_encoder *encoder, int64_t low, int64_t hig
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "random_integers: low %lld or high %lld does not fit %s",
                           (long long)low, (long long)high, mica_dtype_name(y->dtype));
     const mica_status status = begin(&d, "random_integers", random, NULL, NULL, MICA_REGISTER_NONE, y, &bits);
-    if (status == MICA_OK) { /* the upper half of the product of 96 bits, and nothing of it overflows */
+    if (bits.of != NULL) { /* the upper half of the product of 96 bits, and nothing of it overflows */
         const st_value n = word_of(&d.steps, count),
                        lower = st_mul(st_bit_and(bits, word_of(&d.steps, UINT32_MAX)), n),
                        upper = st_mul(shift_right(bits, 32), n);
@@ -254,7 +254,7 @@ mica_status mica_random_uniform(mica_encoder *encoder, double low, double high, 
                           "random_uniform: no number of %s lies from low %g to below high %g",
                           mica_dtype_name(dtype), low, high);
     const mica_status status = begin(&d, "random_uniform", random, NULL, NULL, MICA_REGISTER_NONE, y, &value);
-    if (status == MICA_OK) {
+    if (value.of != NULL) {
         const st_value part = fraction(value, digits_of(dtype), real_of(y));
         value = st_clamp(st_shift(st_scale(part, high - low), low), least, most);
     }
@@ -281,7 +281,7 @@ mica_status mica_random_normal(mica_encoder *encoder, double mean, double deviat
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "random_normal: deviation is %g, not 0 or above and finite", deviation);
     const mica_status status = begin(&d, "random_normal", random, NULL, NULL, MICA_REGISTER_NONE, y, &value);
-    if (status == MICA_OK) {
+    if (value.of != NULL) {
         const st_value radius = st_sqrt(st_scale(st_log(upper_half(value, type)), -2));
         const st_value turn = st_cast(st_cast(value, MICA_REGISTER_I32), type);
         const st_value z = st_mul(radius, st_cos(st_scale(turn, 6.283185307179586 * 0x1p-32)));
@@ -310,7 +310,7 @@ mica_status mica_random_bernoulli(mica_encoder *encoder, mica_buffer *probabilit
     const char *name = probability != NULL ? "probability" : NULL;
     const mica_status status =
         begin(&d, "random_bernoulli", random, name, probability, real_of(probability), y, &value);
-    if (status == MICA_OK) {
+    if (value.of != NULL) {
         const st_value part =
             probability != NULL ? st_input(&d.steps, 0) : st_constant(&d.steps, MICA_REGISTER_F32, p);
         value = st_cast(chosen(value, part), register_of(y));
@@ -328,7 +328,7 @@ mica_status mica_dropout(mica_encoder *encoder, mica_buffer *x, double p, const 
     if (!(p >= 0.0 && p <= 1.0))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "dropout: p is %g, not from 0 to 1", p);
     const mica_status status = begin(&d, "dropout", random, "x", x, real_of(x), y, &value);
-    if (status == MICA_OK) {
+    if (value.of != NULL) {
         const st_value kept = st_scale(st_input(&d.steps, 0), p < 1.0 ? 1.0 / (1.0 - p) : 0.0),
                        drop = st_constant(&d.steps, MICA_REGISTER_F32, p);
         value = st_select(chosen(value, drop), st_number(kept, 0), kept);
@@ -397,7 +397,7 @@ mica_status mica_random_categorical(mica_encoder *encoder, mica_buffer *logits, 
     MICA__TRY(check_categorical(encoder, logits, work, ids));
     mica_status status =
         begin(&d, "random_categorical", random, "logits", logits, real_of(logits), work, &value);
-    if (status == MICA_OK) { /* log1p: what is near 1 wins, and must be told apart */
+    if (value.of != NULL) { /* log1p: what is near 1 wins, and must be told apart */
         const st_value u = st_least(upper_half(value, real_of(logits)), 1 - 0x1p-24);
         value = st_sub(st_input(&d.steps, 0), st_log(st_neg(st_log1p(st_neg(u)))));
     }

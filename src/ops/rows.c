@@ -29,7 +29,7 @@ mica_status mica_layer_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *
     return mica__op_call(encoder, MICA_OP_LAYER_NORM, &params, (mica_buffer *const[]){x, weight, bias, y});
 }
 
-void mica__rule_softmax(mica__op_builder *op)
+void mica__rule_softmax_backward(mica__op_builder *op)
 {
     const mica_softmax_params *params = op->record.params;
     mica__op_require(op, isfinite(params->scale), "scale is not finite");
@@ -37,10 +37,24 @@ void mica__rule_softmax(mica__op_builder *op)
     mica__op_all_double(op);
 }
 
+void mica__rule_softmax(mica__op_builder *op)
+{
+    mica__rule_softmax_backward(op);
+    if (mica__op_has(op, MICA__SOFTMAX_MASK))
+        mica__op_broadcast(op, MICA__SOFTMAX_MASK, MICA__SOFTMAX_X);
+}
+
 mica_status mica_softmax(mica_encoder *encoder, mica_buffer *x, float scale, mica_buffer *y)
 {
     mica_softmax_params params = {.scale = scale};
-    return mica__op_call(encoder, MICA_OP_SOFTMAX, &params, (mica_buffer *const[]){x, y});
+    return mica__op_call(encoder, MICA_OP_SOFTMAX, &params, (mica_buffer *const[]){x, NULL, y});
+}
+
+mica_status mica_masked_softmax(mica_encoder *encoder, mica_buffer *x, mica_buffer *mask, float scale,
+                                mica_buffer *y)
+{
+    mica_softmax_params params = {.scale = scale};
+    return mica__op_call(encoder, MICA_OP_SOFTMAX, &params, (mica_buffer *const[]){x, mask, y});
 }
 
 mica_status mica_embedding(mica_encoder *encoder, mica_buffer *table, mica_buffer *ids, mica_buffer *y)

@@ -22,6 +22,7 @@ CONFORM_OP(sample_settings)
 CONFORM_OP(sample_history)
 CONFORM_OP(scatter_add)
 CONFORM_OP(log_softmax)
+CONFORM_OP(masked_softmax)
 bool conform_judge_bits(conform_case *c, char *why);
 /* Blocks that kv_write made: the best of what the type allows for x, to a tie; others as they were. */
 bool conform_judge_turbo(conform_case *c, char *why);

@@ -148,6 +148,8 @@ const conform_row conform_table[] = {
         "the same, two sums of products of what came out, and the sums over rows"),
     ROW("softmax_backward", SOFTMAX_BACKWARD, softmax_backward, NONE, 4,
         "a sum of products, a difference, products; exp of what softmax gave"),
+    ROW("masked_softmax", SOFTMAX, masked_softmax, NONE, 4,
+        "as softmax; the argument is rounded twice, by the size of either"),
     ROW("log_softmax", SOFTMAX, log_softmax, NONE, 4,
         "the rounded argument moves exp by its own size; a sum, a logarithm, two differences"),
     /* ---- rotary embeddings ---- */

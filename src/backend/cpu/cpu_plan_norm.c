@@ -247,6 +247,8 @@ mica_status mica__cpu_plan_softmax_any(const mica__record *record, mica__plan *p
     const uint64_t n = y->shape[y->ndim - 1];
     mica__cpu_plan_next(plan, "softmax_any", ceil_of(params.range.rows, params.range.rows_per_unit));
     mica__cpu_plan_operands(plan, record, MICA__SOFTMAX_SLOTS);
-    mica__cpu_view_collapse(mica__cpu_plan_views(plan), MICA__SOFTMAX_SLOTS, 1);
-    return finish(plan, &params, sizeof params, n * bytes_of(y), 20 + 5 * (double)n);
+    mica__cpu_view *view = mica__cpu_plan_views(plan);
+    mica__cpu_view_expand(&view[MICA__SOFTMAX_MASK], &view[MICA__SOFTMAX_Y]);
+    mica__cpu_view_collapse(view, MICA__SOFTMAX_SLOTS, 1);
+    return finish(plan, &params, sizeof params, 2 * n * bytes_of(y), 20 + 5 * (double)n);
 }

@@ -141,12 +141,15 @@ mica_status mica__cpu_plan_softmax(const mica__record *record, const mica__devic
     const mica_softmax_params *softmax = record->params;
     if (y->dtype == MICA_DTYPE_F64 || softmax->log != 0)
         return mica__cpu_plan_softmax_any(record, plan);
-    const mica_status status = check_types(record, UINT32_MAX, 0);
+    const bool truth = record->operand[MICA__SOFTMAX_MASK].dtype == MICA_DTYPE_BOOL;
+    const mica_status status = check_types(record, truth ? ~(1u << MICA__SOFTMAX_MASK) : UINT32_MAX, 0);
     if (status != MICA_OK)
         return status;
     mica__cpu_row_params params = {range_of(rows_of(y)), softmax->scale};
     begin(record, "softmax", params.range, plan);
-    mica__cpu_view_collapse(mica__cpu_plan_views(plan), MICA__SOFTMAX_SLOTS, 1);
+    mica__cpu_view *view = mica__cpu_plan_views(plan);
+    mica__cpu_view_expand(&view[MICA__SOFTMAX_MASK], &view[MICA__SOFTMAX_Y]);
+    mica__cpu_view_collapse(view, MICA__SOFTMAX_SLOTS, 1);
     const uint64_t n = row_length(y);
     return finish(plan, &params, sizeof params, (2 * n + MOST_LANES) * sizeof(float), 10 + 0.7 * (double)n);
 }

@@ -235,27 +235,31 @@ mica_status mica__gpu_plan_normalize_backward(const mica__record *record, const 
     return plan_sums(record, bytes, plan);
 }
 
-static mica_status plan_softmax(const mica__record *record, const char *kernel, uint32_t count,
+/* Both have three slots. */
+static mica_status plan_softmax(const mica__record *record, const char *kernel, uint32_t floats, bool kind,
                                 mica__plan *plan)
 {
     static const uint32_t slot[] = {0, 1, 2};
     const mica_softmax_params *softmax = record->params;
     mk_normalize_params p;
-    MICA__TRY(mica__gpu_check_floats(record, UINT32_MAX));
-    MICA__TRY(describe(record, slot, count, count, 1, &p));
+    MICA__TRY(mica__gpu_check_floats(record, floats));
+    MICA__TRY(describe(record, slot, 3, 3, 1, &p));
     p.eps = softmax->scale;
-    p.kind = softmax->log;
-    return plan_rows(record, kernel, &p, slot, count, plan);
+    p.kind = kind;
+    return plan_rows(record, kernel, &p, slot, 3, plan);
 }
 
 mica_status mica__gpu_plan_softmax_backward(const mica__record *record, const mica__device_info *info,
                                             mica__plan *plan)
 {
+    const mica_softmax_params *softmax = record->params;
     (void)info;
-    return plan_softmax(record, "normalize/softmax_backward", 3, plan);
+    return plan_softmax(record, "normalize/softmax_backward", UINT32_MAX, softmax->log != 0, plan);
 }
 
 mica_status mica__gpu_plan_log_softmax(const mica__record *record, mica__plan *plan)
 {
-    return plan_softmax(record, "normalize/log_softmax", 2, plan);
+    const bool truth = record->operand[MICA__SOFTMAX_MASK].dtype == MICA_DTYPE_BOOL;
+    return plan_softmax(record, "normalize/log_softmax", truth ? ~(1u << MICA__SOFTMAX_MASK) : UINT32_MAX,
+                        truth, plan);
 }

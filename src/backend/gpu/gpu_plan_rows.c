@@ -61,16 +61,19 @@ static mica_status describe(const mica__record *record, mk_rows_params *params)
     return check_sizes(record, rows, view[0].shape[last]);
 }
 
-static mica_status plan_rows(const mica__record *record, const char *kernel, float value, mica__plan *plan)
+/* `truths`: bits of the slots that are of bool. */
+static mica_status plan_rows(const mica__record *record, const char *kernel, float value, uint32_t truths,
+                             mica__plan *plan)
 {
     mk_rows_params params;
-    mica_status status = mica__gpu_check_floats(record, UINT32_MAX);
+    mica_status status = mica__gpu_check_floats(record, ~truths);
     if (status == MICA_OK)
         status = describe(record, &params);
     if (status != MICA_OK)
         return status;
     const uint32_t rows = params.narrow ? MICA__MK_WG / SUB : 1; /* of a group */
     params.value = value;
+    params.truth = truths != 0;
     status = mica__gpu_plan_next(plan, kernel, ((uint64_t)params.rows + rows - 1) / rows);
     if (status != MICA_OK)
         return status;
@@ -87,7 +90,7 @@ mica_status mica__gpu_plan_rms_norm(const mica__record *record, const mica__devi
 {
     const mica_norm_params *norm = record->params;
     (void)info;
-    return plan_rows(record, "rows/rms_norm", norm->eps, plan);
+    return plan_rows(record, "rows/rms_norm", norm->eps, 0, plan);
 }
 
 mica_status mica__gpu_plan_layer_norm(const mica__record *record, const mica__device_info *info,
@@ -95,7 +98,7 @@ mica_status mica__gpu_plan_layer_norm(const mica__record *record, const mica__de
 {
     const mica_norm_params *norm = record->params;
     (void)info;
-    return plan_rows(record, "rows/layer_norm", norm->eps, plan);
+    return plan_rows(record, "rows/layer_norm", norm->eps, 0, plan);
 }
 
 mica_status mica__gpu_plan_softmax(const mica__record *record, const mica__device_info *info,
@@ -105,5 +108,6 @@ mica_status mica__gpu_plan_softmax(const mica__record *record, const mica__devic
     (void)info;
     if (softmax->log != 0)
         return mica__gpu_plan_log_softmax(record, plan);
-    return plan_rows(record, "rows/softmax", softmax->scale, plan);
+    const bool truth = record->operand[MICA__SOFTMAX_MASK].dtype == MICA_DTYPE_BOOL;
+    return plan_rows(record, "rows/softmax", softmax->scale, (uint32_t)truth << MICA__SOFTMAX_MASK, plan);
 }

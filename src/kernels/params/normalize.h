@@ -1,6 +1,7 @@
 //use params/dims
 /* normalize: the first `outer` dimensions lead to a row, the others to an element of it; shape[0] is the slowest. Operands in the order of the entry's
- * list, all of one shape. Entries of softmax have their scale in `eps` and whether it is the logarithm in `kind`. */
+ * list, all of one shape. Entries of softmax have their scale in `eps` and whether it is the logarithm in `kind`; that of log_softmax
+ * whether its mask is of bool. */
 #define MK_NORMALIZE_OPERANDS 6
 #define MK_NORMALIZE_LAYER 0u
 #define MK_NORMALIZE_RMS 1u

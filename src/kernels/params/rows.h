@@ -12,5 +12,6 @@ typedef struct mk_rows_params {
     mk_u32 four;    /* 1: four neighbours may be read at once where the binding is aligned */
     mk_u32 present; /* bits of the operands that are there */
     mk_u32 type[MK_ROWS_OPERANDS];
+    mk_u32 truth; /* 1: softmax's mask is of bool */
     mk_f32 value; /* eps, or softmax's scale */
 } mk_rows_params;

@@ -362,3 +362,107 @@ void conform_oracle_log_softmax(conform_case *c)
     narrow_errors(c, c->expected, c->error, count);
     free(x);
 }
+
+/* ---- softmax under a mask ---- */
+
+enum { MASKED_X, MASKED_MASK, MASKED_Y };
+
+/* Of fewer dimensions than x, some of size 1. */
+static void draw_mask(conform_case *c, test_random *random, uint32_t ndim, const uint64_t *shape, bool wide)
+{
+    const uint32_t own = c->typical ? ndim : 1 + (uint32_t)test_random_below(random, ndim);
+    const bool truth = test_random_one_in(random, 2);
+    uint64_t mask_shape[MICA_MAX_DIMS];
+
+    for (uint32_t d = 0; d < own; d++)
+        mask_shape[d] = !c->typical && test_random_one_in(random, 4) ? 1 : shape[ndim - own + d];
+    conform_add(c, random, "mask", truth ? MICA_DTYPE_BOOL : draw_type(c, random, wide), own, mask_shape,
+                TEST_REPEAT);
+    test_tensor *mask = conform_tensor(c, MASKED_MASK);
+    const uint64_t width = mask->shape[own - 1], kind = test_random_below(random, 3);
+    test_tensor_normal(mask, random, 3);
+    for (uint64_t i = 0; i < mask->count; i++) {
+        /* whole rows in one case of three */
+        const bool off = kind == 0 ? i / width % 2 == 0 : kind == 1 && test_random_one_in(random, 3);
+
+        if (truth)
+            test_tensor_set(mask, i, off ? 0 : 1);
+        else if (off)
+            test_tensor_set(mask, i, -(double)INFINITY);
+    }
+}
+
+void conform_make_masked_softmax(conform_case *c, test_random *random)
+{
+    uint64_t shape[MICA_MAX_DIMS];
+    const uint32_t ndim = draw_shape(c, random, shape);
+    const bool wide = draw_wide(c, random), in_place = !c->typical && test_random_one_in(random, 3);
+
+    c->params.softmax = (mica_softmax_params){c->typical ? 1 : (float)test_random_uniform(random, 0.05, 2),
+                                              !c->typical && test_random_one_in(random, 3)};
+    conform_add(c, random, "x", draw_type(c, random, wide), ndim, shape,
+                in_place ? TEST_ROWS : TEST_ROWS_REPEAT);
+    test_tensor *x = conform_tensor(c, MASKED_X);
+    test_tensor_normal(x, random, 3);
+    for (uint64_t i = 0; i < x->count && !c->typical && test_random_one_in(random, 2); i += 97)
+        test_tensor_set(x, i, i % 2 == 0 ? (double)NAN : -(double)INFINITY);
+    draw_mask(c, random, ndim, shape, wide);
+    conform_add_output(c, random, "y", draw_type(c, random, wide), ndim, shape, TEST_ROWS, in_place,
+                       MASKED_X);
+    c->flops = (double)x->count * 8;
+    c->bytes = conform_bytes(c, MASKED_X) + conform_bytes(c, MASKED_MASK) + conform_bytes(c, MASKED_Y);
+}
+
+mica_status conform_encode_masked_softmax(const conform_case *c, mica_encoder *encoder)
+{
+    const mica_softmax_params *p = &c->params.softmax;
+    mica_buffer *const operands[] = {conform_buffer(c, MASKED_X), conform_buffer(c, MASKED_MASK),
+                                     conform_buffer(c, MASKED_Y)};
+
+    if (p->log != 0)
+        return mica_op_apply(encoder, MICA_OP_SOFTMAX, p, operands, 3);
+    return mica_masked_softmax(encoder, operands[0], operands[1], p->scale, operands[2]);
+}
+
+/* The element of the mask that stands for element i of x. */
+static uint64_t mask_place(const test_tensor *x, const test_tensor *mask, uint64_t i)
+{
+    uint64_t place = 0, below = 1;
+
+    for (uint32_t d = x->ndim, own = mask->ndim; d-- > 0; i /= x->shape[d]) {
+        if (own == 0)
+            break;
+        own--;
+        place += mask->shape[own] == 1 ? 0 : i % x->shape[d] * below;
+        below *= mask->shape[own];
+    }
+    return place;
+}
+
+void conform_oracle_masked_softmax(conform_case *c)
+{
+    const test_tensor *x_tensor = conform_tensor(c, MASKED_X), *mask_tensor = conform_tensor(c, MASKED_MASK);
+    double *x = conform_values(c, MASKED_X), *mask = conform_values(c, MASKED_MASK);
+    const uint64_t count = x_tensor->count, n = last(c);
+    double *widest = test_alloc(count / n + 1, sizeof(double));
+
+    for (uint64_t i = 0; i < count; i++) {
+        const double by = mask[mask_place(x_tensor, mask_tensor, i)],
+                     v = x[i] * (double)c->params.softmax.scale;
+
+        if (mask_tensor->dtype == MICA_DTYPE_BOOL)
+            x[i] = by != 0 ? v : -(double)INFINITY;
+        else
+            x[i] = v + by;
+        if (isfinite(x[i]))
+            widest[i / n] = fmax(widest[i / n], fabs(v));
+    }
+    (c->params.softmax.log != 0 ? oracle_log_softmax : oracle_softmax)(count / n, n, x, 1, c->expected,
+                                                                       c->error);
+    for (uint64_t i = 0; i < count; i++)
+        c->error[i] += widest[i / n] * (c->params.softmax.log != 0 ? 2 : fabs(c->expected[i]));
+    narrow_errors(c, c->expected, c->error, count);
+    free(x);
+    free(mask);
+    free(widest);
+}

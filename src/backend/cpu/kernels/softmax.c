@@ -1,10 +1,25 @@
 /*
- * softmax.c - softmax over the last dimension of x * scale.
+ * softmax.c - softmax over the last dimension of x * scale + mask.
  */
 #include "backend/cpu/cpu_params.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kernels/rows.h"
 #include "backend/cpu/kernels/walk.h"
+
+/* z = x * scale, where the mask has a part: + mask, -inf where it is false. */
+static void mask_row(const float *x, float scale, const mica__cpu_view *view, const unsigned char *mask,
+                     uint64_t n, float *z)
+{
+    const uint64_t step = view->stride[view->ndim - 1u];
+    if (view->dtype == MICA_DTYPE_BOOL) {
+        for (uint64_t i = 0; i < n; i++)
+            z[i] = mask[i * step] != 0 ? x[i] * scale : -INFINITY;
+        return;
+    }
+    const float *add = row_f32_strided(mask, view->dtype, step, n, z);
+    for (uint64_t i = 0; i < n; i++)
+        z[i] = x[i] * scale + add[i];
+}
 
 void MICA__ISA(softmax)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
@@ -16,7 +31,11 @@ void MICA__ISA(softmax)(const mica__cpu_args *args, uint32_t first, uint32_t las
     walk w;
     walk_begin(&w, args->view, MICA__SOFTMAX_SLOTS, x->ndim - 1u, row);
     for (; row < end; row++, walk_next(&w)) {
-        row_softmax(row_f32(walk_at(&w, MICA__SOFTMAX_X), x->dtype, n, tmp), params->value, n, z);
+        const float *row_x = row_f32(walk_at(&w, MICA__SOFTMAX_X), x->dtype, n, tmp);
+        const unsigned char *mask = walk_at(&w, MICA__SOFTMAX_MASK);
+        if (mask != NULL)
+            mask_row(row_x, params->value, &args->view[MICA__SOFTMAX_MASK], mask, n, z);
+        row_softmax(mask != NULL ? z : row_x, mask != NULL ? 1.0f : params->value, n, z);
         row_store(walk_at(&w, MICA__SOFTMAX_Y), y->dtype, z, n);
     }
 }

@@ -312,16 +312,30 @@ static void FN(softmax_gradients)(const mica__cpu_args *args, uint64_t row, uint
     }
 }
 
-/* z = softmax(x * scale) of a row, or its logarithm; as softmax.c says of -inf and NaN. z may be x. */
-static void FN(softmax_row)(const mica_softmax_params *p, const REAL *x, uint64_t n, REAL *z)
+/* z = z * scale + mask, `room` being for a row; -inf where a mask of bool is false. mask NULL: none. */
+static void FN(scale_row)(REAL *z, REAL scale, const mica__cpu_view *view, const unsigned char *mask,
+                          uint64_t n, REAL *room)
 {
-    const REAL scale = (REAL)p->scale;
+    const uint64_t step = view->stride[view->ndim - 1u];
+    const bool truth = view->dtype == MICA_DTYPE_BOOL;
+    if (mask != NULL && !truth)
+        FN(load)(mask, view->dtype, step, n, room);
+    for (uint64_t i = 0; i < n; i++) {
+        z[i] *= scale;
+        if (mask != NULL && truth)
+            z[i] = mask[i * step] != 0 ? z[i] : -(REAL)INFINITY;
+        else if (mask != NULL)
+            z[i] += room[i];
+    }
+}
+
+/* z = softmax(z) of a row, or its logarithm; as softmax.c says of -inf and NaN. */
+static void FN(softmax_row)(const mica_softmax_params *p, uint64_t n, REAL *z)
+{
     REAL greatest = -(REAL)INFINITY;
     double sum = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        z[i] = x[i] * scale;
+    for (uint64_t i = 0; i < n; i++)
         greatest = z[i] > greatest ? z[i] : greatest;
-    }
     const bool none = !(greatest > -(REAL)INFINITY); /* but -inf and NaN */
     for (uint64_t i = 0; i < n; i++)
         sum += none ? (z[i] != z[i] ? (double)z[i] : 0) : (double)FN(exp)(z[i] - greatest);
@@ -344,9 +358,13 @@ static void FN(softmax_rows)(const mica__cpu_args *args, uint64_t row, uint64_t 
     walk w;
     walk_begin(&w, view, MICA__SOFTMAX_SLOTS, last, row);
     for (; row < end; row++, walk_next(&w)) {
-        FN(load)(walk_at(&w, 0), view[0].dtype, view[0].stride[last], n, z);
-        FN(softmax_row)(&p->softmax, z, n, z);
-        FN(store)(walk_at(&w, 1), view[1].dtype, view[1].stride[last], n, z);
+        FN(load)
+        (walk_at(&w, MICA__SOFTMAX_X), view[MICA__SOFTMAX_X].dtype, view[MICA__SOFTMAX_X].stride[last], n, z);
+        FN(scale_row)
+        (z, (REAL)p->softmax.scale, &view[MICA__SOFTMAX_MASK], walk_at(&w, MICA__SOFTMAX_MASK), n, z + n);
+        FN(softmax_row)(&p->softmax, n, z);
+        FN(store)
+        (walk_at(&w, MICA__SOFTMAX_Y), view[MICA__SOFTMAX_Y].dtype, view[MICA__SOFTMAX_Y].stride[last], n, z);
     }
 }
 

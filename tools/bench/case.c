@@ -53,13 +53,16 @@ static mica_status op_create(mica_device *device, const bench_case *c, bench_set
     for (uint32_t i = 0; i < info.operands; i++) {
         mica_op_operand operand;
         TOOL_TRY(mica_op_get_operand(c->op, i, &operand));
+        if (operand.optional != 0 && strcmp(operand.shape, "any") == 0)
+            continue; /* what repeats has no shape of its own: it stays absent */
         desc[i] = i == 0 ? first_operand(c, operand.shape) : (mica_operand_desc){.ndim = MICA_RANK_UNKNOWN};
         if (i > 0 && (operand.types >> c->type & 1) != 0)
             desc[i].dtype = operand.access == MICA_ACCESS_READ ? MICA_DTYPE_F32 : c->type;
     }
     TOOL_TRY(mica_op_infer(c->op, c->family->params, desc, info.operands));
     for (uint32_t i = 0; i < info.operands; i++)
-        TOOL_TRY(filled(device, desc[i].dtype, desc[i].ndim, desc[i].shape, &set->buffer[i]));
+        if (desc[i].dtype != MICA_DTYPE_NONE)
+            TOOL_TRY(filled(device, desc[i].dtype, desc[i].ndim, desc[i].shape, &set->buffer[i]));
     return MICA_OK;
 }
 

@@ -64,13 +64,14 @@ MICA_API mica_status mica_svd(mica_encoder *encoder, mica_buffer *a, mica_buffer
  * Gradients: of what reaches the results, what reaches the operands. Each is a few ops of the above, of mica_product and of regions, whose results in between go
  * into `work` (and `tall`), memory that the caller brings; none of it may be another operand. f32 rounds between them. Gradients of a symmetric a are symmetric: of a_ij and a_ji,
  * which move together, each has half. Where the forward has no result, or the gradient none (eigenvalues or singular values that are equal, an r
- * with 0 on its diagonal, singular values of 0), there are infinities or NaN. Those of inverse, eigh and svd run on GPUs too.
+ * with 0 on its diagonal, singular values of 0), there are infinities or NaN.
  */
 
 /* db = a^-T dx; da = -db x^T, in the half of a that is read. da may be NULL. x is the forward's result. db may be dx. */
 MICA_API mica_status mica_triangular_solve_backward(mica_encoder *encoder, mica_buffer *a, mica_buffer *x,
                                                     mica_buffer *dx, const mica_triangular_params *params,
                                                     mica_buffer *da, mica_buffer *db);
+/* The same for mica_solve; da is whole. */
 MICA_API mica_status mica_solve_backward(mica_encoder *encoder, mica_buffer *a, mica_buffer *x,
                                          mica_buffer *dx, mica_buffer *da, mica_buffer *db);
 /* da = -y^T dy y^T, y = a^-1; work [.., N, N]. */

@@ -21,22 +21,22 @@ enum { X = MICA__TRANSPOSED_X, WEIGHT = MICA__TRANSPOSED_WEIGHT, Y = MICA__TRANS
 _Static_assert(MICA__CPU_TRANSPOSED_ROWS % ROWS == 0, "blocks are whole panels");
 _Static_assert((MICA__CPU_TRANSPOSED_COLUMNS + COLUMNS - 1) / COLUMNS * COLUMNS <= ROOM, "panels fit");
 
-typedef struct block {
+typedef struct y_block {
     uint64_t batch;       /* which weight */
     const uint32_t *list; /* numbers of the rows of x and y; NULL: those from `first` on */
     uint64_t first, rows, column, columns;
-} block;
+} y_block;
 
 /* No rows: there are fewer tiles than the plan has units for. */
-static block block_of(const mica__cpu_args *args, uint64_t unit)
+static y_block block_of(const mica__cpu_args *args, uint64_t unit)
 {
     const mica__cpu_transposed *p = args->params;
     const mica__cpu_view *w = &args->view[WEIGHT];
     const uint64_t k = w->shape[w->ndim - 1], row_unit = unit / p->column_units,
                    column = unit % p->column_units * MICA__CPU_TRANSPOSED_COLUMNS;
-    block t = {.column = column,
-               .columns =
-                   k - column < MICA__CPU_TRANSPOSED_COLUMNS ? k - column : MICA__CPU_TRANSPOSED_COLUMNS};
+    y_block t = {.column = column,
+                 .columns =
+                     k - column < MICA__CPU_TRANSPOSED_COLUMNS ? k - column : MICA__CPU_TRANSPOSED_COLUMNS};
     if (p->routed != 0) {
         void *map = args->view[MICA__TRANSPOSED_SLOTS].data;
         const mica__experts_head *head = map;
@@ -55,7 +55,7 @@ static block block_of(const mica__cpu_args *args, uint64_t unit)
     return t;
 }
 
-static uint64_t row_number(const block *t, uint64_t i)
+static uint64_t row_number(const y_block *t, uint64_t i)
 {
     return t->list != NULL ? t->list[i] : t->first + i;
 }
@@ -68,7 +68,7 @@ static const unsigned char *row_of(const mica__cpu_view *view, uint64_t batch, u
 
 /* The block's columns of row n of the weight, in `tmp` unless they are f32 where they lie. Types of blocks are decoded from a multiple of the
  * step on. */
-static const float *decode_columns(const mica__cpu_args *args, const block *t, uint64_t n, float *tmp)
+static const float *decode_columns(const mica__cpu_args *args, const y_block *t, uint64_t n, float *tmp)
 {
     const mica__cpu_transposed *p = args->params;
     const mica__cpu_view *w = &args->view[WEIGHT], *scales = w + MICA__WEIGHT_SCALES,
@@ -98,7 +98,7 @@ static const float *decode_columns(const mica__cpu_args *args, const block *t, u
 }
 
 /* Rows [from, from + n) of the weight as panels of columns, row by row; columns that are not there are zeros. */
-static void pack_weight(const mica__cpu_args *args, const block *t, uint64_t from, uint64_t n, float *b,
+static void pack_weight(const mica__cpu_args *args, const y_block *t, uint64_t from, uint64_t n, float *b,
                         float *tmp)
 {
     for (uint64_t s = 0; s < n; s++) {
@@ -114,7 +114,7 @@ static void pack_weight(const mica__cpu_args *args, const block *t, uint64_t fro
 }
 
 /* Columns [from, from + n) of the block's rows of x as panels of rows; rows that are not there are zeros. */
-static void pack_x(const mica__cpu_args *args, const block *t, uint64_t from, uint64_t n, float *a)
+static void pack_x(const mica__cpu_args *args, const y_block *t, uint64_t from, uint64_t n, float *a)
 {
     const mica__cpu_view *x = &args->view[X];
     float tmp[N_PART];
@@ -131,7 +131,7 @@ static void pack_x(const mica__cpu_args *args, const block *t, uint64_t from, ui
     }
 }
 
-static void run_block(const mica__cpu_args *args, const block *t)
+static void run_block(const mica__cpu_args *args, const y_block *t)
 {
     const mica__cpu_view *w = &args->view[WEIGHT], *y = &args->view[Y];
     const uint64_t n_all = w->shape[w->ndim - 2], panels = (t->rows + ROWS - 1) / ROWS * ROWS;
@@ -154,7 +154,7 @@ static void run_block(const mica__cpu_args *args, const block *t)
 void MICA__ISA(matmul_transposed)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
     for (uint64_t unit = first; unit < last; unit++) {
-        const block t = block_of(args, unit);
+        const y_block t = block_of(args, unit);
         if (t.rows != 0)
             run_block(args, &t);
     }

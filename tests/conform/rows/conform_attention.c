@@ -396,7 +396,7 @@ static void lose_pages(conform_case *c, const cache_plan *plan, uint64_t tokens)
 /* One case in six has many tokens at once, and all of the rows about prompts. */
 void conform_make_attention(conform_case *c, test_random *random)
 {
-    uint64_t tokens = is_prompt(c) ? 16 + test_random_size(random, 130)
+    uint64_t tokens = is_prompt(c) ? 16 + test_random_size(random, conform_few_processors ? 50 : 130)
                                    : test_random_size(random, test_random_one_in(random, 6) ? 90 : 9);
     uint64_t kv_heads = test_random_size(random, 3), heads = kv_heads * (1 + test_random_below(random, 7));
     uint64_t dim = draw_dim(c, random, 140);

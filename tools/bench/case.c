@@ -227,11 +227,7 @@ static mica_status experts_create(mica_device *device, const bench_case *c, benc
     uint64_t y[3] = {c->size[0], USED, c->size[1]};
     TOOL_TRY(activation(device, MICA_DTYPE_F32, c->size[0], c->size[2], &set->buffer[0]));
     TOOL_TRY(tool_weight_packed(device, c->type, 3, weight, 1 / sqrt((double)c->size[2]), &set->buffer[2]));
-    TOOL_TRY(mica_buffer_alloc(device, MICA_DTYPE_U32, 2, ids, &set->buffer[1]));
-    for (uint32_t i = 0; i < c->size[0] * USED; i++) {
-        uint32_t expert = i % EXPERTS;
-        TOOL_TRY(mica_buffer_write(set->buffer[1], i * sizeof expert, &expert, sizeof expert));
-    }
+    TOOL_TRY(tool_ids_create(device, 2, ids, EXPERTS, &set->buffer[1]));
     return tool_weight_create(device, MICA_DTYPE_F32, 3, y, 1, &set->buffer[3]);
 }
 
@@ -279,28 +275,17 @@ static mica_status pad_create(mica_device *device, const bench_case *c, bench_se
 
 static const bench_family pad_family = {pad_create, &pad_params, 1};
 
-/* All over the rows, some twice. */
-static mica_status spread_ids(mica_device *device, uint64_t count, uint64_t below, mica_buffer **out)
-{
-    TOOL_TRY(mica_buffer_alloc(device, MICA_DTYPE_U32, 1, &count, out));
-    for (uint64_t i = 0; i < count; i++) {
-        const uint32_t id = (uint32_t)(i * 2654435761u % below);
-        TOOL_TRY(mica_buffer_write(*out, i * sizeof id, &id, sizeof id));
-    }
-    return MICA_OK;
-}
-
 static mica_status gather_create(mica_device *device, const bench_case *c, bench_set *set)
 {
     TOOL_TRY(activation(device, c->type, c->size[1], c->size[2], &set->buffer[0]));
-    TOOL_TRY(spread_ids(device, c->size[0], c->size[1], &set->buffer[1]));
+    TOOL_TRY(tool_ids_create(device, 1, &c->size[0], c->size[1], &set->buffer[1]));
     return activation(device, c->type, c->size[0], c->size[2], &set->buffer[2]);
 }
 
 static mica_status scatter_create(mica_device *device, const bench_case *c, bench_set *set)
 {
     TOOL_TRY(activation(device, c->type, c->size[0], c->size[2], &set->buffer[0]));
-    TOOL_TRY(spread_ids(device, c->size[0], c->size[1], &set->buffer[1]));
+    TOOL_TRY(tool_ids_create(device, 1, &c->size[0], c->size[1], &set->buffer[1]));
     return activation(device, c->type, c->size[1], c->size[2], &set->buffer[2]);
 }
 

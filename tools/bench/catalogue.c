@@ -13,44 +13,25 @@ typedef struct operand_text {
     char type[16], shape[64], how[24];
 } operand_text;
 
-/* Whole numbers all over 0 to below - 1, some twice. */
-static void spread_word(uint64_t i, double below, uint32_t *out)
+/* Matrices of n columns, symmetric, with so much on the diagonal that they have inverses. */
+static mica_status eye_create(mica_device *device, uint32_t ndim, const uint64_t *shape, mica_buffer **out)
 {
-    *out = (uint32_t)(i * 2654435761u % (uint64_t)below);
-}
-
-static void count_word(uint64_t i, double unused, uint32_t *out)
-{
-    (void)unused;
-    *out = (uint32_t)i;
-}
-
-/* 32 bits for each element, by its number. */
-static mica_status words_create(mica_device *device, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
-                                void (*word)(uint64_t i, double value, uint32_t *out), double value,
-                                mica_buffer **out)
-{
+    const uint64_t n = shape[ndim - 1];
     uint64_t count = 1;
     for (uint32_t d = 0; d < ndim; d++)
         count *= shape[d];
-    uint32_t *words = malloc(count * sizeof *words);
-    if (words == NULL)
+    float *values = malloc(count * sizeof *values);
+    if (values == NULL)
         return MICA_ERR_OUT_OF_MEMORY;
-    for (uint64_t i = 0; i < count; i++)
-        word(i, value, &words[i]);
-    mica_status status = mica_buffer_alloc(device, dtype, ndim, shape, out);
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t row = i / n % n, column = i % n;
+        values[i] = row == column ? 2.0f : 0.5f / (float)n * (float)((row + column) % 7) / 7.0f;
+    }
+    mica_status status = mica_buffer_alloc(device, MICA_DTYPE_F32, ndim, shape, out);
     if (status == MICA_OK)
-        status = mica_buffer_write(*out, 0, words, count * sizeof *words);
-    free(words);
+        status = mica_buffer_write(*out, 0, values, count * sizeof *values);
+    free(values);
     return status;
-}
-
-/* Matrices of n columns, symmetric, with so much on the diagonal that they have inverses. */
-static void eye_word(uint64_t i, double columns, uint32_t *out)
-{
-    const uint64_t n = (uint64_t)columns, row = i / n % n, column = i % n;
-    const float value = row == column ? 2.0f : 0.5f / (float)n * (float)((row + column) % 7) / 7.0f;
-    memcpy(out, &value, sizeof *out);
 }
 
 static uint32_t read_shape(const char *text, uint64_t shape[MICA_MAX_DIMS])
@@ -74,11 +55,11 @@ static mica_status operand_create(mica_device *device, const operand_text *text,
     if (text->how[0] == '=')
         return tool_constant_create(device, type, ndim, shape, value, out);
     if (text->how[0] == '<')
-        return words_create(device, type, ndim, shape, spread_word, value, out);
+        return tool_ids_create(device, ndim, shape, (uint64_t)value, out);
     if (text->how[0] == '.')
-        return words_create(device, type, ndim, shape, count_word, 0, out);
+        return tool_positions_create(device, shape[0], out);
     if (text->how[0] == 'e')
-        return words_create(device, type, ndim, shape, eye_word, (double)shape[ndim - 1], out);
+        return eye_create(device, ndim, shape, out);
     return tool_weight_create(device, type, ndim, shape, 1, out);
 }
 

@@ -2,8 +2,8 @@
  * catalogue.h - rows of `mica bench ops` whose operands are lines of text, for ops whose shapes do not follow from one of them.
  *
  * Operands stand in the order of docs/ops.md with commas between: "-" for none, or TYPE SHAPE [HOW]. TYPE is the name of a type, or T, the type
- * of the row. SHAPE: "64x3x3". HOW: nothing, random values of about 1; "=V", all of them V; "<N", whole numbers all over 0 to N - 1;
- * "..", 0, 1, 2 and so on (u32); "eye", matrices near the identity (f32).
+ * of the row. SHAPE: "64x3x3". HOW: nothing, random values of about 1; "=V", all of them V; "<N", whole numbers all over 0 to N - 1 (u32);
+ * "..", 0, 1, 2 and so on (a vector of u32); "eye", matrices near the identity (f32).
  */
 #ifndef TOOL_BENCH_CATALOGUE_H
 #define TOOL_BENCH_CATALOGUE_H

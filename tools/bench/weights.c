@@ -163,6 +163,24 @@ mica_status tool_positions_create(mica_device *device, uint64_t count, mica_buff
     return status;
 }
 
+mica_status tool_ids_create(mica_device *device, uint32_t ndim, const uint64_t *shape, uint64_t below,
+                            mica_buffer **out_buffer)
+{
+    uint64_t count = 1;
+    for (uint32_t d = 0; d < ndim; d++)
+        count *= shape[d];
+    uint32_t *ids = malloc(count * sizeof *ids);
+    if (ids == NULL)
+        return MICA_ERR_OUT_OF_MEMORY;
+    for (uint64_t i = 0; i < count; i++)
+        ids[i] = (uint32_t)(i * 2654435761u % below);
+    mica_status status = mica_buffer_alloc(device, MICA_DTYPE_U32, ndim, shape, out_buffer);
+    if (status == MICA_OK)
+        status = mica_buffer_write(*out_buffer, 0, ids, count * sizeof *ids);
+    free(ids);
+    return status;
+}
+
 mica_status tool_weight_create(mica_device *device, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
                                double spread, mica_buffer **out_buffer)
 {

@@ -23,6 +23,9 @@ mica_status tool_constant_create(mica_device *device, mica_dtype dtype, uint32_t
                                  double value, mica_buffer **out_buffer);
 /* u32: 0, 1, 2 .. */
 mica_status tool_positions_create(mica_device *device, uint64_t count, mica_buffer **out_buffer);
+/* u32: all over 0 to below - 1, some twice. */
+mica_status tool_ids_create(mica_device *device, uint32_t ndim, const uint64_t *shape, uint64_t below,
+                            mica_buffer **out_buffer);
 /* Bytes that all of the weight takes. */
 uint64_t tool_buffer_bytes(const mica_buffer *buffer);
 

@@ -6,10 +6,13 @@
 #include "backend/cpu/kernels/image/conv.h"
 #include "base/status.h"
 
-#define UNITS_PER_THREAD 4u /* so that the last ones even out */
-#define TILE_PLACES 256u    /* beyond which a tile gains nothing */
-#define TILE_BYTES 262144u  /* of x */
-#define FLOPS_PER_NS 40.0   /* of one thread, for the grain */
+#define UNITS_PER_THREAD 4u   /* so that the last ones even out; half of it where they come out even */
+#define TILE_PLACES 512u      /* that weights stay near for */
+#define TILE_LEAST 96u        /* places, below which taking the weights costs a tenth of the products */
+#define TILE_SUMS 65536u      /* of a unit, in the second cache */
+#define FEW_PLACES 8192u      /* the same of conv_few: sums and a channel's places in the second cache */
+#define FLOPS_PER_NS 80.0     /* of one thread, for the grain */
+#define FEW_FLOPS_PER_NS 20.0 /* the same of conv_few */
 
 /* The view that was added last gets five dimensions: [.., .., three spatial ones]. */
 static void widen(mica__plan *plan, const mica__record *record, uint32_t slot, uint32_t access)
@@ -33,19 +36,25 @@ static uint64_t ceil_of(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* Floats of x that `rows` by `columns` places meet, of the phase that meets most. */
-static uint64_t tile_floats(const mica__cpu_conv *p, uint64_t rows, uint64_t columns)
+/* Floats of x that a tile meets, of the phase that meets most; and the most taps that a phase has. */
+static uint64_t tile_floats(const mica__cpu_conv *p, uint64_t *out_taps)
 {
-    uint64_t most[MICA_SPATIAL_DIMS] = {0};
-    const uint64_t count[] = {1, rows, columns};
-    for (uint32_t d = 0; d < MICA_SPATIAL_DIMS; d++)
+    uint64_t floats = p->images * p->depth, taps = 1;
+    const uint64_t count[] = {1, p->rows, p->columns};
+    for (uint32_t d = 0; d < MICA_SPATIAL_DIMS; d++) {
+        uint64_t extent = 0, met = 0;
         for (uint32_t phase = 0; phase < p->phases[d]; phase++) {
             const mica__conv_axis a = mica__conv_axis_of(&p->windows, p->transposed != 0, d, phase);
-            const uint64_t floats =
+            const uint64_t of =
                 d == 2 ? mica__conv_row_floats(&a, count[d]) : mica__conv_extent(&a, count[d]);
-            most[d] = most[d] > floats ? most[d] : floats;
+            extent = extent > of ? extent : of;
+            met = met > a.taps ? met : a.taps;
         }
-    return p->channels * most[0] * most[1] * most[2];
+        floats *= extent;
+        taps *= met;
+    }
+    *out_taps = taps;
+    return floats;
 }
 
 /* Places of y along a dimension in the phase that has most. */
@@ -55,27 +64,79 @@ static uint64_t places_of(const mica__cpu_conv *p, uint32_t d)
     return ceil_of(size, p->phases[d]);
 }
 
-/* Columns first, since neighbours share what they read; then rows. */
-static void cut(mica__cpu_conv *p, const mica__device_info *info)
+/* `count` in equal pieces of at most `most`: the size of one. */
+static uint64_t piece_of(uint64_t count, uint64_t most)
+{
+    return ceil_of(count, ceil_of(count, most > 0 ? most : 1));
+}
+
+/* Tiles of at most `most` places: columns first, since neighbours share what they read; then rows, then images of one tile each. */
+static void cut_places(mica__cpu_conv *p, uint64_t most, bool join)
 {
     const uint64_t width = places_of(p, 2), height = places_of(p, 1);
-    const uint64_t wanted = (uint64_t)info->threads * UNITS_PER_THREAD;
     p->planes = places_of(p, 0);
-    p->columns = least(width, TILE_PLACES);
-    while (p->columns > 8 && tile_floats(p, 1, p->columns) * sizeof(float) > TILE_BYTES)
-        p->columns = (p->columns + 1) / 2;
+    p->columns = piece_of(width, most);
     p->column_tiles = ceil_of(width, p->columns);
-    const uint64_t others = p->batch * p->groups * p->planes * p->column_tiles *
-                            ((uint64_t)p->phases[0] * p->phases[1] * p->phases[2]);
-    p->rows = least(height, TILE_PLACES / p->columns);
-    while (p->rows > 1 && (tile_floats(p, p->rows, p->columns) * sizeof(float) > TILE_BYTES ||
-                           others * ceil_of(height, p->rows) < wanted))
-        p->rows = (p->rows + 1) / 2;
+    p->rows = piece_of(height, most / p->columns);
     p->row_tiles = ceil_of(height, p->rows);
-    const uint64_t blocks = ceil_of(p->outputs, MICA__CONV_LANES * MICA__CONV_VECTORS);
-    p->parts =
-        p->outputs > MICA__CONV_FEW ? (uint32_t)least(blocks, ceil_of(wanted, others * p->row_tiles)) : 1;
-    p->tile_floats = tile_floats(p, p->rows, p->columns);
+    p->images = join && p->planes * p->row_tiles * p->column_tiles == 1
+                    ? piece_of(p->batch, most / (p->rows * p->columns))
+                    : 1;
+    p->image_tiles = ceil_of(p->batch, p->images);
+}
+
+static uint64_t phases_of(const mica__cpu_conv *p)
+{
+    return (uint64_t)p->phases[0] * p->phases[1] * p->phases[2];
+}
+
+static uint64_t units_of(const mica__cpu_conv *p)
+{
+    return p->image_tiles * p->groups * phases_of(p) * p->planes * p->row_tiles * p->column_tiles * p->parts;
+}
+
+static bool enough(const mica__cpu_conv *p, uint32_t threads)
+{
+    const uint64_t units = units_of(p), wanted = (uint64_t)threads * UNITS_PER_THREAD;
+    return units >= wanted || (units >= wanted / 2 && units % threads == 0);
+}
+
+/* Outputs are parted before tiles become small: a tile takes all weights of its part, a part all places of its tile. */
+static void cut(mica__cpu_conv *p, const mica__device_info *info)
+{
+    const uint64_t blocks = ceil_of(p->outputs, MICA__CONV_OUTPUTS);
+    const uint64_t most = TILE_SUMS / (least(blocks, 2) * MICA__CONV_OUTPUTS);
+    uint64_t places = least(most, TILE_PLACES), taps;
+    cut_places(p, places, true);
+    p->parts = (uint32_t)ceil_of(blocks * MICA__CONV_OUTPUTS * p->images * p->rows * p->columns, TILE_SUMS);
+    p->parts = (uint32_t)least(p->parts, blocks);
+    while (!enough(p, info->threads) && places >= 2 * TILE_LEAST && p->parts == blocks) {
+        places /= 2;
+        cut_places(p, places, true);
+    }
+    while (!enough(p, info->threads) && p->parts < blocks)
+        p->parts++;
+    while (!enough(p, info->threads) && places >= TILE_LEAST) {
+        places /= 2;
+        cut_places(p, places, true);
+    }
+    p->depth = 1;
+    p->tile_floats = tile_floats(p, &taps);
+    p->depth =
+        (uint32_t)least(p->channels, taps < MICA__CONV_STEPS && taps > 0 ? MICA__CONV_STEPS / taps : 1);
+    p->tile_floats *= p->depth;
+}
+
+static void cut_few(mica__cpu_conv *p, const mica__device_info *info)
+{
+    uint64_t places = FEW_PLACES, taps;
+    p->parts = p->depth = 1;
+    cut_places(p, places, false);
+    while (!enough(p, info->threads) && places >= TILE_LEAST) {
+        places /= 2;
+        cut_places(p, places, false);
+    }
+    p->tile_floats = tile_floats(p, &taps);
 }
 
 static void describe(const mica__record *record, mica__cpu_conv *p)
@@ -120,28 +181,24 @@ mica_status mica__cpu_plan_conv(const mica__record *record, const mica__device_i
         plan_f64(record, &p, plan);
         return MICA_OK;
     }
-    cut(&p, info);
-    const uint64_t scratch = p.groups * mica__conv_packed_floats(&p) * sizeof(float);
-    const uint64_t taps = mica__conv_taps(&p.windows),
-                   phases = (uint64_t)p.phases[0] * p.phases[1] * p.phases[2];
-    const uint64_t units = p.batch * p.groups * phases * p.planes * p.row_tiles * p.column_tiles * p.parts;
-    const mica_status status = check_local(record, mica__conv_local_floats(&p), units);
+    const bool few = p.outputs <= MICA__CONV_FEW;
+    if (few)
+        cut_few(&p, info);
+    else
+        cut(&p, info);
+    const uint64_t floats = few ? mica__conv_few_local_of(&p).floats : mica__conv_local_of(&p).floats;
+    const mica_status status = check_local(record, floats, units_of(&p));
     if (status != MICA_OK)
         return status;
-    mica__plan_dispatch *dispatch =
-        mica__cpu_plan_next(plan, "conv_pack", p.groups * ceil_of(p.outputs, MICA__CONV_LANES));
-    widen(plan, record, MICA__CONV_WEIGHT, 0);
-    mica__cpu_plan_scratch(plan, 0, scratch, MICA_ACCESS_WRITE);
-    mica__cpu_plan_params(plan, &p, sizeof p);
-    mica__cpu_plan_grain(dispatch, (double)(p.channels * taps * MICA__CONV_LANES));
-    dispatch = mica__cpu_plan_next(plan, "conv", units);
+    mica__plan_dispatch *dispatch = mica__cpu_plan_next(plan, few ? "conv_few" : "conv", units_of(&p));
     for (uint32_t slot = 0; slot < MICA__CONV_SLOTS; slot++)
         widen(plan, record, slot, 0);
-    mica__cpu_plan_scratch(plan, 0, scratch, MICA_ACCESS_READ);
     mica__cpu_plan_params(plan, &p, sizeof p);
-    dispatch->local_bytes = (uint32_t)(mica__conv_local_floats(&p) * sizeof(float));
-    const double products = (double)(p.rows * p.columns * p.channels * taps) / (double)phases;
-    mica__cpu_plan_grain(dispatch, 200 + products * (double)ceil_of(p.outputs, p.parts) * 2 / FLOPS_PER_NS);
+    dispatch->local_bytes = (uint32_t)(floats * sizeof(float));
+    const double products = (double)(p.images * p.rows * p.columns * p.channels) *
+                            (double)(mica__conv_taps(&p.windows) * ceil_of(p.outputs, p.parts)) /
+                            (double)phases_of(&p);
+    mica__cpu_plan_grain(dispatch, 200 + products * 2 / (few ? FEW_FLOPS_PER_NS : FLOPS_PER_NS));
     return MICA_OK;
 }
 

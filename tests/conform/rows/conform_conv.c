@@ -72,14 +72,16 @@ typedef struct widths {
 
 static widths draw_widths(const conform_case *c, test_random *random)
 {
-    static const uint64_t outputs[] = {1, 2, 3, 5, 9, 17, 40, 70};
+    static const uint64_t outputs[] = {1, 2, 3, 5, 9, 17, 40, 70, 130};
     widths w = {1, 1, 64, 64};
 
     if (c->typical)
         return w;
     w.batch = 1 + test_random_below(random, 3);
     w.groups = 1 + (test_random_one_in(random, 2) ? test_random_below(random, 4) : 0);
-    w.outputs = outputs[test_random_below(random, 8)];
+    if (test_random_one_in(random, 8)) /* several of them in one tile, and one that is not full */
+        w.batch = 11;
+    w.outputs = outputs[test_random_below(random, 9)];
     w.channels = 1 + test_random_below(random, 7);
     if (test_random_one_in(random, 4)) /* depthwise */
         w.channels = w.outputs = 1;

@@ -1,12 +1,29 @@
 /*
- * conv.c - convolution, plain and transposed. The weights are packed once, vectors of outputs side by side; then each unit takes the places of x that
- * its tile meets, as f32 and with zeros where there is padding, and multiplies.
+ * conv.c - convolution, plain and transposed, where a group has more than a few outputs: vectors of outputs against single places.
+ *
+ * A unit goes through the channels, some at a time: their part of x as f32 with zeros where there is padding, and their weights, a vector's outputs
+ * side by side, are both put into the thread's memory once and multiplied into the sums of all its outputs and places. So a weight is read once per
+ * tile of places, where it lies, and no copy of all weights is made.
  */
 #include "backend/cpu/kernels/image/conv_tile.h"
+#include "backend/cpu/kernels/image/conv_unit.h"
 
 #include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/kernels/simd/transpose.h"
 
-enum { N, C, Z, Y, X };
+#define UNUSED UINT64_MAX /* a tap that this phase does not meet */
+#define LINES_AHEAD 256   /* bytes: lines of many outputs are more than what prefetches by itself follows */
+
+/* A unit and its memory. */
+typedef struct conv_work {
+    const conv_unit *u;
+    const mica__cpu_args *args;
+    uint64_t taps, used;                   /* of the kernel; of this phase */
+    uint64_t image_floats, channel_floats; /* of the tile */
+    uint64_t block, blocks;                /* of outputs: the first of this part, and one past its last */
+    float *tile, *sums, *weights, *lines;
+    uint64_t *step, *place, *slot;
+} conv_work;
 
 /* Vectors in block b of a group's outputs. */
 static uint32_t vectors_of(const mica__cpu_conv *p, uint64_t block)
@@ -15,277 +32,317 @@ static uint32_t vectors_of(const mica__cpu_conv *p, uint64_t block)
     return left < CONV_VECTORS ? (uint32_t)left : CONV_VECTORS;
 }
 
-static uint64_t blocks_of(const mica__cpu_conv *p)
+/* ---- weights ---- */
+
+/* Where the weights of a vector of outputs lie. */
+typedef struct lines {
+    const unsigned char *from;
+    uint64_t o_step, c_step;
+    uint64_t outputs; /* of the vector, which are there */
+    uint16_t dtype;
+} lines;
+
+static vf load_line(const lines *l, uint64_t o, uint64_t at, uint64_t n)
 {
-    return (p->outputs + CONV_VECTORS * VW - 1) / (CONV_VECTORS * VW);
+    return o < l->outputs
+               ? row_load_n(l->from + o * l->o_step + at * row_element_bytes(l->dtype), l->dtype, n)
+               : vf_zero();
 }
 
-/* Vector `vector` of a group's outputs; lanes that are filled up have zeros. */
-static void pack_vector(const mica__cpu_args *args, uint64_t group, uint64_t vector)
+/* VW values of each of VW outputs, f32, where every tap is used. */
+static void turn_whole(const lines *l, uint64_t at, float *to, uint64_t width)
 {
-    const mica__cpu_conv *p = args->params;
-    const mica__cpu_view *w = &args->view[0];
-    const uint64_t block = vector / CONV_VECTORS, taps = mica__conv_taps(&p->windows);
-    const uint64_t width = vectors_of(p, block) * VW;
-    const uint64_t o_step = w->stride[p->transposed != 0 ? 1 : 0],
-                   c_step = w->stride[p->transposed != 0 ? 0 : 1];
-    const unsigned char *from = w->data +
-                                group * (p->transposed != 0 ? p->channels * c_step : p->outputs * o_step) +
-                                vector * VW * o_step;
-    float *to = (float *)(void *)args->view[1].data + group * mica__conv_packed_floats(p) +
-                block * CONV_VECTORS * VW * p->channels * taps + vector % CONV_VECTORS * VW;
-    for (uint64_t c = 0; c < p->channels; c++)
+    const unsigned char *from = l->from + at * sizeof(float);
+    vf v[VW];
+    CONV_UNROLL
+    for (int o = 0; o < VW; o++) {
+        v[o] = vf_load(from + (uint64_t)o * l->o_step);
+        __builtin_prefetch(from + (uint64_t)o * l->o_step + LINES_AHEAD);
+    }
+    vf_transpose(v);
+    CONV_UNROLL
+    for (int i = 0; i < VW; i++)
+        vf_store(to + (uint64_t)i * width, v[i]);
+}
+
+/* `count` values of each output, from tap 0 of channel `c` on, to [channel, tap][output]. */
+static void turn_lines(const conv_work *s, const lines *l, uint64_t c, uint64_t count, float *to,
+                       uint64_t width)
+{
+    uint64_t at = 0;
+    to += c * s->used * width;
+    if (s->used == s->taps && l->outputs == VW && l->dtype == MICA_DTYPE_F32)
+        for (; at + VW <= count; at += VW, to += VW * width)
+            turn_whole(l, at, to, width);
+    uint64_t tap = at % s->taps;
+    to -= tap * width;
+    for (; at < count; at += VW) {
+        const uint64_t n = least(VW, count - at);
+        vf v[VW];
+        for (uint64_t o = 0; o < VW; o++)
+            v[o] = load_line(l, o, at, n);
+        vf_transpose(v);
+        for (uint64_t i = 0; i < n; i++) {
+            if (s->slot[tap] != UNUSED)
+                vf_store(to + s->slot[tap] * width, v[i]);
+            if (++tap == s->taps) {
+                tap = 0;
+                to += s->used * width;
+            }
+        }
+    }
+}
+
+/* Outputs lie side by side already. */
+static void copy_lines(const conv_work *s, const lines *l, uint64_t channels, float *to, uint64_t width)
+{
+    const mica__cpu_view *w = &s->args->view[MICA__CONV_WEIGHT];
+    for (uint64_t c = 0; c < channels; c++, to += s->used * width) {
+        uint64_t tap = 0;
         for (uint64_t z = 0; z < w->shape[Z]; z++)
             for (uint64_t y = 0; y < w->shape[Y]; y++)
-                for (uint64_t x = 0; x < w->shape[X]; x++, to += width) {
-                    const unsigned char *at =
-                        from + c * c_step + z * w->stride[Z] + y * w->stride[Y] + x * w->stride[X];
-                    for (uint64_t lane = 0; lane < VW; lane++, at += o_step)
-                        to[lane] = vector * VW + lane < p->outputs ? row_element(at, w->dtype) : 0.0f;
-                }
-}
-
-/* A unit is MICA__CONV_LANES outputs of a group. */
-void MICA__ISA(conv_pack)(const mica__cpu_args *args, uint32_t first, uint32_t last)
-{
-    const mica__cpu_conv *p = args->params;
-    const uint64_t units = (p->outputs + MICA__CONV_LANES - 1) / MICA__CONV_LANES,
-                   each = MICA__CONV_LANES / VW;
-    for (uint64_t unit = first; unit < last; unit++)
-        for (uint64_t vector = unit % units * each; vector < (unit % units + 1) * each; vector++)
-            if (vector * VW < p->outputs)
-                pack_vector(args, unit / units, vector);
-}
-
-/* What a unit works on. */
-typedef struct unit {
-    const mica__cpu_conv *p;
-    uint64_t image, group, part, plane, row, column, rows, columns; /* counted in places of the phase */
-    mica__conv_axis axis[MICA_SPATIAL_DIMS];
-    uint64_t tile_rows, row_floats,
-        phase_floats; /* of a plane of the tile; of a row; of its places that are x_step apart */
-    int64_t origin[MICA_SPATIAL_DIMS]; /* place of x where the tile begins */
-} unit;
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* False where the phase has no such places. */
-static bool find_unit(const mica__cpu_conv *p, uint64_t index, unit *u)
-{
-    u->p = p;
-    u->part = index % p->parts;
-    index /= p->parts;
-    u->column = index % p->column_tiles * p->columns;
-    index /= p->column_tiles;
-    u->row = index % p->row_tiles * p->rows;
-    index /= p->row_tiles;
-    u->plane = index % p->planes;
-    index /= p->planes;
-    uint32_t phase[MICA_SPATIAL_DIMS];
-    for (uint32_t d = MICA_SPATIAL_DIMS; d-- > 0; index /= p->phases[d])
-        phase[d] = (uint32_t)(index % p->phases[d]);
-    u->group = index % p->groups;
-    u->image = index / p->groups;
-    for (uint32_t d = 0; d < MICA_SPATIAL_DIMS; d++)
-        u->axis[d] = mica__conv_axis_of(&p->windows, p->transposed != 0, d, phase[d]);
-    if (u->plane >= u->axis[0].count || u->row >= u->axis[1].count || u->column >= u->axis[2].count)
-        return false;
-    u->rows = least(p->rows, u->axis[1].count - u->row);
-    u->columns = least(p->columns, u->axis[2].count - u->column);
-    const uint64_t begin[] = {u->plane, u->row, u->column};
-    for (uint32_t d = 0; d < MICA_SPATIAL_DIMS; d++) {
-        const mica__conv_axis *a = &u->axis[d];
-        const int64_t back = a->at_step < 0 && a->taps > 0 ? a->at_step * (int64_t)(a->taps - 1) : 0;
-        u->origin[d] = (int64_t)(begin[d] * a->x_step) + a->at + back;
+                for (uint64_t x = 0; x < w->shape[X]; x++, tap++)
+                    if (s->slot[tap] != UNUSED)
+                        vf_store(to + s->slot[tap] * width,
+                                 row_load_n(l->from + c * l->c_step + z * w->stride[Z] + y * w->stride[Y] +
+                                                x * w->stride[X],
+                                            l->dtype, l->outputs));
     }
-    u->tile_rows = mica__conv_extent(&u->axis[1], u->rows);
-    u->row_floats = mica__conv_row_floats(&u->axis[2], u->columns);
-    u->phase_floats = u->row_floats / u->axis[2].x_step;
+}
+
+/* Taps that do not lie side by side are put there first, as f32. */
+static lines gather_lines(const conv_work *s, const lines *l, uint64_t channels)
+{
+    const mica__cpu_view *w = &s->args->view[MICA__CONV_WEIGHT];
+    const uint64_t apart = channels * s->taps;
+    for (uint64_t o = 0; o < l->outputs; o++) {
+        float *to = s->lines + o * apart;
+        for (uint64_t c = 0; c < channels; c++)
+            for (uint64_t z = 0; z < w->shape[Z]; z++)
+                for (uint64_t y = 0; y < w->shape[Y]; y++)
+                    for (uint64_t x = 0; x < w->shape[X]; x++)
+                        *to++ = row_element(l->from + o * l->o_step + c * l->c_step + z * w->stride[Z] +
+                                                y * w->stride[Y] + x * w->stride[X],
+                                            l->dtype);
+    }
+    return (lines){.from = (const unsigned char *)s->lines,
+                   .o_step = apart * sizeof(float),
+                   .c_step = s->taps * sizeof(float),
+                   .outputs = l->outputs,
+                   .dtype = MICA_DTYPE_F32};
+}
+
+static bool taps_dense(const mica__cpu_view *w)
+{
+    uint64_t dense = row_element_bytes(w->dtype);
+    for (uint32_t d = X + 1; d-- > Z; dense *= w->shape[d])
+        if (w->shape[d] != 1 && w->stride[d] != dense)
+            return false;
     return true;
 }
 
-/* Floats of a channel of the tile. */
-static uint64_t plane_floats(const unit *u)
+/* Vector `vector` of the group's outputs, `channels` from c on; outputs beyond the last are zeros. */
+static void pack_vector(const conv_work *s, uint64_t vector, uint64_t c, uint64_t channels, float *to,
+                        uint64_t width)
 {
-    return mica__conv_extent(&u->axis[0], 1) * u->tile_rows * u->row_floats;
-}
-
-/* One row of the tile: places [origin, origin + extent) of a row of x, zeros outside. */
-static void fill_row(const unit *u, const unsigned char *row, const mica__cpu_view *x, float *to)
-{
-    const int64_t width = (int64_t)x->shape[X], origin = u->origin[2];
-    const int64_t extent = (int64_t)mica__conv_extent(&u->axis[2], u->columns);
-    const int64_t begin = origin < 0 ? -origin : 0, end = width - origin < extent ? width - origin : extent;
-    const uint64_t step = u->axis[2].x_step;
-    memset(to, 0, u->row_floats * sizeof *to);
-    if (row == NULL || begin >= end)
-        return;
-    const unsigned char *from = row + (uint64_t)(origin + begin) * x->stride[X];
-    if (step == 1) {
-        const uint64_t n = (uint64_t)(end - begin);
-        const float *values = row_f32_strided(from, x->dtype, x->stride[X], n, to + begin);
-        if (values != to + begin)
-            memcpy(to + begin, values, n * sizeof *to);
+    const mica__cpu_conv *p = s->u->p;
+    const mica__cpu_view *w = &s->args->view[MICA__CONV_WEIGHT];
+    const bool turned = p->transposed != 0;
+    const uint64_t bytes = row_element_bytes(w->dtype);
+    lines l = {.o_step = w->stride[turned ? 1 : 0],
+               .c_step = w->stride[turned ? 0 : 1],
+               .outputs = least(VW, p->outputs - vector * VW),
+               .dtype = w->dtype};
+    l.from = w->data + s->u->group * (turned ? p->channels * l.c_step : p->outputs * l.o_step) +
+             vector * VW * l.o_step + c * l.c_step;
+    if (l.o_step == bytes) {
+        copy_lines(s, &l, channels, to, width);
         return;
     }
-    uint64_t phase = (uint64_t)begin % step, at = (uint64_t)begin / step;
-    for (int64_t i = begin; i < end; i++, from += x->stride[X]) {
-        to[phase * u->phase_floats + at] = row_element(from, x->dtype);
-        if (++phase == step) {
-            phase = 0;
-            at++;
-        }
+    if (!taps_dense(w))
+        l = gather_lines(s, &l, channels);
+    if (channels == 1 || l.c_step == s->taps * row_element_bytes(l.dtype)) {
+        turn_lines(s, &l, 0, channels * s->taps, to, width);
+        return;
     }
+    for (uint64_t i = 0; i < channels; i++, l.from += l.c_step)
+        turn_lines(s, &l, i, s->taps, to, width);
 }
 
-static void fill_tile(const unit *u, const mica__cpu_view *x, float *to)
+/* ---- places ---- */
+
+/* What lies inside of x; the rest of the tile is zero from the beginning. */
+static void fill_tile(const conv_work *s, uint64_t first, uint64_t channels)
 {
-    const uint64_t planes = mica__conv_extent(&u->axis[0], 1);
-    for (uint64_t c = 0; c < u->p->channels; c++) {
-        const unsigned char *channel =
-            x->data + u->image * x->stride[N] + (u->group * u->p->channels + c) * x->stride[C];
-        for (uint64_t z = 0; z < planes; z++)
-            for (uint64_t y = 0; y < u->tile_rows; y++, to += u->row_floats) {
-                const int64_t iz = u->origin[0] + (int64_t)z, iy = u->origin[1] + (int64_t)y;
-                const bool inside =
-                    iz >= 0 && iz < (int64_t)x->shape[Z] && iy >= 0 && iy < (int64_t)x->shape[Y];
-                fill_row(u,
-                         inside ? channel + (uint64_t)iz * x->stride[Z] + (uint64_t)iy * x->stride[Y] : NULL,
-                         x, to);
+    const conv_unit *u = s->u;
+    const mica__cpu_view *x = &s->args->view[MICA__CONV_X];
+    const uint64_t n = u->end[2] - u->begin[2];
+    const bool plain = x->dtype == MICA_DTYPE_F32 && x->stride[X] == sizeof(float);
+    for (uint64_t i = 0; i < channels * u->images; i++) {
+        const unsigned char *from = x->data + (u->image + i % u->images) * x->stride[N] +
+                                    (u->group * u->p->channels + first + i / u->images) * x->stride[C] +
+                                    (uint64_t)(u->origin[2] + (int64_t)u->begin[2]) * x->stride[X];
+        for (uint64_t z = u->begin[0]; z < u->end[0]; z++)
+            for (uint64_t y = u->begin[1]; y < u->end[1]; y++) {
+                const unsigned char *row = from + (uint64_t)(u->origin[0] + (int64_t)z) * x->stride[Z] +
+                                           (uint64_t)(u->origin[1] + (int64_t)y) * x->stride[Y];
+                float *to =
+                    s->tile + i * s->image_floats + (z * u->extent[1] + y) * u->extent[2] + u->begin[2];
+                if (!plain) {
+                    const float *values = row_f32_strided(row, x->dtype, x->stride[X], n, to);
+                    if (values != to)
+                        memcpy(to, values, n * sizeof *to);
+                    continue;
+                }
+                uint64_t at = 0;
+                for (; at + VW <= n; at += VW) {
+                    __builtin_prefetch(row + at * sizeof *to + x->stride[C]); /* the next channel's */
+                    vf_store(to + at, vf_load(row + at * sizeof *to));
+                }
+                __builtin_prefetch(row + at * sizeof *to + x->stride[C]);
+                if (at < n)
+                    vf_store_n(to + at, vf_load_n(row + at * sizeof *to, n - at), n - at);
             }
     }
 }
 
-/* Place of tap j in the tile, from where tap 0 of a rising axis, or the last one of a falling axis, is. */
-static uint64_t tap_place(const mica__conv_axis *a, uint32_t j)
+/* In rising order of channels and the kernel's taps. */
+static void list_steps(const conv_work *s)
 {
-    return a->at_step >= 0 ? (uint64_t)a->at_step * j : (uint64_t)-a->at_step * (a->taps - 1 - j);
-}
-
-/* In rising order of the kernel's taps. */
-static uint64_t list_taps(const unit *u, conv_tap *tap)
-{
+    const conv_unit *u = s->u;
     const mica__conv_axis *az = &u->axis[0], *ay = &u->axis[1], *ax = &u->axis[2];
-    const mica__windows *w = &u->p->windows;
     uint64_t count = 0;
+    for (uint64_t tap = 0; tap < s->taps; tap++)
+        s->slot[tap] = UNUSED;
     for (uint32_t z = 0; z < az->taps; z++)
         for (uint32_t y = 0; y < ay->taps; y++)
             for (uint32_t x = 0; x < ax->taps; x++, count++) {
-                const uint64_t column = tap_place(ax, x),
-                               row = tap_place(az, z) * u->tile_rows + tap_place(ay, y);
-                const uint64_t kz = az->tap + (uint64_t)z * az->tap_step,
-                               ky = ay->tap + (uint64_t)y * ay->tap_step,
-                               kx = ax->tap + (uint64_t)x * ax->tap_step;
-                tap[count].at =
-                    row * u->row_floats + column % ax->x_step * u->phase_floats + column / ax->x_step;
-                tap[count].weight = (kz * w->kernel[1] + ky) * w->kernel[2] + kx;
+                s->slot[tap_number(u, z, y, x)] = count;
+                s->step[count] =
+                    (tap_place(az, z) * u->extent[1] + tap_place(ay, y)) * u->extent[2] + tap_place(ax, x);
             }
-    return count;
+    for (; count < u->p->depth * s->used; count++)
+        s->step[count] = s->step[count - s->used] + s->channel_floats;
 }
 
-static void list_places(const unit *u, uint64_t *place)
+static void list_places(const conv_work *s)
 {
+    const conv_unit *u = s->u;
     uint64_t i = 0;
-    for (uint64_t y = 0; y < u->rows; y++)
-        for (uint64_t x = 0; x < u->columns; x++)
-            place[i++] = y * u->axis[1].x_step * u->row_floats + x;
+    for (uint64_t image = 0; image < u->images; image++)
+        for (uint64_t y = 0; y < u->rows; y++)
+            for (uint64_t x = 0; x < u->columns; x++)
+                s->place[i++] =
+                    image * s->image_floats + y * u->axis[1].x_step * u->extent[2] + x * u->axis[2].x_step;
     for (uint64_t fill = 0; fill < 16; fill++)
-        place[i + fill] = place[i - 1];
+        s->place[i + fill] = s->place[i - 1];
 }
 
-/* Where output o of the group is stored at the first place of row y of the unit. */
-static unsigned char *output_row(const unit *u, const mica__cpu_view *view, uint64_t o, uint64_t y)
-{
-    const mica__conv_axis *a = u->axis;
-    return view->data + u->image * view->stride[N] + (u->group * u->p->outputs + o) * view->stride[C] +
-           (a[0].first + u->plane * a[0].step) * view->stride[Z] +
-           (a[1].first + (u->row + y) * a[1].step) * view->stride[Y] +
-           (a[2].first + u->column * a[2].step) * view->stride[X];
-}
+/* ---- outputs ---- */
 
-static float bias_of(const unit *u, const mica__cpu_view *bias, uint64_t o)
+/* Sums of one vector of outputs at `n` places that follow one another in y as well, `step` bytes apart. */
+static void store_run(const conv_work *s, const float *sums, uint64_t width, uint64_t first,
+                      unsigned char *to, uint64_t step, uint64_t n)
 {
-    return bias->data != NULL
-               ? row_element(bias->data + (u->group * u->p->outputs + o) * bias->stride[0], bias->dtype)
-               : 0.0f;
-}
-
-/* Sums [place][width] of outputs from `first` on to y. */
-static void store_block(const mica__cpu_args *args, const unit *u, const conv_tile *t, uint64_t first,
-                        uint64_t width, float *row)
-{
-    const mica__cpu_view *y = &args->view[MICA__CONV_Y];
-    const uint64_t step = y->stride[X] * u->axis[2].step;
-    for (uint64_t lane = 0; lane < width && first + lane < u->p->outputs; lane++) {
-        const float bias = bias_of(u, &args->view[MICA__CONV_BIAS], first + lane);
-        const float *from = t->sums + lane;
-        for (uint64_t r = 0; r < u->rows; r++) {
-            for (uint64_t i = 0; i < u->columns; i++, from += width)
-                row[i] = *from + bias;
-            row_store_strided(output_row(u, y, first + lane, r), y->dtype, step, row, u->columns);
+    const mica__cpu_view *y = &s->args->view[MICA__CONV_Y], *bias = &s->args->view[MICA__CONV_BIAS];
+    const uint64_t bytes = row_element_bytes(y->dtype), outputs = least(VW, s->u->p->outputs - first);
+    float add[VW];
+    for (uint64_t o = 0; o < outputs; o++)
+        add[o] = bias_of(s->u, bias, first + o);
+    for (uint64_t at = 0; at < n; at += VW) {
+        const uint64_t count = least(VW, n - at);
+        unsigned char *row = to + at * step;
+        vf v[VW];
+        CONV_UNROLL
+        for (int i = 0; i < VW; i++) /* there is room behind the last place */
+            v[i] = vf_load(sums + (at + (uint64_t)i) * width);
+        vf_transpose(v);
+        if (outputs == VW && count == VW && step == sizeof(float) && y->dtype == MICA_DTYPE_F32) {
+            CONV_UNROLL
+            for (int o = 0; o < VW; o++, row += y->stride[C])
+                vf_store(row, vf_add(v[o], vf_set1(add[o])));
+            continue;
+        }
+        for (uint64_t o = 0; o < outputs; o++, row += y->stride[C]) {
+            float values[VW];
+            vf_store(values, vf_add(v[o], vf_set1(add[o])));
+            if (step == bytes)
+                row_store_n(row, y->dtype, vf_load(values), count);
+            else
+                row_store_strided(row, y->dtype, step, values, count);
         }
     }
 }
 
-/* Few outputs: vectors of places. */
-static void run_rows(const mica__cpu_args *args, const unit *u, const conv_tile *t, const float *w)
+static void store_block(const conv_work *s, const float *sums, uint64_t block, uint32_t vectors)
 {
-    const mica__cpu_view *y = &args->view[MICA__CONV_Y];
-    for (uint64_t o = 0; o < u->p->outputs; o++) {
-        const float bias = bias_of(u, &args->view[MICA__CONV_BIAS], o);
-        for (uint64_t r = 0; r < u->rows; r++) {
-            conv_row(t, r * u->axis[1].x_step * u->row_floats, w, (uint32_t)o, u->columns, t->sums);
-            for (uint64_t i = 0; i < u->columns; i++)
-                t->sums[i] += bias;
-            row_store_strided(output_row(u, y, o, r), y->dtype, y->stride[X] * u->axis[2].step, t->sums,
-                              u->columns);
-        }
-    }
+    const conv_unit *u = s->u;
+    const mica__cpu_view *y = &s->args->view[MICA__CONV_Y];
+    const uint64_t step = y->stride[X] * u->axis[2].step, width = vectors * VW;
+    const bool whole = u->rows == 1 || y->stride[Y] * u->axis[1].step == u->columns * step;
+    const uint64_t runs = whole ? 1 : u->rows, n = whole ? u->rows * u->columns : u->columns;
+    for (uint64_t image = 0; image < u->images; image++)
+        for (uint64_t run = 0; run < runs; run++, sums += n * width)
+            for (uint32_t v = 0; v < vectors; v++) {
+                const uint64_t first = block * CONV_BLOCK + v * VW;
+                store_run(s, sums + v * VW, width, first, output_row(u, y, image, first, run), step, n);
+            }
 }
 
-static void run_unit(const mica__cpu_args *args, const unit *u)
+static void run_unit(const conv_work *s)
 {
-    const mica__cpu_conv *p = u->p;
-    const uint64_t places = u->rows * u->columns, taps = mica__conv_taps(&p->windows);
-    float *tile = args->local, *sums = tile + mica__conv_round(p->tile_floats + MICA__CONV_SLACK, 16);
-    conv_tap *tap =
-        (conv_tap *)(void *)(sums + (p->rows * p->columns + 16) * MICA__CONV_LANES * MICA__CONV_VECTORS);
-    uint64_t *place = (uint64_t *)(void *)(tap + mica__conv_round(taps, 16));
-    float *row = (float *)(void *)(place + mica__conv_round(p->rows * p->columns + 16, 16));
-    const float *w = (const float *)(const void *)args->view[MICA__CONV_SLOTS].data +
-                     u->group * mica__conv_packed_floats(p);
-    conv_tile t = {.x = tile,
-                   .plane = plane_floats(u),
-                   .channels = p->channels,
-                   .tap = tap,
-                   .all_taps = taps,
-                   .place = place,
-                   .places = places,
-                   .sums = sums};
-    t.taps = list_taps(u, tap);
-    if (t.taps > 0)
-        fill_tile(u, &args->view[MICA__CONV_X], tile);
-    if (p->outputs <= MICA__CONV_FEW) {
-        run_rows(args, u, &t, w);
-        return;
+    const mica__cpu_conv *p = s->u->p;
+    const uint64_t places = s->u->images * s->u->rows * s->u->columns;
+    const uint64_t apart = (places + 16) * CONV_BLOCK; /* sums of a block */
+    memset(s->tile, 0, p->depth * s->channel_floats * sizeof *s->tile);
+    list_steps(s);
+    list_places(s);
+    for (uint64_t c = 0; c < p->channels; c += p->depth) {
+        const uint64_t channels = least(p->depth, p->channels - c);
+        const conv_tile t = {.x = s->tile,
+                             .place = s->place,
+                             .step = s->step,
+                             .places = places,
+                             .steps = channels * s->used,
+                             .first = c == 0};
+        if (s->used > 0)
+            fill_tile(s, c, channels);
+        for (uint64_t b = s->block; b < s->blocks; b++) {
+            const uint32_t vectors = vectors_of(p, b);
+            for (uint32_t v = 0; v < vectors && s->used > 0; v++)
+                pack_vector(s, b * CONV_VECTORS + v, c, channels, s->weights + v * VW, vectors * VW);
+            conv_block(&t, s->weights, s->sums + (b - s->block) * apart, vectors);
+        }
     }
-    list_places(u, place);
-    const uint64_t blocks = blocks_of(p), end = blocks * (u->part + 1) / p->parts;
-    for (uint64_t b = blocks * u->part / p->parts; b < end; b++) {
-        const uint32_t vectors = vectors_of(p, b);
-        conv_block(&t, w + b * CONV_VECTORS * VW * p->channels * taps, vectors);
-        store_block(args, u, &t, b * CONV_VECTORS * VW, vectors * VW, row);
-    }
+    for (uint64_t b = s->block; b < s->blocks; b++)
+        store_block(s, s->sums + (b - s->block) * apart, b, vectors_of(p, b));
 }
 
 void MICA__ISA(conv)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
+    const mica__cpu_conv *p = args->params;
+    const mica__conv_local l = mica__conv_local_of(p);
+    float *local = args->local;
+    const uint64_t blocks = (p->outputs + CONV_BLOCK - 1) / CONV_BLOCK;
     for (uint64_t index = first; index < last; index++) {
-        unit u;
-        if (find_unit(args->params, index, &u))
-            run_unit(args, &u);
+        conv_unit u;
+        if (!find_unit(p, &args->view[MICA__CONV_X], index, &u))
+            continue;
+        conv_work s = {.u = &u,
+                       .args = args,
+                       .taps = mica__conv_taps(&p->windows),
+                       .used = phase_taps(&u),
+                       .image_floats = u.extent[0] * u.extent[1] * u.extent[2],
+                       .block = blocks * u.part / p->parts,
+                       .blocks = blocks * (u.part + 1) / p->parts,
+                       .tile = local,
+                       .sums = local + l.sums,
+                       .weights = local + l.weights,
+                       .lines = local + l.lines,
+                       .step = (uint64_t *)(void *)(local + l.step),
+                       .place = (uint64_t *)(void *)(local + l.place),
+                       .slot = (uint64_t *)(void *)(local + l.slot)};
+        s.channel_floats = u.images * s.image_floats;
+        run_unit(&s);
     }
 }

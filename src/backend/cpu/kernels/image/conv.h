@@ -1,5 +1,5 @@
 /*
- * conv.h - what the convolution kernels and their plans agree on: parameters, sizes of per-thread memory and of the packed weights.
+ * conv.h - what the convolution kernels and their plans agree on: parameters, sizes of per-thread memory.
  *
  * Views have five dimensions: [batch, channels, three spatial ones]. Included by both sides, so it knows no instruction set: sizes are upper bounds
  * over all of them.
@@ -10,10 +10,11 @@
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/windows.h"
 
-#define MICA__CONV_LANES 16u  /* of the widest vector */
-#define MICA__CONV_VECTORS 4u /* of outputs that a tile of registers has, at most */
-#define MICA__CONV_FEW 2u     /* outputs of a group up to which vectors go along the places instead */
-#define MICA__CONV_SLACK 128u /* floats behind a tile, which vectors may read */
+#define MICA__CONV_LANES 16u   /* of the widest vector */
+#define MICA__CONV_OUTPUTS 64u /* of a block: what a tile of registers has, at most */
+#define MICA__CONV_STEPS 288u  /* of the sums of a block, whose weights stay near while the places go by */
+#define MICA__CONV_FEW 2u      /* outputs of a group up to which vectors go along the places instead */
+#define MICA__CONV_SLACK 128u  /* floats behind a tile, which vectors may read */
 
 /* Where a convolution's windows begin and what they meet, along one dimension. A plain one has one phase; of a transposed one those places of y that
  * are `stride` apart meet the same taps of the kernel, and neighbours of x: a phase for each remainder. */
@@ -59,15 +60,16 @@ static inline mica__conv_axis mica__conv_axis_of(const mica__windows *w, bool tr
     return a;
 }
 
-/* conv: a unit is a part of the outputs of a group, at `rows` by `columns` places of one phase (the first dimension one by one), of one image. */
+/* conv: a unit is a part of the outputs of a group, at a tile of places of one phase: of `images` images `rows` by `columns` each (the first
+ * dimension one by one). conv_few: a unit is all outputs of a group at such a tile of one image, its channels taken one by one. */
 typedef struct mica__cpu_conv {
     mica__windows windows;
     uint64_t batch, groups, channels, outputs; /* the latter two of a group */
     uint32_t transposed, phases[MICA_SPATIAL_DIMS];
-    uint32_t parts;                           /* of the outputs of a group */
-    uint64_t rows, columns;                   /* places of a tile */
-    uint64_t planes, row_tiles, column_tiles; /* of the phase that has most */
-    uint64_t tile_floats;                     /* of x, at most */
+    uint32_t parts, depth;                                 /* of the outputs of a group; channels of a tile */
+    uint64_t images, rows, columns;                        /* of a tile */
+    uint64_t image_tiles, planes, row_tiles, column_tiles; /* of the phase that has most */
+    uint64_t tile_floats;                                  /* of x, at most */
 } mica__cpu_conv;
 
 static inline uint64_t mica__conv_round(uint64_t n, uint64_t multiple)
@@ -80,12 +82,6 @@ static inline uint64_t mica__conv_taps(const mica__windows *w)
     return (uint64_t)w->kernel[0] * w->kernel[1] * w->kernel[2];
 }
 
-/* Floats of the packed weights of a group: [block of vectors of outputs][channel][tap][lanes]. */
-static inline uint64_t mica__conv_packed_floats(const mica__cpu_conv *p)
-{
-    return mica__conv_round(p->outputs, MICA__CONV_LANES) * p->channels * mica__conv_taps(&p->windows);
-}
-
 /* Places of x that `count` places of y meet along an axis. */
 static inline uint64_t mica__conv_extent(const mica__conv_axis *a, uint64_t count)
 {
@@ -93,18 +89,58 @@ static inline uint64_t mica__conv_extent(const mica__conv_axis *a, uint64_t coun
     return a->taps == 0 || count == 0 ? 0 : (count - 1) * a->x_step + reach * (a->taps - 1) + 1;
 }
 
-/* Floats of a row of a tile: places x_step apart are neighbours. */
+/* Floats of a row of a tile: of conv_few places x_step apart are neighbours. */
 static inline uint64_t mica__conv_row_floats(const mica__conv_axis *a, uint64_t count)
 {
     return mica__conv_round(mica__conv_extent(a, count), a->x_step);
 }
 
-static inline uint64_t mica__conv_local_floats(const mica__cpu_conv *p)
+/* Per-thread memory of conv, where each part begins, in floats. */
+typedef struct mica__conv_local {
+    uint64_t sums;    /* [block][place][output]; before them the tile [channel][image][plane][row][column] */
+    uint64_t weights; /* [channel, tap][output] of a block */
+    uint64_t lines;   /* [output][channel, tap] of a vector of outputs, where they are not side by side */
+    uint64_t step;    /* u64 [channel, tap]: in the tile */
+    uint64_t place;   /* u64 [place]: in the tile, and 16 more */
+    uint64_t slot;    /* u64 [tap]: which of the taps of this phase it is */
+    uint64_t floats;
+} mica__conv_local;
+
+static inline mica__conv_local mica__conv_local_of(const mica__cpu_conv *p)
 {
-    const uint64_t places = p->rows * p->columns, taps = mica__conv_taps(&p->windows);
-    return mica__conv_round(p->tile_floats + MICA__CONV_SLACK, 16) +
-           (places + 16) * MICA__CONV_LANES * MICA__CONV_VECTORS + 4 * mica__conv_round(taps, 16) +
-           2 * mica__conv_round(places + 16, 16) + mica__conv_round(places, 16);
+    const uint64_t places = p->images * p->rows * p->columns, taps = mica__conv_taps(&p->windows);
+    const uint64_t blocks = (p->outputs + MICA__CONV_OUTPUTS - 1) / MICA__CONV_OUTPUTS;
+    const uint64_t steps = mica__conv_round(p->depth * taps, 16);
+    mica__conv_local l = {.sums = mica__conv_round(p->tile_floats + MICA__CONV_SLACK, 16)};
+    l.weights = l.sums + (blocks + p->parts - 1) / p->parts * MICA__CONV_OUTPUTS * (places + 16);
+    l.lines = l.weights + steps * MICA__CONV_OUTPUTS;
+    l.step = l.lines + steps * MICA__CONV_LANES;
+    l.place = l.step + 2 * steps;
+    l.slot = l.place + 2 * mica__conv_round(places + 16, 16);
+    l.floats = l.slot + 2 * mica__conv_round(taps, 16);
+    return l;
+}
+
+/* The same of conv_few. A row of sums is whole groups of four vectors. */
+typedef struct mica__conv_few_local {
+    uint64_t sums;    /* [output][row][column]; before them the tile [plane][row][phase][column] */
+    uint64_t row;     /* floats of a row of them */
+    uint64_t weights; /* [output][channel, tap] */
+    uint64_t tap;     /* u64 [tap]: in the tile */
+    uint64_t line;    /* one row of x */
+    uint64_t floats;
+} mica__conv_few_local;
+
+static inline mica__conv_few_local mica__conv_few_local_of(const mica__cpu_conv *p)
+{
+    const uint64_t taps = mica__conv_taps(&p->windows);
+    mica__conv_few_local l = {.sums = mica__conv_round(p->tile_floats + MICA__CONV_SLACK, 16),
+                              .row = mica__conv_round(p->columns, 4 * MICA__CONV_LANES)};
+    l.weights = l.sums + p->outputs * p->rows * l.row;
+    l.tap = l.weights + mica__conv_round(p->outputs * p->channels * taps, 16);
+    l.line = l.tap + 2 * mica__conv_round(taps, 16);
+    l.floats = l.line + mica__conv_round(p->tile_floats + 16, 16);
+    return l;
 }
 
 /* conv_weight: a unit is a channel of x; per-thread memory is a row of dy, one of x, sums of f64 and sums of vectors for each

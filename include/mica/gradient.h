@@ -1,0 +1,34 @@
+/*
+ * gradient.h - derivatives of graphs: reverse mode, as nodes that are added to the graph itself. So a gradient is a value like any other: it can be
+ * printed, compiled, and differentiated again.
+ *
+ * Which op has which derivative is in docs/graph.md; at kinks it is that of one of the sides (scalars.def). What depends on integers, bools, comparisons and
+ * mica_graph_stop_gradient has none there. UNSUPPORTED names the node that stands in the way and has no derivative. Failure as in graph.h: 0s, and the
+ * graph keeps the sentence.
+ */
+#ifndef MICA_GRADIENT_H
+#define MICA_GRADIENT_H
+
+#include "mica/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* out_gradients[i] = the derivative of `value`, times `seed` (of its shape and type; 0: ones), summed over its elements, with respect to of[i], of whose type and shape it is;
+ * zeros where value does not depend on it. `of` are any floats: inputs, parameters, inner values. */
+MICA_API mica_status mica_graph_gradient(mica_graph *graph, mica_tensor value, mica_tensor seed,
+                                         const mica_tensor *of, uint32_t count, mica_tensor *out_gradients);
+/* Of several values at once, each with its seed. */
+MICA_API mica_status mica_graph_gradients(mica_graph *graph, const mica_tensor *values,
+                                          const mica_tensor *seeds, uint32_t value_count,
+                                          const mica_tensor *of, uint32_t count, mica_tensor *out_gradients);
+/* Forward mode: out[i] is what values[i] changes by, to first order, where of[j] changes by tangents[j] (0: not at all). */
+MICA_API mica_status mica_graph_jvp(mica_graph *graph, const mica_tensor *values, uint32_t value_count,
+                                    const mica_tensor *of, const mica_tensor *tangents, uint32_t count,
+                                    mica_tensor *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

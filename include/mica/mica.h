@@ -28,6 +28,9 @@
 #include "mica/device.h"
 #include "mica/ops.h"
 #include "mica/session.h"
+#include "mica/graph.h"
+#include "mica/executable.h"
+#include "mica/gradient.h"
 #include "mica/format.h"
 #include "mica/weights.h"
 

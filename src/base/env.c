@@ -61,6 +61,18 @@ static void read_threads(mica__env *env, const char *value)
         env->threads = number;
 }
 
+static void read_mode(mica__env *env, const char *value)
+{
+    static const char *const modes[] = {"", "eager", "lazy", "compiled"};
+    if (value == NULL || *value == '\0')
+        return;
+    for (uint32_t i = 1; i < sizeof modes / sizeof modes[0]; i++)
+        if (strcmp(value, modes[i]) == 0)
+            env->mode = i;
+    if (env->mode == 0)
+        complain(env, "MICA_MODE: \"%.*s\" is none of eager, lazy, compiled: ignored", 40, value);
+}
+
 static void read_debug_word(mica__env *env, const char *word, size_t length)
 {
     for (size_t i = 0; i < MICA__DEBUG_COUNT; i++) {
@@ -104,6 +116,7 @@ void mica__env_read(const char *(*lookup)(const char *name), mica__env *out_env)
     memset(env, 0, sizeof *env);
     read_debug(env, lookup("MICA_DEBUG"));
     read_threads(env, lookup("MICA_THREADS"));
+    read_mode(env, lookup("MICA_MODE"));
     read_text(env, "MICA_DEVICE", lookup("MICA_DEVICE"), env->device, sizeof env->device);
     read_text(env, "MICA_CPU_ISA", lookup("MICA_CPU_ISA"), env->cpu_isa, sizeof env->cpu_isa);
     read_cache_dir(env, lookup);

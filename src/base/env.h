@@ -35,6 +35,7 @@ enum { MICA__DEBUG_LIST(MICA__DEBUG_BIT) MICA__DEBUG_ALL = (1 << MICA__DEBUG_COU
 typedef struct mica__env {
     uint32_t debug;        /* MICA_DEBUG: bits above */
     uint32_t threads;      /* MICA_THREADS: 1 to 1024; 0 = not set */
+    uint32_t mode;         /* MICA_MODE: 1 eager, 2 lazy, 3 compiled; 0 = not set */
     char device[64];       /* MICA_DEVICE: what "auto" opens; "" = not set, here and below */
     char cpu_isa[32];      /* MICA_CPU_ISA: instruction-set variant of the CPU kernels */
     char cache_dir[1024];  /* MICA_CACHE_DIR: folder of compiled kernels; else XDG's or HOME's; "": nowhere */

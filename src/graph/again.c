@@ -37,8 +37,11 @@ static void again_leaf(mica__rewrite *rewrite, const mica__node *node, const mic
 {
     (void)inputs;
     const mica_graph *from = rewrite->from;
+    const mica__leaf_data *leaf = node->data;
     const mica__type *type = mica__type_of(from, *mica__node_outputs(from, node));
-    const char *name = from->text + ((const mica__leaf_data *)node->data)->name;
+    const char *name = from->text + leaf->name;
+    if (node->kind == MICA_NODE_INPUT && rewrite->inputs != NULL)
+        type = &rewrite->inputs[leaf->index];
     uint64_t shape[MICA_MAX_DIMS];
     write_shape(rewrite, type->ndim, type->shape, shape);
     *out = node->kind == MICA_NODE_INPUT

@@ -432,7 +432,7 @@ static mica_tensor add_leaf(mica_graph *graph, const char *call, mica_node_kind 
         graph->inputs = list;
     else
         graph->parameters = list;
-    const mica__leaf_data data = {.name = at};
+    const mica__leaf_data data = {.name = at, .index = *count};
     const mica_tensor leaf =
         fits ? mica__graph_add_node(graph, kind, 0, NULL, 0, type, 1, &data, sizeof data) : 0;
     if (leaf == 0 || !add_name(graph, &graph->leaves, at, leaf))

@@ -82,7 +82,7 @@ struct mica_graph {
 /* ---- attributes of nodes, by kind ---- */
 
 typedef struct mica__leaf_data { /* INPUT, PARAMETER */
-    uint32_t name;
+    uint32_t name, index;        /* index: among the inputs, or the parameters */
 } mica__leaf_data;
 typedef struct mica__constant_data {
     mica__blob *blob;
@@ -177,8 +177,9 @@ mica_tensor mica__graph_body_node(mica_graph *graph, mica_node_kind kind, mica__
 typedef struct mica__rewrite {
     const mica_graph *from;
     mica_graph *to;
-    mica_tensor *map;        /* of from's tensors: those in `to`; 0: not there */
-    const uint64_t *binding; /* sizes of from's symbols; NULL: they stay symbols */
+    mica_tensor *map;         /* of from's tensors: those in `to`; 0: not there */
+    const uint64_t *binding;  /* what from's symbols become, MICA_SIZE_UNKNOWN: they stay; NULL: all stay */
+    const mica__type *inputs; /* types of from's inputs in the new graph; NULL: as they are */
 } mica__rewrite;
 
 /* Adds node `node` of `from` to `to`, over inputs that `map` has, and puts its outputs there. Inputs and parameters become ones of the same name, constants share their
@@ -191,6 +192,14 @@ mica_status mica__graph_again_all(mica__rewrite *rewrite);
 mica_status mica__rewrite_begin(mica__rewrite *rewrite, const mica_graph *from, const uint64_t *binding);
 /* Ends it: gives the new graph, or its failure. */
 mica_status mica__rewrite_end(mica__rewrite *rewrite, mica_graph **out_graph);
+
+/* The nodes of `body` added to `to`, over `inputs`; `outputs` gets one tensor for each of its outputs. False: `to` has failed. */
+bool mica__graph_inline(mica_graph *to, const mica_graph *body, const mica_tensor *inputs,
+                        mica_tensor *outputs);
+/* The graph for inputs of such types: of known sizes, without calls; control takes no views. */
+mica_status mica__graph_concrete(const mica_graph *from, const mica__type *inputs, mica_graph **out_graph);
+/* What a body's symbols become where its inputs have such types; UNKNOWN where nothing says it. False: they do not fit. */
+bool mica__graph_bind(const mica_graph *body, const mica__type *inputs, uint64_t *out_sizes);
 
 /* ---- shapes ---- */
 

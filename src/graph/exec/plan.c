@@ -1,0 +1,307 @@
+/*
+ * plan.c - plans: a graph of known sizes, and programs over buffers.
+ */
+#include "graph/exec/plan.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "device/objects.h"
+
+const mica__link *mica__link_of(const mica_executable *executable, mica_tensor leaf)
+{
+    for (uint32_t i = 0; i < executable->link_count; i++)
+        if (executable->link[i].leaf == leaf)
+            return &executable->link[i];
+    return NULL;
+}
+
+mica_status mica__state_memory(mica_executable *executable, mica_tensor leaf, const mica__type *type)
+{
+    mica__held *held = &executable->held[leaf];
+    if (held->buffer != NULL)
+        return MICA_OK;
+    return mica_buffer_alloc(executable->device, type->dtype, type->ndim, type->shape, &held->buffer);
+}
+
+/* ---- weights ---- */
+
+/* Whether every use of a parameter is as the weight of a matmul, which may be packed. */
+static bool is_weight(const mica_graph *graph, mica_tensor leaf)
+{
+    bool weight = false;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const mica__node *node = &graph->node[n];
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            if (mica__node_inputs(graph, node)[i] != leaf)
+                continue;
+            if (node->kind != MICA_NODE_OP || node->code != MICA_OP_MATMUL || i == 0)
+                return false;
+            weight = true;
+        }
+    }
+    for (uint32_t i = 0; i < graph->outputs.count; i++)
+        weight = weight && graph->outputs.list[i].tensor != leaf;
+    return weight;
+}
+
+static mica_status pack_weights(mica_executable *executable)
+{
+    const mica_graph *graph = executable->graph;
+    if ((executable->options.flags & MICA_COMPILE_TRAINING) != 0)
+        return MICA_OK;
+    for (uint32_t i = 0; i < graph->parameter_count; i++) {
+        const mica_tensor leaf = graph->parameters[i];
+        mica__held *held = &executable->held[leaf];
+        if (held->buffer == NULL || held->packed != NULL || mica__link_of(executable, leaf) != NULL ||
+            !is_weight(graph, leaf))
+            continue;
+        MICA__TRY(mica_buffer_pack(held->buffer, &held->packed));
+    }
+    return MICA_OK;
+}
+
+/* ---- instances ---- */
+
+static void release_instance(const mica_graph *graph, mica__instance *instance)
+{
+    mica_fence_release(instance->fence);
+    mica__sequence_release(instance->sequence);
+    for (uint32_t t = 0; instance->leaf != NULL && t < graph->tensor_count; t++)
+        mica_buffer_release(instance->leaf[t]);
+    for (uint32_t i = 0; instance->mine != NULL && i < graph->input_count; i++)
+        mica_buffer_release(instance->mine[i]);
+    for (uint32_t i = 0; instance->output != NULL && i < graph->outputs.count; i++)
+        mica_buffer_release(instance->output[i]);
+    mica__free(instance->leaf);
+    mica__free(instance->output);
+    mica__free(instance->mine);
+    mica_arena_release(instance->arena);
+    memset(instance, 0, sizeof *instance);
+}
+
+/* The leaf of the executable's graph that a leaf of the plan's graph is. */
+static mica_tensor leaf_of(const mica_executable *executable, const mica_graph *graph, mica_tensor tensor)
+{
+    const mica__node *node = mica__node_of(graph, tensor);
+    const mica__leaf_data *data = node->data;
+    return node->kind == MICA_NODE_INPUT ? executable->graph->inputs[data->index]
+                                         : executable->graph->parameters[data->index];
+}
+
+static mica_status constant_leaf(const mica_executable *executable, const mica_graph *graph,
+                                 mica_tensor tensor, mica_buffer **out)
+{
+    const mica__blob *blob = ((const mica__constant_data *)mica__node_of(graph, tensor)->data)->blob;
+    MICA__TRY(mica__buffer_for(executable->device, mica__type_of(graph, tensor), out));
+    return mica_buffer_write(*out, 0, blob->data, blob->bytes);
+}
+
+static mica_status take_leaf(mica_executable *executable, const mica_graph *graph, mica_tensor tensor,
+                             const mica__instance *first, mica_buffer **out)
+{
+    const mica__node *node = mica__node_of(graph, tensor);
+    if (node->kind == MICA_NODE_CONSTANT && first != NULL) {
+        *out = mica_buffer_retain(first->leaf[tensor]);
+        return MICA_OK;
+    }
+    if (node->kind == MICA_NODE_CONSTANT)
+        return constant_leaf(executable, graph, tensor, out);
+    const mica_tensor leaf = leaf_of(executable, graph, tensor);
+    if (mica__link_of(executable, leaf) != NULL)
+        MICA__TRY(mica__state_memory(executable, leaf, mica__type_of(graph, tensor)));
+    else if (node->kind == MICA_NODE_INPUT)
+        return mica__buffer_for(executable->device, mica__type_of(graph, tensor), out);
+    mica__held *held = &executable->held[leaf];
+    if (held->buffer == NULL)
+        return mica__fail(MICA_ERR_STATE, "executable: parameter '%s' was not set",
+                          graph->text + ((const mica__leaf_data *)node->data)->name);
+    *out = mica_buffer_retain(held->packed != NULL ? held->packed : held->buffer);
+    return MICA_OK;
+}
+
+static mica_status make_instance(mica_executable *executable, mica__plan_of *plan, mica__instance *instance)
+{
+    const mica_graph *graph = plan->graph;
+    const mica__instance *first = instance == plan->instance ? NULL : plan->instance;
+    instance->leaf = mica__calloc(graph->tensor_count, sizeof *instance->leaf);
+    instance->output = mica__calloc(graph->outputs.count + 1, sizeof *instance->output);
+    instance->mine = mica__calloc(graph->input_count + 1, sizeof *instance->mine);
+    if (instance->leaf == NULL || instance->output == NULL || instance->mine == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "executable: no memory for a run");
+    if (executable->options.mode == MICA_MODE_COMPILED)
+        MICA__TRY(mica_arena_create(executable->device, &instance->arena));
+    for (mica_tensor t = 1; t < graph->tensor_count; t++)
+        if (mica__is_leaf(mica__node_of(graph, t)))
+            MICA__TRY(take_leaf(executable, graph, t, first, &instance->leaf[t]));
+    for (uint32_t i = 0; i < graph->input_count; i++)
+        if (mica__link_of(executable, executable->graph->inputs[i]) == NULL)
+            instance->mine[i] = mica_buffer_retain(instance->leaf[graph->inputs[i]]);
+    mica__link *links = mica__alloc((executable->link_count + 1) * sizeof *links);
+    if (links == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "executable: no memory for states");
+    mica_status status = MICA_OK;
+    for (uint32_t i = 0; i < graph->outputs.count && status == MICA_OK; i++) {
+        bool linked = false;
+        for (uint32_t l = 0; l < executable->link_count; l++)
+            linked |= executable->link[l].output == i;
+        if (!linked)
+            status = mica__buffer_for(executable->device, mica__type_of(graph, graph->outputs.list[i].tensor),
+                                      &instance->output[i]);
+    }
+    for (uint32_t l = 0; l < executable->link_count;
+         l++) { /* leaves have other numbers in the plan's graph, but the same names */
+        const mica__leaf_data *leaf = mica__node_of(executable->graph, executable->link[l].leaf)->data;
+        links[l] = (mica__link){
+            .output = executable->link[l].output,
+            .leaf = mica__names_find(graph, &graph->leaves, executable->graph->text + leaf->name)};
+    }
+    const mica__sequence_desc desc = {.graph = graph,
+                                      .device = executable->device,
+                                      .arena = instance->arena,
+                                      .mode = executable->options.mode,
+                                      .most_rounds = executable->options.most_rounds,
+                                      .leaf = instance->leaf,
+                                      .output = instance->output,
+                                      .link = links,
+                                      .link_count = executable->link_count};
+    if (status == MICA_OK)
+        status = mica__sequence_create(&desc, &instance->sequence);
+    mica__free(links);
+    return status;
+}
+
+/* ---- plans ---- */
+
+void mica__plan_release(mica__plan_of *plan)
+{
+    if (plan == NULL)
+        return;
+    for (uint32_t i = 0; i < plan->instance_count; i++)
+        release_instance(plan->graph, &plan->instance[i]);
+    mica_graph_release(plan->graph);
+    mica__free(plan->types);
+    mica__free(plan);
+}
+
+void mica__plans_drop(mica_executable *executable)
+{
+    executable->last = NULL;
+    for (uint32_t i = 0; i < executable->plan_count; i++) {
+        mica__plan_release(executable->plan[i]);
+        executable->plan[i] = NULL;
+    }
+    executable->plan_count = 0;
+}
+
+static bool same_types(const mica_executable *executable, const mica__type *a, const mica__type *b)
+{
+    for (uint32_t i = 0; i < executable->graph->input_count; i++)
+        if (a[i].ndim != b[i].ndim || memcmp(a[i].shape, b[i].shape, a[i].ndim * sizeof a[i].shape[0]) != 0)
+            return false;
+    return true;
+}
+
+static void count_memory(mica_executable *executable, const mica__plan_of *plan)
+{
+    mica_executable_stats *stats = &executable->stats;
+    const mica__instance *instance = &plan->instance[0];
+    stats->records = stats->dispatches = stats->arena_bytes = stats->arena_bound = 0;
+    stats->parameter_bytes = stats->io_bytes = 0;
+    mica__sequence_count(instance->sequence, stats);
+    for (mica_tensor t = 1; t < plan->graph->tensor_count; t++)
+        if (instance->leaf[t] != NULL)
+            *(mica__node_of(plan->graph, t)->kind == MICA_NODE_INPUT ? &stats->io_bytes
+                                                                     : &stats->parameter_bytes) +=
+                instance->leaf[t]->storage == NULL ? 0 : instance->leaf[t]->storage->bytes;
+    for (uint32_t i = 0; i < plan->graph->outputs.count; i++)
+        if (instance->output[i] != NULL)
+            stats->io_bytes += instance->output[i]->length;
+}
+
+static mica_status make_plan(mica_executable *executable, const mica__type *types, mica__plan_of **out)
+{
+    const uint64_t begin = mica__clock_ns();
+    const uint32_t inputs = executable->graph->input_count;
+    mica__plan_of *plan = mica__calloc(1, sizeof *plan);
+    if (plan == NULL || (plan->types = mica__alloc((inputs + 1) * sizeof *types)) == NULL) {
+        mica__free(plan);
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "executable: no memory for a plan");
+    }
+    memcpy(plan->types, types, inputs * sizeof *types);
+    plan->instance_count = executable->link_count != 0
+                               ? 1
+                               : executable->options.in_flight; /* runs over a state follow one another */
+    mica_status status = mica__graph_concrete(executable->graph, types, &plan->graph);
+    if (status == MICA_OK)
+        status = pack_weights(executable);
+    if (status == MICA_OK)
+        status = make_instance(executable, plan, &plan->instance[0]);
+    if (status != MICA_OK) {
+        if (plan->graph == NULL)
+            plan->instance_count = 0;
+        mica__plan_release(plan);
+        return status;
+    }
+    executable->stats.plans++;
+    executable->stats.compile_ns = mica__clock_ns() - begin;
+    count_memory(executable, plan);
+    *out = plan;
+    return MICA_OK;
+}
+
+static bool in_flight(const mica__plan_of *plan)
+{
+    bool runs = false;
+    for (uint32_t i = 0; i < plan->instance_count; i++)
+        runs |= plan->instance[i].run != NULL;
+    return runs;
+}
+
+/* Room for one more: the plan that was not used for longest goes, unless a run of it is waited for. */
+static void make_place(mica_executable *executable)
+{
+    uint32_t oldest = UINT32_MAX;
+    for (uint32_t i = 0; i < executable->plan_count; i++)
+        if (!in_flight(executable->plan[i]) &&
+            (oldest == UINT32_MAX || executable->plan[i]->used < executable->plan[oldest]->used))
+            oldest = i;
+    if (executable->plan_count < executable->options.signatures || oldest == UINT32_MAX)
+        return;
+    executable->last = NULL;
+    mica__plan_release(executable->plan[oldest]);
+    executable->plan[oldest] = executable->plan[--executable->plan_count];
+}
+
+mica_status mica__plan_find(mica_executable *executable, const mica__type *types, mica__plan_of **out)
+{
+    executable->runs++;
+    for (uint32_t i = 0; i < executable->plan_count; i++)
+        if (same_types(executable, executable->plan[i]->types, types)) {
+            *out = executable->plan[i];
+            (*out)->used = executable->runs;
+            return MICA_OK;
+        }
+    make_place(executable);
+    if (executable->plan_count == executable->options.signatures + MICA__MOST_IN_FLIGHT)
+        return mica__fail(MICA_ERR_STATE, "executable: runs of too many shapes are in flight");
+    MICA__TRY(make_plan(executable, types, out));
+    (*out)->used = executable->runs;
+    executable->plan[executable->plan_count++] = *out;
+    return MICA_OK;
+}
+
+/* The next instance of a plan, made when it is first needed. */
+mica_status mica__plan_instance(mica_executable *executable, mica__plan_of *plan, mica__instance **out)
+{
+    mica__instance *instance = &plan->instance[plan->next];
+    plan->next = (plan->next + 1) % plan->instance_count;
+    *out = instance;
+    if (instance->sequence != NULL)
+        return MICA_OK;
+    const mica_status status = make_instance(executable, plan, instance);
+    if (status != MICA_OK)
+        release_instance(plan->graph, instance);
+    return status;
+}

@@ -1,0 +1,79 @@
+/*
+ * plan.h - an executable's insides: parameters, states, and a plan for each set of input shapes, with as many runs at once as were asked for.
+ */
+#ifndef MICA_GRAPH_PLAN_H
+#define MICA_GRAPH_PLAN_H
+
+#include <pthread.h>
+
+#include "base/thread.h"
+#include "graph/exec/sequence.h"
+
+#define MICA__MOST_IN_FLIGHT 64u
+
+/* A parameter, a constant, or a state: what a leaf of the graph holds from run to run. */
+typedef struct mica__held {
+    mica_tensor leaf;
+    mica_buffer *buffer; /* NULL: nothing yet */
+    mica_buffer *packed; /* a weight as its matmul reads it fastest; NULL: as it is */
+} mica__held;
+
+/* One run at a time: a sequence with inputs and outputs of its own. */
+typedef struct mica__instance {
+    mica__sequence *sequence;
+    mica_arena *arena;
+    mica_buffer **leaf;   /* by tensor of the plan's graph: all leaves; a reference each */
+    mica_buffer **mine;   /* by input: where bytes of the caller's go; NULL: a state */
+    mica_buffer **output; /* by output; NULL: a state */
+    mica_fence *fence;    /* of the run in flight; NULL: none */
+    mica_run *run;        /* whose outputs are waited for; NULL: none */
+    mica_status ended;    /* of a run whose fence is gone */
+} mica__instance;
+
+typedef struct mica__plan_of {
+    mica__type *types; /* of the inputs */
+    mica_graph *graph; /* of known sizes */
+    mica__instance instance[MICA__MOST_IN_FLIGHT];
+    uint32_t instance_count, next;
+    uint64_t used; /* when, in runs */
+} mica__plan_of;
+
+struct mica_executable {
+    pthread_mutex_t lock;
+    mica__fork_guard guard;
+    mica_device *device;
+    mica_graph *graph;   /* behind the passes */
+    mica_graph *written; /* as the caller gave it: what parameters there were */
+    mica_compile_options options;
+    mica__held *held; /* by leaf tensor of `graph`: those of parameters, constants, states */
+    mica__link *link; /* of `graph` */
+    uint32_t link_count;
+    mica__plan_of **plan;
+    uint32_t plan_count;
+    mica__instance *last; /* of the last run that ended well; NULL */
+    uint64_t runs;
+    mica_executable_stats stats;
+};
+
+struct mica_run {
+    mica_executable *executable;
+    mica__plan_of *plan;
+    mica__instance *instance; /* NULL: it has ended already */
+    mica_array *outputs;      /* the caller's */
+    uint32_t output_count;
+    mica_status status;
+};
+
+/* The plan for inputs of such types: found, or made, in place of the one that was not used for longest. */
+mica_status mica__plan_find(mica_executable *executable, const mica__type *types, mica__plan_of **out);
+/* The next of its instances; it may still run. */
+mica_status mica__plan_instance(mica_executable *executable, mica__plan_of *plan, mica__instance **out);
+void mica__plan_release(mica__plan_of *plan);
+/* All of them, since what they stand on has changed. */
+void mica__plans_drop(mica_executable *executable);
+/* The link whose leaf this is; NULL. */
+const mica__link *mica__link_of(const mica_executable *executable, mica_tensor leaf);
+/* Makes sure that a state has memory: zeros, of such a type. */
+mica_status mica__state_memory(mica_executable *executable, mica_tensor leaf, const mica__type *type);
+
+#endif

@@ -1,0 +1,347 @@
+/*
+ * run.c - one run: inputs to where the sequence reads them, the sequence, outputs to where the caller wants them.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/work.h"
+#include "device/objects.h"
+#include "graph/exec/plan.h"
+
+/* ---- inputs ---- */
+
+static const mica_array *find_array(const mica_array *arrays, uint32_t count, const char *name)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (arrays[i].name != NULL && strcmp(arrays[i].name, name) == 0)
+            return &arrays[i];
+    return NULL;
+}
+
+static const char *input_name(const mica_graph *graph, uint32_t i)
+{
+    const char *name = NULL;
+    (void)mica_graph_get_input(graph, i, &name);
+    return name;
+}
+
+/* The type that comes in for input `i`. */
+static mica_status take_type(const mica_executable *executable, uint32_t i, const mica_array *array,
+                             mica__type *out)
+{
+    const mica_graph *graph = executable->graph;
+    const mica_tensor leaf = graph->inputs[i];
+    const mica__type *type = mica__type_of(graph, leaf);
+    char left[160], right[160];
+    *out = *type;
+    if (mica__link_of(executable, leaf) != NULL) {
+        const mica_buffer *buffer = executable->held[leaf].buffer;
+        if (array != NULL)
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                              "executable_run: '%s' is a state, which is set, not fed", array->name);
+        if (buffer != NULL)
+            memcpy(out->shape, buffer->shape, sizeof out->shape);
+        return MICA_OK;
+    }
+    if (array == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "executable_run: input '%s' is missing",
+                          input_name(graph, i));
+    const mica_dtype dtype = array->buffer != NULL             ? array->buffer->dtype
+                             : array->dtype == MICA_DTYPE_NONE ? type->dtype
+                                                               : array->dtype;
+    const uint32_t ndim = array->buffer != NULL ? array->buffer->ndim : array->ndim;
+    const uint64_t *shape = array->buffer != NULL ? array->buffer->shape : array->shape;
+    bool fits = dtype == type->dtype && ndim == type->ndim;
+    for (uint32_t d = 0; d < ndim && fits; d++)
+        fits = mica__size_known(shape[d]) && mica__sizes_agree(shape[d], type->shape[d]);
+    if (!fits)
+        return mica__fail(
+            MICA_ERR_INVALID_ARGUMENT, "executable_run: input '%s' is %s %s, but the graph takes %s %s",
+            array->name, mica_dtype_name(dtype),
+            mica__shape_words(graph, ndim > MICA_MAX_DIMS ? 0 : ndim, shape, left),
+            mica_dtype_name(type->dtype), mica__shape_words(graph, type->ndim, type->shape, right));
+    memcpy(out->shape, shape, ndim * sizeof *shape);
+    if (array->buffer == NULL &&
+        (array->bytes != mica__type_bytes(out) || (array->data == NULL && array->bytes != 0)))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "executable_run: input '%s' has %llu bytes, its shape takes %llu", array->name,
+                          (unsigned long long)array->bytes, (unsigned long long)mica__type_bytes(out));
+    if (array->buffer != NULL && mica_buffer_device(array->buffer) != executable->device)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "executable_run: input '%s' lies on another device",
+                          array->name);
+    return MICA_OK;
+}
+
+/* Inputs that the passes found unused are taken and forgotten; others have a name that the graph knows. */
+static mica_status check_names(const mica_executable *executable, const mica_array *inputs, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const mica_graph *written = executable->written;
+        const mica_tensor leaf =
+            inputs[i].name == NULL ? 0 : mica__names_find(written, &written->leaves, inputs[i].name);
+        if (leaf == 0 || mica__node_of(written, leaf)->kind != MICA_NODE_INPUT)
+            return mica__fail(MICA_ERR_NOT_FOUND, "executable_run: the graph has no input '%s'",
+                              inputs[i].name == NULL ? "(NULL)" : inputs[i].name);
+    }
+    return MICA_OK;
+}
+
+static mica_status copy_on_device(mica_device *device, mica_buffer *from, mica_buffer *to)
+{
+    mica_encoder *encoder = NULL;
+    MICA__TRY(mica_encoder_begin(device, NULL, &encoder));
+    mica_status status = mica_copy(encoder, from, to);
+    if (status == MICA_OK)
+        status = mica_encoder_commit_and_wait(encoder);
+    mica_encoder_release(encoder);
+    return status;
+}
+
+/* A buffer that lies as the sequence's own does is read where it is; others are copied. */
+static mica_status feed_buffer(mica__instance *instance, mica_device *device, mica_tensor leaf,
+                               mica_buffer *from)
+{
+    mica_buffer **own = &instance->leaf[leaf];
+    if (*own == from)
+        return MICA_OK;
+    if (mica__buffer_contiguous(from) && !from->temporary &&
+        mica__sequence_bind(instance->sequence, leaf, from) == MICA_OK) {
+        mica_buffer_release(*own);
+        *own = mica_buffer_retain(from);
+        return MICA_OK;
+    }
+    return copy_on_device(device, from, *own);
+}
+
+/* Where bytes of the caller's go: never into a buffer that a caller gave before. */
+static mica_status feed_bytes(mica__instance *instance, mica_tensor leaf, mica_buffer *mine,
+                              const mica_array *array)
+{
+    if (instance->leaf[leaf] != mine) {
+        MICA__TRY(mica__sequence_bind(instance->sequence, leaf, mine));
+        mica_buffer_release(instance->leaf[leaf]);
+        instance->leaf[leaf] = mica_buffer_retain(mine);
+    }
+    return mica_buffer_write(mine, 0, array->data, array->bytes);
+}
+
+static mica_status feed(mica_executable *executable, mica__plan_of *plan, mica__instance *instance,
+                        const mica_array *inputs, uint32_t count)
+{
+    const mica_graph *graph = plan->graph;
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        const mica_array *array = find_array(inputs, count, input_name(graph, i));
+        const mica_tensor leaf = graph->inputs[i];
+        if (array == NULL)
+            continue; /* a state */
+        if (array->buffer != NULL)
+            MICA__TRY(feed_buffer(instance, executable->device, leaf, array->buffer));
+        else
+            MICA__TRY(feed_bytes(instance, leaf, instance->mine[i], array));
+    }
+    return MICA_OK;
+}
+
+/* ---- outputs ---- */
+
+static mica_buffer *output_buffer(const mica_executable *executable, const mica__instance *instance,
+                                  uint32_t output)
+{
+    for (uint32_t i = 0; i < executable->link_count; i++)
+        if (executable->link[i].output == output)
+            return executable->held[executable->link[i].leaf].buffer;
+    return instance->output[output];
+}
+
+static uint32_t output_index(const mica_graph *graph, const char *name)
+{
+    for (uint32_t i = 0; i < graph->outputs.count && name != NULL; i++)
+        if (strcmp(graph->text + graph->outputs.list[i].name, name) == 0)
+            return i;
+    return UINT32_MAX;
+}
+
+/* Known before anything runs: names, and whether there is room. */
+static mica_status check_outputs(const mica_executable *executable, const mica__plan_of *plan,
+                                 const mica_array *outputs, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t at = output_index(plan->graph, outputs[i].name);
+        if (at == UINT32_MAX)
+            return mica__fail(MICA_ERR_NOT_FOUND, "executable_run: the graph has no output '%s'",
+                              outputs[i].name == NULL ? "(NULL)" : outputs[i].name);
+        const mica__type *type = mica__type_of(plan->graph, plan->graph->outputs.list[at].tensor);
+        const uint64_t bytes = mica__type_bytes(type);
+        if (outputs[i].data != NULL && outputs[i].bytes < bytes)
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                              "executable_run: output '%s' takes %llu bytes, there are %llu", outputs[i].name,
+                              (unsigned long long)bytes, (unsigned long long)outputs[i].bytes);
+        if (outputs[i].data == NULL && outputs[i].buffer != NULL &&
+            mica_buffer_device(outputs[i].buffer) != executable->device)
+            return mica__fail(MICA_ERR_INVALID_ARGUMENT, "executable_run: output '%s' lies on another device",
+                              outputs[i].name);
+    }
+    return MICA_OK;
+}
+
+static mica_status deliver(const mica_executable *executable, const mica__plan_of *plan,
+                           const mica__instance *instance, mica_array *array)
+{
+    const uint32_t at = output_index(plan->graph, array->name);
+    const mica__type *type = mica__type_of(plan->graph, plan->graph->outputs.list[at].tensor);
+    mica_buffer *from = output_buffer(executable, instance, at);
+    array->dtype = type->dtype;
+    array->ndim = type->ndim;
+    memcpy(array->shape, type->shape, sizeof array->shape);
+    if (array->data != NULL) {
+        array->bytes = mica__type_bytes(type);
+        return mica_buffer_read(from, 0, array->data, array->bytes);
+    }
+    const bool ours = array->buffer == NULL;
+    if (ours)
+        MICA__TRY(mica__buffer_for(executable->device, type, &array->buffer));
+    const mica_status status = copy_on_device(executable->device, from, array->buffer);
+    if (status != MICA_OK && ours) {
+        mica_buffer_release(array->buffer);
+        array->buffer = NULL;
+    }
+    return status;
+}
+
+/* ---- runs ---- */
+
+/* Waits for the run that an instance has; its outputs go to whoever asked for them. */
+static mica_status end_run(mica_executable *executable, mica__plan_of *plan, mica__instance *instance)
+{
+    mica_run *run = instance->run;
+    mica_status status = instance->ended;
+    if (instance->fence != NULL)
+        status = mica_fence_wait(instance->fence, UINT64_MAX);
+    mica_fence_release(instance->fence);
+    instance->fence = NULL;
+    instance->run = NULL;
+    instance->ended = MICA_OK;
+    if (status == MICA_OK)
+        executable->last = instance;
+    for (uint32_t i = 0; run != NULL && i < run->output_count && status == MICA_OK; i++)
+        status = deliver(executable, plan, instance, &run->outputs[i]);
+    if (run != NULL) {
+        run->status = status;
+        run->instance = NULL;
+    }
+    return status;
+}
+
+static mica_status start(mica_executable *executable, mica__plan_of *plan, mica__instance *instance,
+                         const mica_array *inputs, uint32_t input_count)
+{
+    MICA__TRY(feed(executable, plan, instance, inputs, input_count));
+    return mica__sequence_submit(instance->sequence, &instance->fence);
+}
+
+static mica_status commit(mica_executable *executable, const mica_array *inputs, uint32_t input_count,
+                          mica_run *run)
+{
+    const mica_graph *graph = executable->graph;
+    mica__instance *instance = NULL;
+    MICA__TRY(check_names(executable, inputs, input_count));
+    mica__type *types = mica__alloc((graph->input_count + 1) * sizeof *types);
+    if (types == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "executable_run: no memory");
+    mica_status status = MICA_OK;
+    for (uint32_t i = 0; i < graph->input_count && status == MICA_OK; i++)
+        status = take_type(executable, i, find_array(inputs, input_count, input_name(graph, i)), &types[i]);
+    if (status == MICA_OK)
+        status = mica__plan_find(executable, types, &run->plan);
+    mica__free(types);
+    MICA__TRY(status);
+    MICA__TRY(check_outputs(executable, run->plan, run->outputs, run->output_count));
+    MICA__TRY(mica__plan_instance(executable, run->plan, &instance));
+    if (instance->run != NULL)
+        (void)end_run(executable, run->plan, instance); /* told to whoever waits for it */
+    MICA__TRY(start(executable, run->plan, instance, inputs, input_count));
+    instance->run = run;
+    run->instance = instance;
+    return MICA_OK;
+}
+
+static mica_status check_run(const mica_executable *executable, const mica_array *inputs,
+                             uint32_t input_count, const mica_array *outputs, uint32_t output_count)
+{
+    const char *missing = executable == NULL                     ? "executable"
+                          : inputs == NULL && input_count != 0   ? "inputs"
+                          : outputs == NULL && output_count != 0 ? "outputs"
+                                                                 : NULL;
+    return missing == NULL ? MICA_OK
+                           : mica__fail(MICA_ERR_INVALID_ARGUMENT, "executable_run: %s is NULL", missing);
+}
+
+mica_status mica_executable_run(mica_executable *executable, const mica_array *inputs, uint32_t input_count,
+                                mica_array *outputs, uint32_t output_count)
+{
+    MICA__TRY(check_run(executable, inputs, input_count, outputs, output_count));
+    mica__call call;
+    mica__call_begin(&call, "executable_run");
+    mica_run run = {.executable = executable, .outputs = outputs, .output_count = output_count};
+    pthread_mutex_lock(&executable->lock);
+    mica_status status = commit(executable, inputs, input_count, &run);
+    if (status == MICA_OK && run.instance != NULL)
+        status = end_run(executable, run.plan, run.instance);
+    pthread_mutex_unlock(&executable->lock);
+    return mica__call_end(&call, status);
+}
+
+mica_status mica_executable_commit(mica_executable *executable, const mica_array *inputs,
+                                   uint32_t input_count, mica_array *outputs, uint32_t output_count,
+                                   mica_run **out_run)
+{
+    if (out_run == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "executable_commit: out_run is NULL");
+    *out_run = NULL;
+    MICA__TRY(check_run(executable, inputs, input_count, outputs, output_count));
+    mica_run *run = mica__calloc(1, sizeof *run);
+    if (run == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "executable_commit: no memory");
+    *run = (mica_run){.executable = executable, .outputs = outputs, .output_count = output_count};
+    pthread_mutex_lock(&executable->lock);
+    const mica_status status = commit(executable, inputs, input_count, run);
+    pthread_mutex_unlock(&executable->lock);
+    if (status != MICA_OK)
+        mica__free(run);
+    else
+        *out_run = run;
+    return status;
+}
+
+mica_status mica_run_wait(mica_run *run)
+{
+    if (run == NULL)
+        return MICA_OK;
+    mica_executable *executable = run->executable;
+    pthread_mutex_lock(&executable->lock);
+    if (run->instance != NULL)
+        (void)end_run(executable, run->plan, run->instance);
+    const mica_status status = run->status;
+    pthread_mutex_unlock(&executable->lock);
+    mica__free(run);
+    return status;
+}
+
+mica_status mica_executable_sync(mica_executable *executable)
+{
+    if (executable == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "executable_sync: executable is NULL");
+    mica_status first = MICA_OK;
+    pthread_mutex_lock(&executable->lock);
+    for (uint32_t p = 0; p < executable->plan_count; p++)
+        for (uint32_t i = 0; i < executable->plan[p]->instance_count; i++) {
+            mica__instance *instance = &executable->plan[p]->instance[i];
+            if (instance->run == NULL)
+                continue;
+            const mica_status status = end_run(executable, executable->plan[p], instance);
+            if (first == MICA_OK)
+                first = status;
+        }
+    pthread_mutex_unlock(&executable->lock);
+    return first;
+}

@@ -188,7 +188,7 @@ void mica__rewrite_mark(mica__rewrite *rewrite, const mica__node *node)
     if (node->label != 0)
         rewrite->to->label = rewrite->label;
     if (node->round != 0)
-        rewrite->to->round = node->round;
+        rewrite->to->round = (uint16_t)(rewrite->round_base + node->round);
 }
 
 bool mica__graph_again(mica__rewrite *rewrite, uint32_t at)

@@ -182,6 +182,7 @@ typedef struct mica__rewrite {
     mica_graph *to;
     mica_tensor *map;         /* of from's tensors: those in `to`; 0: not there */
     const uint64_t *binding;  /* sizes of from's symbols; NULL: they stay symbols */
+    uint16_t round_base;      /* is added to the rounds of nodes that have one */
     uint32_t label, label_of; /* of `to`, the last that was taken from label `label_of` of `from` */
 } mica__rewrite;
 

@@ -248,13 +248,11 @@ static mica_tensor drop_stop(mica__walk *walk, const mica__node *node, const mic
 static mica_tensor simplify_reshape(mica__walk *walk, const mica__node *node, const mica_tensor *in)
 {
     const mica__shape_data *data = node->data;
-    const mica__type *was = result_of(walk, node);
-    if (mica__types_equal(mica__type_of(walk->rewrite.to, in[0]), was))
-        return in[0];
     const mica__node *inner = given_by(walk, in[0], MICA_NODE_RESHAPE);
-    return inner == NULL
-               ? 0
-               : mica_graph_reshape(walk->rewrite.to, input_of(walk, inner, 0), data->ndim, data->shape);
+    const mica_tensor x = inner == NULL ? in[0] : input_of(walk, inner, 0);
+    if (mica__types_equal(mica__type_of(walk->rewrite.to, x), result_of(walk, node)))
+        return x;
+    return inner == NULL ? 0 : mica_graph_reshape(walk->rewrite.to, x, data->ndim, data->shape);
 }
 
 static mica_tensor simplify_permute(mica__walk *walk, const mica__node *node, const mica_tensor *in)
@@ -319,13 +317,11 @@ static mica_tensor simplify_slice(mica__walk *walk, const mica__node *node, cons
 static mica_tensor simplify_expand(mica__walk *walk, const mica__node *node, const mica_tensor *in)
 {
     const mica__shape_data *data = node->data;
-    const mica__type *was = result_of(walk, node);
-    if (mica__types_equal(mica__type_of(walk->rewrite.to, in[0]), was))
-        return in[0];
     const mica__node *inner = given_by(walk, in[0], MICA_NODE_EXPAND);
-    return inner == NULL
-               ? 0
-               : mica_graph_expand(walk->rewrite.to, input_of(walk, inner, 0), data->ndim, data->shape);
+    const mica_tensor x = inner == NULL ? in[0] : input_of(walk, inner, 0);
+    if (mica__types_equal(mica__type_of(walk->rewrite.to, x), result_of(walk, node)))
+        return x;
+    return inner == NULL ? 0 : mica_graph_expand(walk->rewrite.to, x, data->ndim, data->shape);
 }
 
 /* ---- reductions of what repeats ---- */
@@ -355,6 +351,8 @@ static mica_tensor simplify_reduce(mica__walk *walk, const mica__node *node, con
     if (small->dtype == MICA_DTYPE_BOOL || small->dtype != was->dtype ||
         mica__type_elements(was) == MICA_SIZE_UNKNOWN)
         return 0;
+    if (mica__types_equal(small, was))
+        return x;
     return mica_graph_reshape(walk->rewrite.to, x, was->ndim, was->shape);
 }
 
@@ -385,5 +383,5 @@ static mica__visit simplify(mica__walk *walk, uint32_t at)
     return mica__walk_gives(walk, node, kinds[node->kind](walk, node, in));
 }
 
-const mica__pass mica__pass_algebra = {
+const mica__graph_pass mica__graph_pass_algebra = {
     "algebra", "nodes that say less than they seem to become what they say", simplify, NULL, NULL};

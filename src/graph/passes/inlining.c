@@ -126,8 +126,8 @@ static mica__visit inline_call(mica__walk *walk, uint32_t at)
     return add_call(walk, &walk->rewrite, node) ? MICA__VISIT_CHANGED : MICA__VISIT_LEFT;
 }
 
-const mica__pass mica__pass_inlining = {"inlining", "calls become the nodes of their sub-graphs", inline_call,
-                                        begin_inlining, NULL};
+const mica__graph_pass mica__graph_pass_inlining = {"inlining", "calls become the nodes of their sub-graphs",
+                                                    inline_call, begin_inlining, NULL};
 
 /* ---- sub-graphs that stay ---- */
 
@@ -159,5 +159,5 @@ static mica__visit optimise_bodies(mica__walk *walk, uint32_t at)
     return MICA__VISIT_DONE;
 }
 
-const mica__pass mica__pass_bodies = {"sub-graphs", "what choices and loops run goes through all passes",
-                                      optimise_bodies, NULL, NULL};
+const mica__graph_pass mica__graph_pass_bodies = {
+    "sub-graphs", "what choices and loops run goes through all passes", optimise_bodies, NULL, NULL};

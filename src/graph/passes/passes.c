@@ -11,9 +11,9 @@
 #include "base/work.h"
 
 /* In order: calls become their nodes first, so that the others see across; what the last ones left behind goes at the end. */
-static const mica__pass *const table[] = {
-    &mica__pass_inlining, &mica__pass_bodies,  &mica__pass_algebra,
-    &mica__pass_merging,  &mica__pass_algebra, &mica__pass_dead,
+static const mica__graph_pass *const table[] = {
+    &mica__graph_pass_inlining, &mica__graph_pass_bodies,  &mica__graph_pass_algebra,
+    &mica__graph_pass_merging,  &mica__graph_pass_algebra, &mica__graph_pass_dead,
 };
 
 /* ---- types and numbers ---- */
@@ -122,7 +122,7 @@ static bool stands_for(const mica__walk *walk, const mica__node *node)
     return same;
 }
 
-static void visit_node(const mica__pass *pass, mica__walk *walk, uint32_t at)
+static void visit_node(const mica__graph_pass *pass, mica__walk *walk, uint32_t at)
 {
     const mica__node *node = &walk->rewrite.from->node[at];
     mica__rewrite_mark(&walk->rewrite, node);
@@ -136,7 +136,7 @@ static void visit_node(const mica__pass *pass, mica__walk *walk, uint32_t at)
         (void)mica__graph_again(&walk->rewrite, at);
 }
 
-static mica_status walk_nodes(const mica__pass *pass, mica__walk *walk)
+static mica_status walk_nodes(const mica__graph_pass *pass, mica__walk *walk)
 {
     const mica_graph *from = walk->rewrite.from;
     for (uint32_t i = 0; i < from->node_count; i++) {
@@ -149,10 +149,11 @@ static mica_status walk_nodes(const mica__pass *pass, mica__walk *walk)
     return walk->status != MICA_OK ? walk->status : mica_graph_status(walk->rewrite.to);
 }
 
-mica_status mica__pass_run(const mica__pass *pass, const mica_graph *from, const mica__pass_options *options,
-                           mica_graph **out_graph, uint64_t *out_changes)
+mica_status mica__graph_pass_run(const mica__graph_pass *pass, const mica_graph *from,
+                                 const mica__graph_pass_options *options, mica_graph **out_graph,
+                                 uint64_t *out_changes)
 {
-    static const mica__pass_options none = {.flags = 0};
+    static const mica__graph_pass_options none = {.flags = 0};
     mica__walk walk = {.options = options == NULL ? &none : options};
     *out_graph = NULL;
     mica_status status = mica__rewrite_begin(&walk.rewrite, from, NULL);
@@ -176,13 +177,13 @@ mica_status mica__pass_run(const mica__pass *pass, const mica_graph *from, const
     return mica__rewrite_end(&walk.rewrite, out_graph);
 }
 
-const mica__pass *const *mica__passes(uint32_t *out_count)
+const mica__graph_pass *const *mica__graph_passes(uint32_t *out_count)
 {
     *out_count = sizeof table / sizeof table[0];
     return table;
 }
 
-mica_status mica__graph_optimise(const mica_graph *from, const mica__pass_options *options,
+mica_status mica__graph_optimise(const mica_graph *from, const mica__graph_pass_options *options,
                                  mica_graph **out_graph)
 {
     const mica_graph *now = from;
@@ -190,7 +191,7 @@ mica_status mica__graph_optimise(const mica_graph *from, const mica__pass_option
     *out_graph = NULL;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         mica_graph *next = NULL;
-        const mica_status status = mica__pass_run(table[i], now, options, &next, NULL);
+        const mica_status status = mica__graph_pass_run(table[i], now, options, &next, NULL);
         mica_graph_release(owned);
         if (status != MICA_OK)
             return status;

@@ -11,13 +11,13 @@
 #include "graph/ir.h"
 #include "mica/executable.h"
 
-typedef struct mica__pass_options {
+typedef struct mica__graph_pass_options {
     uint32_t flags; /* MICA_COMPILE_* */
     mica_graph_precision precision;
-} mica__pass_options;
+} mica__graph_pass_options;
 
 /* The graph behind all passes, owned by the caller; sub-graphs too. `options` may be NULL. The failure of a graph that failed. */
-mica_status mica__graph_optimise(const mica_graph *from, const mica__pass_options *options,
+mica_status mica__graph_optimise(const mica_graph *from, const mica__graph_pass_options *options,
                                  mica_graph **out_graph);
 
 /* ---- for passes ---- */
@@ -30,7 +30,7 @@ typedef enum mica__visit {
 
 typedef struct mica__walk {
     mica__rewrite rewrite;
-    const mica__pass_options *options;
+    const mica__graph_pass_options *options;
     uint32_t *uses; /* of from's tensors: by nodes, and as outputs */
     void *state;    /* of the pass */
     uint64_t changes;
@@ -38,18 +38,19 @@ typedef struct mica__walk {
     mica_status status; /* a failure that is not the new graph's */
 } mica__walk;
 
-typedef struct mica__pass {
+typedef struct mica__graph_pass {
     const char *name, *meaning;
     mica__visit (*visit)(mica__walk *walk, uint32_t node);
     bool (*begin)(mica__walk *walk); /* NULL: nothing to begin. False: walk->status, or nothing to do */
     void (*end)(mica__walk *walk);
-} mica__pass;
+} mica__graph_pass;
 
 /* The table; lives for ever. */
-const mica__pass *const *mica__passes(uint32_t *out_count);
+const mica__graph_pass *const *mica__graph_passes(uint32_t *out_count);
 /* One pass of it. `out_changes`, NULL or the number of nodes that it wrote otherwise. */
-mica_status mica__pass_run(const mica__pass *pass, const mica_graph *from, const mica__pass_options *options,
-                           mica_graph **out_graph, uint64_t *out_changes);
+mica_status mica__graph_pass_run(const mica__graph_pass *pass, const mica_graph *from,
+                                 const mica__graph_pass_options *options, mica_graph **out_graph,
+                                 uint64_t *out_changes);
 
 /* The node's first output becomes `tensor` of the new graph, which has its type; LEFT where `tensor` is 0. */
 mica__visit mica__walk_gives(mica__walk *walk, const mica__node *node, mica_tensor tensor);
@@ -70,7 +71,7 @@ bool mica__graph_number(const mica_graph *graph, mica_tensor tensor, double *out
 
 /* ---- the passes ---- */
 
-extern const mica__pass mica__pass_inlining, mica__pass_bodies, mica__pass_merging, mica__pass_dead,
-    mica__pass_algebra;
+extern const mica__graph_pass mica__graph_pass_inlining, mica__graph_pass_bodies, mica__graph_pass_merging,
+    mica__graph_pass_dead, mica__graph_pass_algebra;
 
 #endif

@@ -144,6 +144,8 @@ static inline const void *mica__op_params(const mica__node *node)
 }
 /* "conv", "add", "reshape": of a node, for sentences and prints. */
 const char *mica__node_name(const mica__node *node);
+/* What a node of a kind is called where the kind says it all; "" for ops and scalars. No two nodes that differ have one name. */
+const char *mica__kind_name(mica_node_kind kind);
 
 /* ---- adding ---- */
 

@@ -150,10 +150,10 @@ static mica_status walk_nodes(const mica__graph_pass *pass, mica__walk *walk)
 }
 
 mica_status mica__graph_pass_run(const mica__graph_pass *pass, const mica_graph *from,
-                                 const mica__graph_pass_options *options, mica_graph **out_graph,
+                                 const mica__pass_options *options, mica_graph **out_graph,
                                  uint64_t *out_changes)
 {
-    static const mica__graph_pass_options none = {.flags = 0};
+    static const mica__pass_options none = {.flags = 0};
     mica__walk walk = {.options = options == NULL ? &none : options};
     *out_graph = NULL;
     mica_status status = mica__rewrite_begin(&walk.rewrite, from, NULL);
@@ -183,11 +183,13 @@ const mica__graph_pass *const *mica__graph_passes(uint32_t *out_count)
     return table;
 }
 
-mica_status mica__graph_optimise(const mica_graph *from, const mica__graph_pass_options *options,
+mica_status mica__graph_optimise(const mica_graph *from, const mica__pass_options *options,
                                  mica_graph **out_graph)
 {
     const mica_graph *now = from;
     mica_graph *owned = NULL;
+    if (options != NULL && (options->flags & MICA_COMPILE_AS_WRITTEN) != 0)
+        return mica_graph_clone(from, out_graph);
     *out_graph = NULL;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         mica_graph *next = NULL;

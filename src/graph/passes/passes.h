@@ -11,13 +11,13 @@
 #include "graph/ir.h"
 #include "mica/executable.h"
 
-typedef struct mica__graph_pass_options {
+typedef struct mica__pass_options {
     uint32_t flags; /* MICA_COMPILE_* */
     mica_graph_precision precision;
-} mica__graph_pass_options;
+} mica__pass_options;
 
 /* The graph behind all passes, owned by the caller; sub-graphs too. `options` may be NULL. The failure of a graph that failed. */
-mica_status mica__graph_optimise(const mica_graph *from, const mica__graph_pass_options *options,
+mica_status mica__graph_optimise(const mica_graph *from, const mica__pass_options *options,
                                  mica_graph **out_graph);
 
 /* ---- for passes ---- */
@@ -30,7 +30,7 @@ typedef enum mica__visit {
 
 typedef struct mica__walk {
     mica__rewrite rewrite;
-    const mica__graph_pass_options *options;
+    const mica__pass_options *options;
     uint32_t *uses; /* of from's tensors: by nodes, and as outputs */
     void *state;    /* of the pass */
     uint64_t changes;
@@ -49,7 +49,7 @@ typedef struct mica__graph_pass {
 const mica__graph_pass *const *mica__graph_passes(uint32_t *out_count);
 /* One pass of it. `out_changes`, NULL or the number of nodes that it wrote otherwise. */
 mica_status mica__graph_pass_run(const mica__graph_pass *pass, const mica_graph *from,
-                                 const mica__graph_pass_options *options, mica_graph **out_graph,
+                                 const mica__pass_options *options, mica_graph **out_graph,
                                  uint64_t *out_changes);
 
 /* The node's first output becomes `tensor` of the new graph, which has its type; LEFT where `tensor` is 0. */

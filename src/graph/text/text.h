@@ -64,8 +64,6 @@ const mica__field *mica__fields_of(mica_op op);
 
 /* ---- names ---- */
 
-/* What a node of a kind is called where the kind says it all; "" for ops and scalars. */
-const char *mica__kind_name(mica_node_kind kind);
 /* Kind and code of a name; false where there is none. */
 bool mica__node_named(const char *name, size_t length, mica_node_kind *out_kind, uint32_t *out_code);
 

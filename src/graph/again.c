@@ -181,6 +181,19 @@ static again *const kinds[MICA_NODE_COUNT] = {[MICA_NODE_INPUT] = again_leaf,
                                               [MICA_NODE_WHILE] = again_body,
                                               [MICA_NODE_SCAN] = again_body};
 
+void mica__rewrite_mark(mica__rewrite *rewrite, const mica__node *node)
+{
+    if (node->label != 0 && node->label != rewrite->label_of) { /* neighbours share theirs */
+        (void)mica_graph_label(rewrite->to, rewrite->from->text + node->label);
+        rewrite->label_of = node->label;
+        rewrite->label = rewrite->to->label;
+    }
+    if (node->label != 0)
+        rewrite->to->label = rewrite->label;
+    if (node->round != 0)
+        rewrite->to->round = (uint16_t)(rewrite->round_base + node->round);
+}
+
 bool mica__graph_again(mica__rewrite *rewrite, uint32_t at)
 {
     enum { FEW = 32 };
@@ -196,10 +209,12 @@ bool mica__graph_again(mica__rewrite *rewrite, uint32_t at)
         inputs[i] = rewrite->map[from[i]];
     memset(outputs, 0, node->output_count * sizeof *outputs);
     const uint32_t label = rewrite->to->label;
-    (void)mica_graph_label(rewrite->to, rewrite->from->text + node->label);
+    const uint16_t round = rewrite->to->round;
+    mica__rewrite_mark(rewrite, node);
     if (rewrite->to->status == MICA_OK)
         kinds[node->kind](rewrite, node, inputs, outputs);
     rewrite->to->label = label;
+    rewrite->to->round = round;
     for (uint32_t i = 0; i < node->output_count; i++)
         rewrite->map[mica__node_outputs(rewrite->from, node)[i]] = outputs[i];
     rewrite->map[0] = 0;

@@ -364,6 +364,7 @@ mica_tensor mica__graph_add_node(mica_graph *graph, mica_node_kind kind, uint32_
                          .inputs = graph->list_count,
                          .outputs = graph->list_count + input_count,
                          .label = graph->label,
+                         .round = graph->round,
                          .data_bytes = data_bytes,
                          .data = copy};
     if (input_count != 0)

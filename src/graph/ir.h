@@ -35,6 +35,8 @@ typedef struct mica__blob {
 typedef struct mica__node {
     uint8_t kind;  /* mica_node_kind */
     uint16_t code; /* mica_scalar, mica_op */
+    uint16_t
+        round; /* equal nodes of different rounds are never one: what a checkpoint computes again is not what it computed first */
     uint16_t input_count, output_count;
     uint32_t inputs, outputs; /* where they begin in graph->list */
     uint32_t label;           /* in graph->text */
@@ -74,6 +76,7 @@ struct mica_graph {
     uint32_t *symbol; /* names in text */
     uint32_t symbol_count, symbol_capacity;
     uint32_t label; /* of nodes to come */
+    uint16_t round; /* likewise; 0 but where something is computed again */
     struct mica__graph_chunk *chunks;
     mica_status status; /* the first failure */
     char sentence[512];
@@ -141,6 +144,8 @@ static inline const void *mica__op_params(const mica__node *node)
 }
 /* "conv", "add", "reshape": of a node, for sentences and prints. */
 const char *mica__node_name(const mica__node *node);
+/* What a node of a kind is called where the kind says it all; "" for ops and scalars. No two nodes that differ have one name. */
+const char *mica__kind_name(mica_node_kind kind);
 
 /* ---- adding ---- */
 
@@ -180,7 +185,12 @@ typedef struct mica__rewrite {
     mica_tensor *map;         /* of from's tensors: those in `to`; 0: not there */
     const uint64_t *binding;  /* what from's symbols become, MICA_SIZE_UNKNOWN: they stay; NULL: all stay */
     const mica__type *inputs; /* types of from's inputs in the new graph; NULL: as they are */
+    uint16_t round_base;      /* is added to the rounds of nodes that have one */
+    uint32_t label, label_of; /* of `to`, the last that was taken from label `label_of` of `from` */
 } mica__rewrite;
+
+/* Gives nodes to come in `to` label and round of a node of `from`; one without them leaves those that are there. */
+void mica__rewrite_mark(mica__rewrite *rewrite, const mica__node *node);
 
 /* Adds node `node` of `from` to `to`, over inputs that `map` has, and puts its outputs there. Inputs and parameters become ones of the same name, constants share their
  * bytes. False: `to` has failed. */

@@ -67,7 +67,7 @@ static void test_layer(void **state)
             }
         mica_executable_stats stats;
         must(mica_executable_get_stats(run, &stats));
-        assert_int_equal(stats.plans, BATCH + (BATCH > 4 ? 0 : 0));
+        assert_int_equal(stats.plans, BATCH); /* each size once, though the first was dropped for the last */
         mica_executable_release(run);
     }
     mica_graph_release(graph);
@@ -389,7 +389,7 @@ static void test_refused(void **state)
     refused(mica_executable_run(run, &in, 1, &wrong, 1), MICA_ERR_NOT_FOUND, "'z'");
     out.bytes = 4;
     refused(mica_executable_run(run, &in, 1, &out, 1), MICA_ERR_INVALID_ARGUMENT, "takes");
-    refused(mica_executable_link(run, "y", "w"), MICA_ERR_INVALID_ARGUMENT, "differ");
+    refused(mica_executable_link(run, "y", "b"), MICA_ERR_INVALID_ARGUMENT, "differ");
     refused(mica_executable_link(run, "y", "q"), MICA_ERR_NOT_FOUND, "'q'");
     mica_executable_release(run);
     mica_graph_release(graph);

@@ -351,8 +351,7 @@ static mica_status in_a_session(mica__sequence *p, step *s, bool record)
         status = record ? mica_session_record(session, MICA_FINISH_FUSE | MICA_FINISH_REORDER, &stats,
                                               &s->recording)
                         : mica_session_finish(session, MICA_FINISH_FUSE | MICA_FINISH_REORDER, &stats);
-    else
-        mica_session_release(session);
+    mica_session_release(session);
     end_buffers(p, buffer);
     if (status == MICA_OK)
         add_stats(p, &stats);

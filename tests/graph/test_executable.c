@@ -142,6 +142,95 @@ static void test_swap(void **state)
     mica_graph_release(graph);
 }
 
+/* ---- what follows from parameters alone ---- */
+
+/* y = x times w turned, w [IN, OUT] as it is trained, plus twice b. */
+static void test_prepared(void **state)
+{
+    (void)state;
+    static float x[BATCH * IN], w[IN * OUT], b[OUT], y[BATCH * OUT];
+    double right[BATCH * OUT], sum[BATCH];
+    test_random random = test_random_from(11);
+    mica_graph *graph = NULL;
+    must(mica_graph_create(&graph));
+    const mica_tensor in = mica_graph_input(graph, "x", MICA_DTYPE_F32, 2, SHAPE(BATCH, IN));
+    const mica_tensor weight = mica_graph_parameter(graph, "w", MICA_DTYPE_F32, 2, SHAPE(IN, OUT));
+    const mica_tensor bias = mica_graph_parameter(graph, "b", MICA_DTYPE_F32, 1, SHAPE(OUT));
+    const mica_tensor rows = mica_graph_permute(graph, weight, (const uint32_t[]){1, 0});
+    const mica_tensor twice = mica_graph_add(graph, bias, bias);
+    mica_graph_output(graph, "y", mica_graph_tanh(graph, mica_graph_linear(graph, in, rows, twice)));
+    must(mica_graph_status(graph));
+    for (uint32_t flags = 0; flags <= MICA_COMPILE_TRAINING; flags += MICA_COMPILE_TRAINING)
+        EACH_DEVICE(device) EACH_MODE(mode)
+        {
+            mica_executable *run = NULL;
+            must(mica_graph_compile(graph, device, &(mica_compile_options){.mode = mode, .flags = flags},
+                                    &run));
+            for (int again = 0; again < 3;
+                 again++) { /* parameters change, and so does what was prepared of them */
+                rig_fill(&random, x, BATCH * IN);
+                rig_fill(&random, w, IN * OUT);
+                rig_fill(&random, b, OUT);
+                must(rig_set(run, F32_ARRAY("w", w, IN, OUT)));
+                must(rig_set(run, F32_ARRAY("b", b, OUT)));
+                mica_array fed = F32_ARRAY("x", x, BATCH, IN), got = OUT_ARRAY("y", y);
+                must(mica_executable_run(run, &fed, 1, &got, 1));
+                for (int i = 0; i < OUT; i++)
+                    b[i] *= 2;
+                layer_answer(x, w, b, BATCH, right, sum);
+                rig_near(y, right, BATCH * OUT, 1e-5);
+            }
+            mica_executable_release(run);
+        }
+    mica_graph_release(graph);
+}
+
+/* Runs in flight, each with memory of its own; buffers in place of bytes. */
+static void test_in_flight(void **state)
+{
+    (void)state;
+    enum { RUNS = 7, N = 1000 };
+    static float x[RUNS][N], y[RUNS][N];
+    mica_graph *graph = NULL;
+    must(mica_graph_create(&graph));
+    const mica_tensor in = mica_graph_input(graph, "x", MICA_DTYPE_F32, 1, SHAPE(N));
+    mica_graph_output(graph, "y", mica_graph_square(graph, mica_graph_add(graph, in, in)));
+    EACH_DEVICE(device) EACH_MODE(mode)
+    {
+        mica_executable *run = NULL;
+        mica_run *runs[RUNS];
+        mica_array got[RUNS];
+        must(mica_graph_compile(graph, device, &(mica_compile_options){.mode = mode, .in_flight = 3}, &run));
+        for (int r = 0; r < RUNS; r++) {
+            for (int i = 0; i < N; i++)
+                x[r][i] = (float)(r + i);
+            mica_array fed = F32_ARRAY("x", x[r], N);
+            got[r] = OUT_ARRAY("y", y[r]);
+            must(mica_executable_commit(run, &fed, 1, &got[r], 1, &runs[r]));
+        }
+        for (int r = RUNS; r-- > 0;)
+            must(mica_run_wait(runs[r]));
+        for (int r = 0; r < RUNS; r++)
+            for (int i = 0; i < N; i++)
+                assert_true(y[r][i] == 4.0f * (float)(r + i) * (float)(r + i));
+        mica_array fed = {.name = "x"}, out = {.name = "y"};
+        must(mica_buffer_alloc(device, MICA_DTYPE_F32, 1, SHAPE(N), &fed.buffer));
+        must(mica_buffer_write(fed.buffer, 0, x[2], sizeof x[2]));
+        must(mica_executable_run(run, &fed, 1, &out, 1));
+        must(mica_buffer_read(out.buffer, 0, y[0], sizeof y[0]));
+        assert_memory_equal(y[0], y[2], sizeof y[0]);
+        mica_array bytes = F32_ARRAY("x", x[4], N); /* not into the caller's buffer */
+        must(mica_executable_run(run, &bytes, 1, &got[5], 1));
+        must(mica_buffer_read(fed.buffer, 0, y[1], sizeof y[1]));
+        assert_memory_equal(y[1], x[2], sizeof y[1]);
+        assert_memory_equal(y[5], y[4], sizeof y[5]);
+        mica_buffer_release(fed.buffer);
+        mica_buffer_release(out.buffer);
+        mica_executable_release(run);
+    }
+    mica_graph_release(graph);
+}
+
 /* ---- control ---- */
 
 static mica_graph *scaled_body(double factor)
@@ -374,8 +463,7 @@ static void test_refused(void **state)
     must(rig_set(run, F32_ARRAY("w", w, IN, OUT)));
     refused(rig_set(run, F32_ARRAY("w", w, OUT, IN)), MICA_ERR_INVALID_ARGUMENT, "[37, 11]");
     refused(rig_set(run, F32_ARRAY("v", w, OUT, IN)), MICA_ERR_NOT_FOUND, "'v'");
-    refused(rig_set(run, F32_ARRAY("x", x, BATCH, IN)), MICA_ERR_INVALID_ARGUMENT,
-            "is an input");
+    refused(rig_set(run, F32_ARRAY("x", x, BATCH, IN)), MICA_ERR_INVALID_ARGUMENT, "is an input");
     refused(mica_executable_run(run, NULL, 0, &out, 1), MICA_ERR_INVALID_ARGUMENT, "'x' is missing");
     in.bytes--;
     refused(mica_executable_run(run, &in, 1, &out, 1), MICA_ERR_INVALID_ARGUMENT, "bytes");
@@ -398,9 +486,10 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layer), cmocka_unit_test(test_states),
-                                       cmocka_unit_test(test_swap),  cmocka_unit_test(test_if),
-                                       cmocka_unit_test(test_while), cmocka_unit_test(test_scan),
-                                       cmocka_unit_test(test_views), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layer),     cmocka_unit_test(test_states),
+                                       cmocka_unit_test(test_swap),      cmocka_unit_test(test_if),
+                                       cmocka_unit_test(test_while),     cmocka_unit_test(test_scan),
+                                       cmocka_unit_test(test_views),     cmocka_unit_test(test_prepared),
+                                       cmocka_unit_test(test_in_flight), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

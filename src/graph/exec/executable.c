@@ -90,7 +90,7 @@ void mica_executable_release(mica_executable *executable)
         return;
     (void)mica_executable_sync(executable);
     if (executable->plan != NULL)
-        mica__plans_drop(executable);
+        mica__plans_forget(executable);
     for (uint32_t t = 0; executable->held != NULL && t < executable->graph->tensor_count; t++) {
         mica_buffer_release(executable->held[t].buffer);
         mica_buffer_release(executable->held[t].packed);
@@ -153,6 +153,7 @@ static mica_status set_held(mica_executable *executable, mica_tensor leaf, const
     mica__held *held = &executable->held[leaf];
     const mica__type *type = mica__type_of(executable->graph, leaf);
     MICA__TRY(check_array("executable_set", array, executable->graph, type));
+    executable->prepared.stale = true;
     if (held->packed != NULL) {
         mica__plans_drop(executable);
         mica_buffer_release(held->packed);
@@ -293,7 +294,7 @@ static mica_status link_state(mica_executable *executable, const char *output, c
         if (executable->link[i].leaf == leaf || executable->link[i].output == index)
             return mica__fail(MICA_ERR_INVALID_ARGUMENT, "executable_link: '%s' or '%s' is linked already",
                               output, state);
-    mica__plans_drop(executable);
+    mica__plans_forget(executable);
     executable->link[executable->link_count++] = (mica__link){.output = index, .leaf = leaf};
     return MICA_OK;
 }

@@ -27,23 +27,32 @@ mica_status mica__state_memory(mica_executable *executable, mica_tensor leaf, co
 
 /* ---- weights ---- */
 
-/* Whether every use of a parameter is as the weight of a matmul, which may be packed. */
-static bool is_weight(const mica_graph *graph, mica_tensor leaf)
+static mica_status held_buffer(void *context, const char *name, mica_buffer **out)
 {
-    bool weight = false;
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        const mica__node *node = &graph->node[n];
-        for (uint32_t i = 0; i < node->input_count; i++) {
-            if (mica__node_inputs(graph, node)[i] != leaf)
-                continue;
-            if (node->kind != MICA_NODE_OP || node->code != MICA_OP_MATMUL || i == 0)
-                return false;
-            weight = true;
-        }
+    mica_executable *executable = context;
+    const mica_tensor leaf = mica__names_find(executable->graph, &executable->graph->leaves, name);
+    if (leaf == 0 || executable->held[leaf].buffer == NULL)
+        return mica__fail(MICA_ERR_STATE, "executable: parameter '%s' was not set", name);
+    *out = mica_buffer_retain(executable->held[leaf].buffer);
+    return MICA_OK;
+}
+
+/* What follows from parameters alone is made ready before the first plan, and again when one of them was set. */
+static mica_status prepare(mica_executable *executable)
+{
+    mica__prepared *prepared = &executable->prepared;
+    const bool all = (executable->options.flags & (MICA_COMPILE_TRAINING | MICA_COMPILE_AS_WRITTEN)) == 0;
+    if (prepared->main == NULL) {
+        uint8_t *changes = mica__calloc(executable->graph->tensor_count, 1);
+        if (changes == NULL)
+            return mica__fail(MICA_ERR_OUT_OF_MEMORY, "executable: no memory");
+        for (uint32_t i = 0; i < executable->link_count; i++)
+            changes[executable->link[i].leaf] = 1;
+        const mica_status status = mica__prepare_part(executable->graph, changes, all, prepared);
+        mica__free(changes);
+        MICA__TRY(status);
     }
-    for (uint32_t i = 0; i < graph->outputs.count; i++)
-        weight = weight && graph->outputs.list[i].tensor != leaf;
-    return weight;
+    return mica__prepare_run(prepared, executable->device, held_buffer, executable);
 }
 
 static mica_status pack_weights(mica_executable *executable)
@@ -55,7 +64,7 @@ static mica_status pack_weights(mica_executable *executable)
         const mica_tensor leaf = graph->parameters[i];
         mica__held *held = &executable->held[leaf];
         if (held->buffer == NULL || held->packed != NULL || mica__link_of(executable, leaf) != NULL ||
-            !is_weight(graph, leaf))
+            !mica__is_weight(graph, leaf))
             continue;
         MICA__TRY(mica_buffer_pack(held->buffer, &held->packed));
     }
@@ -81,13 +90,12 @@ static void release_instance(const mica_graph *graph, mica__instance *instance)
     memset(instance, 0, sizeof *instance);
 }
 
-/* The leaf of the executable's graph that a leaf of the plan's graph is. */
+/* The leaf of the executable's graph that a leaf of the plan's graph is; 0: it is prepared. */
 static mica_tensor leaf_of(const mica_executable *executable, const mica_graph *graph, mica_tensor tensor)
 {
     const mica__node *node = mica__node_of(graph, tensor);
     const mica__leaf_data *data = node->data;
-    return node->kind == MICA_NODE_INPUT ? executable->graph->inputs[data->index]
-                                         : executable->graph->parameters[data->index];
+    return mica__names_find(executable->graph, &executable->graph->leaves, graph->text + data->name);
 }
 
 static mica_status constant_leaf(const mica_executable *executable, const mica_graph *graph,
@@ -96,6 +104,16 @@ static mica_status constant_leaf(const mica_executable *executable, const mica_g
     const mica__blob *blob = ((const mica__constant_data *)mica__node_of(graph, tensor)->data)->blob;
     MICA__TRY(mica__buffer_for(executable->device, mica__type_of(graph, tensor), out));
     return mica_buffer_write(*out, 0, blob->data, blob->bytes);
+}
+
+static bool is_used(const mica_graph *graph, mica_tensor tensor)
+{
+    bool used = false;
+    for (uint32_t i = 0; i < graph->list_count && !used; i++)
+        used = graph->list[i] == tensor && graph->node[graph->tensor[tensor].node].outputs != i;
+    for (uint32_t i = 0; i < graph->outputs.count && !used; i++)
+        used = graph->outputs.list[i].tensor == tensor;
+    return used;
 }
 
 static mica_status take_leaf(mica_executable *executable, const mica_graph *graph, mica_tensor tensor,
@@ -109,14 +127,25 @@ static mica_status take_leaf(mica_executable *executable, const mica_graph *grap
     if (node->kind == MICA_NODE_CONSTANT)
         return constant_leaf(executable, graph, tensor, out);
     const mica_tensor leaf = leaf_of(executable, graph, tensor);
+    const char *name = graph->text + ((const mica__leaf_data *)node->data)->name;
+    if (leaf == 0) {
+        const uint32_t at = mica__prepare_index(&executable->prepared, name);
+        mica_buffer *packed = executable->prepared.packed[at];
+        *out = mica_buffer_retain(packed != NULL ? packed : executable->prepared.ready[at]);
+        return MICA_OK;
+    }
+    if (node->kind == MICA_NODE_PARAMETER && executable->held[leaf].buffer == NULL &&
+        mica__link_of(executable, leaf) == NULL && !is_used(graph, tensor)) {
+        *out = NULL; /* only what is prepared needs it */
+        return MICA_OK;
+    }
     if (mica__link_of(executable, leaf) != NULL)
         MICA__TRY(mica__state_memory(executable, leaf, mica__type_of(graph, tensor)));
     else if (node->kind == MICA_NODE_INPUT)
         return mica__buffer_for(executable->device, mica__type_of(graph, tensor), out);
     mica__held *held = &executable->held[leaf];
     if (held->buffer == NULL)
-        return mica__fail(MICA_ERR_STATE, "executable: parameter '%s' was not set",
-                          graph->text + ((const mica__leaf_data *)node->data)->name);
+        return mica__fail(MICA_ERR_STATE, "executable: parameter '%s' was not set", name);
     *out = mica_buffer_retain(held->packed != NULL ? held->packed : held->buffer);
     return MICA_OK;
 }
@@ -136,7 +165,7 @@ static mica_status make_instance(mica_executable *executable, mica__plan_of *pla
         if (mica__is_leaf(mica__node_of(graph, t)))
             MICA__TRY(take_leaf(executable, graph, t, first, &instance->leaf[t]));
     for (uint32_t i = 0; i < graph->input_count; i++)
-        if (mica__link_of(executable, executable->graph->inputs[i]) == NULL)
+        if (mica__link_of(executable, leaf_of(executable, graph, graph->inputs[i])) == NULL)
             instance->mine[i] = mica_buffer_retain(instance->leaf[graph->inputs[i]]);
     mica__link *links = mica__alloc((executable->link_count + 1) * sizeof *links);
     if (links == NULL)
@@ -195,6 +224,12 @@ void mica__plans_drop(mica_executable *executable)
     executable->plan_count = 0;
 }
 
+void mica__plans_forget(mica_executable *executable)
+{
+    mica__plans_drop(executable);
+    mica__prepare_release(&executable->prepared);
+}
+
 static bool same_types(const mica_executable *executable, const mica__type *a, const mica__type *b)
 {
     for (uint32_t i = 0; i < executable->graph->input_count; i++)
@@ -233,7 +268,9 @@ static mica_status make_plan(mica_executable *executable, const mica__type *type
     plan->instance_count = executable->link_count != 0
                                ? 1
                                : executable->options.in_flight; /* runs over a state follow one another */
-    mica_status status = mica__graph_concrete(executable->graph, types, &plan->graph);
+    mica_status status = prepare(executable);
+    if (status == MICA_OK)
+        status = mica__graph_concrete(executable->prepared.main, types, &plan->graph);
     if (status == MICA_OK)
         status = pack_weights(executable);
     if (status == MICA_OK)
@@ -277,6 +314,14 @@ static void make_place(mica_executable *executable)
 mica_status mica__plan_find(mica_executable *executable, const mica__type *types, mica__plan_of **out)
 {
     executable->runs++;
+    if (executable->prepared.stale && executable->plan_count != 0) {
+        uint32_t packed = 0; /* packed ones are others then */
+        for (uint32_t i = 0; i < executable->prepared.count; i++)
+            packed += executable->prepared.packed[i] != NULL;
+        if (packed != 0)
+            mica__plans_drop(executable);
+        MICA__TRY(prepare(executable));
+    }
     for (uint32_t i = 0; i < executable->plan_count; i++)
         if (same_types(executable, executable->plan[i]->types, types)) {
             *out = executable->plan[i];

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #include "base/thread.h"
-#include "graph/exec/sequence.h"
+#include "graph/exec/prepare.h"
 
 #define MICA__MOST_IN_FLIGHT 64u
 
@@ -45,8 +45,9 @@ struct mica_executable {
     mica_graph *graph;   /* behind the passes */
     mica_graph *written; /* as the caller gave it: what parameters there were */
     mica_compile_options options;
-    mica__held *held; /* by leaf tensor of `graph`: those of parameters, constants, states */
-    mica__link *link; /* of `graph` */
+    mica__prepared prepared; /* main NULL: not parted yet */
+    mica__held *held;        /* by leaf tensor of `graph`: those of parameters, constants, states */
+    mica__link *link;        /* of `graph` */
     uint32_t link_count;
     mica__plan_of **plan;
     uint32_t plan_count;
@@ -69,8 +70,10 @@ mica_status mica__plan_find(mica_executable *executable, const mica__type *types
 /* The next of its instances; it may still run. */
 mica_status mica__plan_instance(mica_executable *executable, mica__plan_of *plan, mica__instance **out);
 void mica__plan_release(mica__plan_of *plan);
-/* All of them, since what they stand on has changed. */
+/* All of them, since buffers that they stand on have changed. */
 void mica__plans_drop(mica_executable *executable);
+/* And how the graph was parted, since other leaves are states now. */
+void mica__plans_forget(mica_executable *executable);
 /* The link whose leaf this is; NULL. */
 const mica__link *mica__link_of(const mica_executable *executable, mica_tensor leaf);
 /* Makes sure that a state has memory: zeros, of such a type. */

@@ -1,0 +1,313 @@
+/*
+ * prepare.c - parting a graph into what follows from parameters alone and the rest.
+ */
+#include "graph/exec/prepare.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+#define PREFIX "prepared/"
+
+/* How each tensor stands to parameters. */
+enum { VARIES, CONSTANT, PREPARED }; /* PREPARED: of parameters, and constants, alone */
+
+typedef struct parting {
+    const mica_graph *graph;
+    uint8_t *kind;    /* by tensor */
+    uint8_t *handed;  /* by tensor: 1: it goes from one graph to the other */
+    uint64_t allowed; /* bytes that may still be prepared */
+} parting;
+
+static bool is_control(const mica__node *node)
+{
+    return node->kind >= MICA_NODE_CALL;
+}
+
+static void find_kinds(parting *p, const uint8_t *changes)
+{
+    const mica_graph *graph = p->graph;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const mica__node *node = &graph->node[n];
+        uint8_t kind = node->kind == MICA_NODE_PARAMETER            ? PREPARED
+                       : node->kind == MICA_NODE_CONSTANT           ? CONSTANT
+                       : node->input_count == 0 || is_control(node) ? VARIES
+                                                                    : CONSTANT;
+        for (uint32_t i = 0; i < node->input_count && kind != VARIES; i++) {
+            const mica_tensor in = mica__node_inputs(graph, node)[i];
+            if (in != 0)
+                kind = p->kind[in] == VARIES ? VARIES : p->kind[in] > kind ? p->kind[in] : kind;
+        }
+        for (uint32_t i = 0; i < node->output_count; i++)
+            p->kind[mica__node_outputs(graph, node)[i]] = kind;
+        if (node->kind == MICA_NODE_PARAMETER && changes[*mica__node_outputs(graph, node)] != 0)
+            p->kind[*mica__node_outputs(graph, node)] = VARIES;
+    }
+    p->kind[0] = CONSTANT;
+}
+
+/* Whether the tensor is more than another view of a leaf. */
+static bool is_computed(const mica_graph *graph, mica_tensor tensor)
+{
+    const mica__node *node = mica__node_of(graph, tensor);
+    while (mica__is_view(node))
+        node = mica__node_of(graph, *mica__node_inputs(graph, node));
+    return !mica__is_leaf(node);
+}
+
+static bool is_known(const mica__type *type)
+{
+    return mica__type_elements(type) != MICA_SIZE_UNKNOWN;
+}
+
+/* A tensor that what varies reads: views of parameters are read as they are, but by matmuls, whose weights lie in rows. */
+static void hand_over(parting *p, mica_tensor tensor, bool weight)
+{
+    const mica__node *node = mica__node_of(p->graph, tensor);
+    const mica__type *type = mica__type_of(p->graph, tensor);
+    if (p->kind[tensor] != PREPARED || mica__is_leaf(node) || p->handed[tensor] != 0 || !is_known(type) ||
+        !(weight || is_computed(p->graph, tensor)) || mica__type_bytes(type) > p->allowed)
+        return;
+    p->allowed -= mica__type_bytes(type);
+    p->handed[tensor] = 1;
+}
+
+static uint32_t find_handed(parting *p)
+{
+    const mica_graph *graph = p->graph;
+    uint32_t count = 0;
+    p->allowed = 1u << 20;
+    for (uint32_t i = 0; i < graph->parameter_count; i++)
+        if (p->kind[graph->parameters[i]] == PREPARED)
+            p->allowed += 2 * mica__type_bytes(mica__type_of(graph, graph->parameters[i]));
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const mica__node *node = &graph->node[n];
+        const bool varies = node->output_count != 0 && p->kind[mica__node_outputs(graph, node)[0]] == VARIES;
+        const bool matmul = node->kind == MICA_NODE_OP && node->code == MICA_OP_MATMUL;
+        for (uint32_t i = 0; i < node->input_count && varies; i++)
+            if (mica__node_inputs(graph, node)[i] != 0)
+                hand_over(p, mica__node_inputs(graph, node)[i], matmul && i > 0);
+    }
+    for (mica_tensor t = 1; t < graph->tensor_count; t++)
+        count += p->handed[t];
+    return count;
+}
+
+static void name_of(mica_tensor tensor, char out[32])
+{
+    snprintf(out, 32, PREFIX "%u", tensor);
+}
+
+/* The nodes that make what is handed over, and no others. */
+static mica_status write_before(const parting *p, mica_graph **out)
+{
+    const mica_graph *graph = p->graph;
+    mica__rewrite rewrite;
+    uint8_t *needed = mica__calloc(graph->tensor_count, 1);
+    if (needed == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory");
+    for (uint32_t n = graph->node_count; n-- > 0;) {
+        const mica__node *node = &graph->node[n];
+        bool need = false;
+        for (uint32_t i = 0; i < node->output_count; i++) {
+            const mica_tensor t = mica__node_outputs(graph, node)[i];
+            need |= t != 0 && (needed[t] != 0 || p->handed[t] != 0);
+        }
+        for (uint32_t i = 0; i < node->input_count && need; i++)
+            needed[mica__node_inputs(graph, node)[i]] = 1;
+        for (uint32_t i = 0; i < node->output_count && need; i++)
+            needed[mica__node_outputs(graph, node)[i]] = 1;
+    }
+    needed[0] = 0;
+    mica_status status = mica__rewrite_begin(&rewrite, graph, NULL);
+    for (uint32_t n = 0; status == MICA_OK && n < graph->node_count; n++) {
+        const mica__node *node = &graph->node[n];
+        bool need = false;
+        for (uint32_t i = 0; i < node->output_count; i++)
+            need |= needed[mica__node_outputs(graph, node)[i]] != 0;
+        if (need)
+            (void)mica__graph_again(&rewrite, n);
+    }
+    for (mica_tensor t = 1; status == MICA_OK && t < graph->tensor_count; t++)
+        if (p->handed[t] != 0) {
+            char name[32];
+            name_of(t, name);
+            (void)mica_graph_output(rewrite.to, name, rewrite.map[t]);
+        }
+    if (status == MICA_OK)
+        status = mica_graph_status(rewrite.to);
+    mica__free(needed);
+    mica__free(rewrite.map);
+    if (status != MICA_OK)
+        mica_graph_release(rewrite.to);
+    *out = status == MICA_OK ? rewrite.to : NULL;
+    return status;
+}
+
+/* The graph with what is handed over as parameters; what made it is dead, and is not emitted. */
+static mica_status write_main(const parting *p, mica_graph **out)
+{
+    const mica_graph *graph = p->graph;
+    mica__rewrite rewrite;
+    mica_status status = mica__rewrite_begin(&rewrite, graph, NULL);
+    for (uint32_t n = 0; status == MICA_OK && n < graph->node_count; n++) {
+        const mica__node *node = &graph->node[n];
+        const mica_tensor first = node->output_count != 0 ? mica__node_outputs(graph, node)[0] : 0;
+        if (!mica__graph_again(&rewrite, n))
+            break;
+        for (uint32_t i = 0; i < node->output_count && first != 0; i++) {
+            const mica_tensor t = mica__node_outputs(graph, node)[i];
+            char name[32];
+            if (t == 0 || p->handed[t] == 0)
+                continue;
+            const mica__type *type = mica__type_of(graph, t);
+            name_of(t, name);
+            rewrite.map[t] = mica_graph_parameter(rewrite.to, name, type->dtype, type->ndim, type->shape);
+        }
+    }
+    return status == MICA_OK ? mica__rewrite_end(&rewrite, out) : status;
+}
+
+mica_status mica__prepare_part(const mica_graph *graph, const uint8_t *changes, bool all, mica__prepared *out)
+{
+    *out = (mica__prepared){.stale = true};
+    parting p = {.graph = graph,
+                 .kind = mica__calloc(graph->tensor_count, 1),
+                 .handed = mica__calloc(graph->tensor_count, 1)};
+    mica_status status =
+        p.kind == NULL || p.handed == NULL ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory") : MICA_OK;
+    if (status == MICA_OK && all) {
+        find_kinds(&p, changes);
+        out->count = find_handed(&p);
+    }
+    if (status == MICA_OK && out->count == 0)
+        status = mica_graph_clone(graph, &out->main);
+    else if (status == MICA_OK) {
+        out->ready = mica__calloc(out->count, sizeof *out->ready);
+        out->packed = mica__calloc(out->count, sizeof *out->packed);
+        status = out->ready == NULL || out->packed == NULL
+                     ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory")
+                     : write_before(&p, &out->before);
+        if (status == MICA_OK)
+            status = write_main(&p, &out->main);
+    }
+    mica__free(p.kind);
+    mica__free(p.handed);
+    if (status != MICA_OK)
+        mica__prepare_release(out);
+    return status;
+}
+
+void mica__prepare_release(mica__prepared *prepared)
+{
+    for (uint32_t i = 0; i < prepared->count; i++) {
+        if (prepared->ready != NULL)
+            mica_buffer_release(prepared->ready[i]);
+        if (prepared->packed != NULL)
+            mica_buffer_release(prepared->packed[i]);
+    }
+    mica__free(prepared->ready);
+    mica__free(prepared->packed);
+    mica_graph_release(prepared->main);
+    mica_graph_release(prepared->before);
+    memset(prepared, 0, sizeof *prepared);
+}
+
+uint32_t mica__prepare_index(const mica__prepared *prepared, const char *name)
+{
+    if (prepared->before == NULL || strncmp(name, PREFIX, sizeof PREFIX - 1) != 0)
+        return UINT32_MAX;
+    for (uint32_t i = 0; i < prepared->count; i++)
+        if (strcmp(prepared->before->text + prepared->before->outputs.list[i].name, name) == 0)
+            return i;
+    return UINT32_MAX;
+}
+
+bool mica__is_weight(const mica_graph *graph, mica_tensor leaf)
+{
+    bool weight = false;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const mica__node *node = &graph->node[n];
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            if (mica__node_inputs(graph, node)[i] != leaf)
+                continue;
+            if (node->kind != MICA_NODE_OP || node->code != MICA_OP_MATMUL || i == 0)
+                return false;
+            weight = true;
+        }
+    }
+    for (uint32_t i = 0; i < graph->outputs.count; i++)
+        weight = weight && graph->outputs.list[i].tensor != leaf;
+    return weight;
+}
+
+/* ---- running ---- */
+
+static mica_status take_leaves(const mica_graph *graph, mica_device *device,
+                               mica_status (*held)(void *context, const char *name, mica_buffer **out),
+                               void *context, mica_buffer **leaf)
+{
+    for (mica_tensor t = 1; t < graph->tensor_count; t++) {
+        const mica__node *node = mica__node_of(graph, t);
+        if (node->kind == MICA_NODE_PARAMETER)
+            MICA__TRY(held(context, graph->text + ((const mica__leaf_data *)node->data)->name, &leaf[t]));
+        if (node->kind != MICA_NODE_CONSTANT)
+            continue;
+        const mica__blob *blob = ((const mica__constant_data *)node->data)->blob;
+        MICA__TRY(mica__buffer_for(device, mica__type_of(graph, t), &leaf[t]));
+        MICA__TRY(mica_buffer_write(leaf[t], 0, blob->data, blob->bytes));
+    }
+    return MICA_OK;
+}
+
+/* Weights of matmuls, packed; what they were is not needed any more. */
+static mica_status pack(mica__prepared *prepared)
+{
+    for (uint32_t i = 0; i < prepared->main->parameter_count; i++) {
+        const mica_tensor leaf = prepared->main->parameters[i];
+        const mica__leaf_data *data = mica__node_of(prepared->main, leaf)->data;
+        const uint32_t at = mica__prepare_index(prepared, prepared->main->text + data->name);
+        if (at == UINT32_MAX || !mica__is_weight(prepared->main, leaf))
+            continue;
+        mica_buffer_release(prepared->packed[at]);
+        prepared->packed[at] = NULL;
+        MICA__TRY(mica_buffer_pack(prepared->ready[at], &prepared->packed[at]));
+    }
+    return MICA_OK;
+}
+
+mica_status mica__prepare_run(mica__prepared *prepared, mica_device *device,
+                              mica_status (*held)(void *context, const char *name, mica_buffer **out),
+                              void *context)
+{
+    const mica_graph *graph = prepared->before;
+    if (graph == NULL || !prepared->stale)
+        return MICA_OK;
+    mica_graph *concrete = NULL;
+    mica__sequence *sequence = NULL;
+    MICA__TRY(mica__graph_concrete(graph, NULL, &concrete));
+    mica_buffer **leaf = mica__calloc(concrete->tensor_count, sizeof *leaf);
+    mica_status status = leaf == NULL ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory") : MICA_OK;
+    if (status == MICA_OK)
+        status = take_leaves(concrete, device, held, context, leaf);
+    for (uint32_t i = 0; i < prepared->count && status == MICA_OK; i++)
+        if (prepared->ready[i] == NULL)
+            status = mica__buffer_for(device, mica__type_of(concrete, concrete->outputs.list[i].tensor),
+                                      &prepared->ready[i]);
+    const mica__sequence_desc desc = {
+        .graph = concrete, .device = device, .mode = MICA_MODE_LAZY, .leaf = leaf, .output = prepared->ready};
+    if (status == MICA_OK)
+        status = mica__sequence_create(&desc, &sequence);
+    if (status == MICA_OK)
+        status = mica__sequence_run(sequence);
+    mica__sequence_release(sequence);
+    for (mica_tensor t = 1; leaf != NULL && t < concrete->tensor_count; t++)
+        mica_buffer_release(leaf[t]);
+    mica__free(leaf);
+    mica_graph_release(concrete);
+    if (status == MICA_OK)
+        status = pack(prepared);
+    prepared->stale = status != MICA_OK;
+    return status;
+}

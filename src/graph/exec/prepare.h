@@ -1,0 +1,32 @@
+/*
+ * prepare.h - what follows from parameters alone is computed once, not with each run: a graph is parted into one that makes such tensors and one that takes
+ * them as parameters.
+ */
+#ifndef MICA_GRAPH_PREPARE_H
+#define MICA_GRAPH_PREPARE_H
+
+#include "graph/exec/sequence.h"
+
+typedef struct mica__prepared {
+    mica_graph *main;   /* what runs; its parameters are some of the graph's, and those that `before` makes */
+    mica_graph *before; /* outputs are what is prepared; NULL: nothing is */
+    mica_buffer **ready;  /* of each output of `before` */
+    mica_buffer **packed; /* the same as the matmul that reads it takes it fastest; NULL: as it is */
+    uint32_t count;
+    bool stale; /* parameters have changed since */
+} mica__prepared;
+
+/* Parts `graph`. `changes` by leaf tensor: 1 for parameters that runs change (states), on which nothing is prepared. `all` false: nothing is prepared at all. */
+mica_status mica__prepare_part(const mica_graph *graph, const uint8_t *changes, bool all,
+                               mica__prepared *out);
+void mica__prepare_release(mica__prepared *prepared);
+/* Computes what is prepared; `held` by name: the buffer of a parameter of the graph, or NULL and a status. */
+mica_status mica__prepare_run(mica__prepared *prepared, mica_device *device,
+                              mica_status (*held)(void *context, const char *name, mica_buffer **out),
+                              void *context);
+/* Which output of `before` a parameter of `main` is; UINT32_MAX: it is one of the graph's own. */
+uint32_t mica__prepare_index(const mica__prepared *prepared, const char *name);
+/* Whether every use of a parameter is as the weight of a matmul, which may be packed. */
+bool mica__is_weight(const mica_graph *graph, mica_tensor leaf);
+
+#endif

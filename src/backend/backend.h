@@ -113,8 +113,8 @@ typedef struct mica__kernel_row {
 /* ---- what a backend sees ---- */
 
 #define MICA__BIND_FAULT 4u /* access of the binding of the fault word: the backend puts its own there */
-#define MICA__BIND_PARAMS \
-    16u /* of a binding of the dispatch's parameters, which are then no argument: as above */
+/* Of a binding of the dispatch's parameters, which are then no argument: as above. */
+#define MICA__BIND_PARAMS 16u
 /* Read, perhaps before the dispatches that this one depends on are over: its kernel waits for them by itself before it touches
  * any other binding, in every work-item. A backend may start a dispatch with such bindings early if nothing before it writes
  * them; to one that does not they are bindings like others. */

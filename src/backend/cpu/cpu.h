@@ -9,8 +9,8 @@
 #include "backend/spares.h"
 #include "backend/times.h"
 
-#define MICA__CPU_MAX_DISPATCHES \
-    (1u << 24) /* of one list: keeps step tags of 64 pending lists in half their range */
+/* Of one list: keeps step tags of 64 pending lists in half their range. */
+#define MICA__CPU_MAX_DISPATCHES (1u << 24)
 #define MICA__CPU_MAX_LOCAL (64u << 20) /* bytes of per-thread memory that a dispatch may want */
 #define MICA__CPU_RESULTS 64u           /* completions kept per queue */
 

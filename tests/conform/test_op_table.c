@@ -88,38 +88,19 @@ static void test_sound(void **state)
                      MICA_ERR_INVALID_ARGUMENT);
 }
 
-/* The operand as it would be described. */
-static mica_operand_desc describe(conform_case *c, uint32_t slot)
-{
-    mica_operand_desc desc = {0};
-    if (slot == UINT32_MAX)
-        return desc;
-    const test_tensor *t = conform_tensor(c, slot);
-    desc.dtype = t->dtype;
-    desc.ndim = t->ndim;
-    memcpy(desc.shape, t->shape, sizeof desc.shape);
-    memcpy(desc.stride, t->stride, sizeof desc.stride);
-    if (slot == c->weight_slot && c->group_size != 0) {
-        desc.group_size = c->group_size;
-        desc.scale_dtype = c->operand[slot + 1].tensor.dtype;
-    }
-    return desc;
-}
-
 static uint32_t describe_all(conform_case *c, mica_operand_desc *desc)
 {
     uint32_t slots[CONFORM_OPERANDS];
     const uint32_t count = conform_operands(c, slots);
     for (uint32_t i = 0; i < count; i++)
-        desc[i] = describe(c, slots[i]);
+        desc[i] = conform_describe_operand(c, slots[i]);
     return count;
 }
 
 /* An output that is there before, as caches are, follows from nothing. */
 static bool is_made(mica_op op, uint32_t i)
 {
-    mica_op_operand operand;
-    must(mica_op_get_operand(op, i, &operand));
+    const mica_op_operand operand = conform_table_operand(op, i);
     return operand.access == MICA_ACCESS_WRITE && !operand.part;
 }
 

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,33 +65,52 @@ static void a_blob_keeps_what_it_moves(void **state)
     mica__free(blob.bytes);
 }
 
-/* More than are kept: the oldest go. Switching off keeps them, switching on forgets them. */
+/* More than are kept: the oldest entries go, sums have all. Reading takes them away, switching on forgets them. */
 static void the_last_times_are_kept(void **state)
 {
-    enum { KEPT = 65536, ALL = KEPT + 100 };
+    enum { KERNELS = 300, ALL = MICA__TIMES_KEPT + 101 };
     mica__times times = {0};
-    mica_profile_entry *out = calloc(KEPT, sizeof *out);
-    uint64_t count = 1;
+    mica__profile out = {NULL};
+    char name[16];
     (void)state;
-    assert_non_null(out);
     mica__times_add(&times, &(mica_profile_entry){.index = 7}, "early", "");
-    assert_int_equal(mica__times_read(&times, true, out, KEPT, &count), MICA_OK);
-    assert_int_equal(count, 0);
-    for (uint32_t i = 0; i < ALL; i++)
-        mica__times_add(&times, &(mica_profile_entry){.index = i}, i % 2 == 0 ? "even" : NULL, "here");
-    assert_int_equal(mica__times_read(&times, false, out, 3, &count), MICA_OK);
-    assert_int_equal(out[3].label[0], 0); /* no more than was asked for */
-    assert_int_equal(mica__times_read(&times, false, out, KEPT, &count), MICA_OK);
-    assert_int_equal(count, KEPT);
-    for (uint32_t i = 0; i < KEPT; i++) {
-        assert_int_equal(out[i].index, ALL - KEPT + i);
-        assert_string_equal(out[i].kernel, i % 2 == 0 ? "even" : "copy_bytes");
-        assert_string_equal(out[i].label, "here");
+    assert_int_equal(mica__times_read(&times, true, NULL), MICA_OK);
+    for (uint32_t i = 0; i < KERNELS; i++) {
+        snprintf(name, sizeof name, "%u", i);
+        mica__times_add(&times, &(mica_profile_entry){.end_ns = i, .bytes = 2}, name, "");
     }
-    assert_int_equal(mica__times_read(&times, true, NULL, 0, &count), MICA_OK);
-    assert_int_equal(count, 0);
-    mica__free(times.entry);
-    free(out);
+    for (uint32_t i = 0; i < ALL; i++)
+        mica__times_add(&times, &(mica_profile_entry){.index = i, .begin_ns = 3, .end_ns = 10 + i % 2},
+                        i % 2 == 0 ? "even" : NULL, "here");
+    assert_int_equal(mica__times_read(&times, false, NULL), MICA_OK);
+    assert_int_equal(mica__times_read(&times, false, &out), MICA_OK);
+    assert_int_equal(out.entry_count, MICA__TIMES_KEPT);
+    for (uint32_t i = 0; i < MICA__TIMES_KEPT; i++) {
+        assert_int_equal(out.entry[i].index, ALL - MICA__TIMES_KEPT + i);
+        assert_string_equal(out.entry[i].kernel, out.entry[i].index % 2 == 0 ? "even" : "copy_bytes");
+        assert_string_equal(out.entry[i].label, "here");
+    }
+    assert_int_equal(out.bucket_count, KERNELS + 2);
+    for (uint32_t i = 0; i < KERNELS; i++)
+        assert_true(strtoul(out.bucket[i].kernel, NULL, 10) == i && out.bucket[i].count == 1 &&
+                    out.bucket[i].total_ns == i && out.bucket[i].bytes == 2);
+    const mica_profile_bucket *copies = &out.bucket[KERNELS + 1];
+    assert_string_equal(copies->kernel, "copy_bytes");
+    assert_int_equal(copies->count, ALL / 2);
+    assert_true(copies->min_ns == 8 && copies->max_ns == 8 && copies->total_ns == ALL / 2 * 8);
+    mica__free(out.entry);
+    mica__free(out.bucket);
+    assert_int_equal(mica__times_read(&times, false, &out), MICA_OK); /* taken away */
+    assert_int_equal(out.entry_count + out.bucket_count, 0);
+    assert_null(out.entry);
+    assert_int_equal(mica__times_read(&times, true, NULL), MICA_OK);
+    mica__times_add(&times, &(mica_profile_entry){.index = 1}, "once", "");
+    assert_int_equal(mica__times_read(&times, true, NULL), MICA_OK); /* forgotten */
+    assert_int_equal(mica__times_read(&times, false, &out), MICA_OK);
+    assert_int_equal(out.entry_count + out.bucket_count, 0);
+    mica__free(out.entry);
+    mica__free(out.bucket);
+    mica__times_free(&times);
 }
 
 int main(void)

@@ -114,7 +114,6 @@ mica_status mica__cpu_queue_create(mica__device *device, mica__queue **out);
 void mica__cpu_queue_destroy(mica__device *device, mica__queue *queue);
 mica_status mica__cpu_queue_order(mica__device *device, mica__queue *queue, mica__queue *after,
                                   uint64_t value);
-mica_status mica__cpu_timestamps(mica__device *device, bool enable, mica_profile_entry *out,
-                                 uint64_t capacity, uint64_t *out_count);
+mica_status mica__cpu_timestamps(mica__device *device, bool enable, mica__profile *out);
 
 #endif

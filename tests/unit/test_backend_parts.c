@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "backend/encode.h"
+#include "backend/planning.h"
 #include "backend/spares.h"
 #include "backend/times.h"
 #include "base/alloc.h"
@@ -113,12 +114,46 @@ static void the_last_times_are_kept(void **state)
     mica__times_free(&times);
 }
 
+/* A plan has as many dispatches, bindings and bytes of parameters as its record needs, and keeps what was written. */
+static void plans_grow(void **state)
+{
+    enum { DISPATCHES = 300, BYTES = 4096, BINDINGS = 5 };
+    const mica__record record = {.operand_count = 2, .params_size = 8};
+    mica__plan plan = {NULL};
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(mica__planning_begin(&plan, &record), MICA_OK);
+        for (uint32_t d = 0; d < DISPATCHES; d++) {
+            mica__planning_dispatch(&plan, "kernel");
+            for (uint32_t part = 0; part < 2; part++) { /* one behind the other */
+                mica__plan_binding *binding = mica__planning_bindings(&plan, BINDINGS);
+                for (uint32_t b = 0; b < BINDINGS; b++)
+                    binding[b] = (mica__plan_binding){.source = (uint16_t)d, .length = b};
+                memset(mica__planning_params(&plan, BYTES / 2), (int)(d % 251 + part), BYTES / 2);
+            }
+        }
+        mica__planning_dispatch(&plan, "large");
+        memset(mica__planning_params(&plan, 1 << 24), 7, 1 << 24);
+        assert_int_equal(plan.status, MICA_OK);
+        assert_int_equal(plan.dispatch_count, DISPATCHES + 1);
+        for (uint32_t d = 0; d < DISPATCHES; d++) {
+            const mica__plan_dispatch *dispatch = &plan.dispatch[d];
+            const unsigned char *params = plan.params + dispatch->params_offset;
+            assert_int_equal(dispatch->params_size, BYTES);
+            assert_true(params[0] == d % 251 && params[BYTES / 2 - 1] == d % 251 &&
+                        params[BYTES / 2] == d % 251 + 1 && params[BYTES - 1] == d % 251 + 1);
+            assert_int_equal(dispatch->binding_count, 2 * BINDINGS);
+            assert_int_equal(plan.binding[dispatch->first_binding + 2 * BINDINGS - 1].source, d);
+        }
+    }
+    mica__planning_end(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spares_are_given_once),
-        cmocka_unit_test(the_first_failure_stays),
-        cmocka_unit_test(a_blob_keeps_what_it_moves),
+        cmocka_unit_test(spares_are_given_once),   cmocka_unit_test(plans_grow),
+        cmocka_unit_test(the_first_failure_stays), cmocka_unit_test(a_blob_keeps_what_it_moves),
         cmocka_unit_test(the_last_times_are_kept),
     };
     return cmocka_run_group_tests_name("backend_parts", tests, NULL, NULL);

@@ -183,9 +183,8 @@ void conform_make_matmul_library(conform_case *c, test_random *random)
 /* Several weights of one x, each with its y. */
 void conform_make_matmul_several(conform_case *c, test_random *random)
 {
-    conform_draw as = {.groups = 1 + (uint32_t)test_random_below(random, 4)};
+    conform_draw as = {.most = 2000};
 
-    as.most = 2000;
     as.size[CONFORM_SIZE('K')] = draw_columns(c, random);
     as.size[CONFORM_SIZE('M')] = 1 + test_random_below(random, 12);
     as.size[CONFORM_SIZE('A')] = as.size[CONFORM_SIZE('E')] = CONFORM_MISSING;

@@ -456,12 +456,16 @@ typedef struct mica_profile_entry {
     uint32_t index; /* place in its submission */
     uint64_t submission;
     uint64_t begin_ns, end_ns; /* device clock */
+    /* That its op moves and takes at the least (mica_op_route), where this dispatch is the one that touches most of its operands; 0 in the
+     * others, in custom kernels, and in work that was encoded before the profile began, recordings excepted. */
+    double bytes, operations;
 } mica_profile_entry;
-/* Sums per kernel, most time first. */
+/* Sums of an op and kernel. */
 typedef struct mica_profile_bucket {
     char kernel[48];
     mica_op op;
     uint64_t count, total_ns, min_ns, max_ns;
+    double bytes, operations;
 } mica_profile_bucket;
 
 /* From now on each dispatch of the device is timed (dispatches then run one at a time). What was gathered is forgotten, also
@@ -469,10 +473,10 @@ typedef struct mica_profile_bucket {
 MICA_API mica_status mica_profile_begin(mica_device *device);
 /* Stops timing and keeps what was gathered. STATE if it had not begun; OUT_OF_MEMORY. */
 MICA_API mica_status mica_profile_end(mica_device *device);
-/* Fill up to `capacity`, say how many there are. Kept until the next begin. */
+/* Fill up to `capacity`, say how many there are, oldest first: all, or the last 65,536. Kept until the next end. */
 MICA_API mica_status mica_profile_entries(mica_device *device, mica_profile_entry *entries, uint64_t capacity,
                                           uint64_t *out_count);
-/* The same, summed per op and kernel, however many there are; most time first. OUT_OF_MEMORY. */
+/* All that ran, summed per op and kernel, however many there are; most time first. */
 MICA_API mica_status mica_profile_buckets(mica_device *device, mica_profile_bucket *buckets,
                                           uint64_t capacity, uint64_t *out_count);
 /* Writes the profile as a trace file that Perfetto and chrome://tracing open. Replaced atomically. */

@@ -67,8 +67,8 @@ typedef struct mica_value {
         int64_t i;
         double f;
         mica_string string;
-        const void *items; /* numbers: packed in their own type (bool a byte); strings: mica_string[];
-                            * arrays: mica_value[]. Aligned for its type. */
+        /* numbers: packed in their own type (bool a byte); strings: mica_string[]; arrays: mica_value[]. Aligned for its type. */
+        const void *items;
     } as;
 } mica_value;
 
@@ -141,8 +141,9 @@ typedef struct mica_quantize_options {
 } mica_quantize_options;
 
 typedef struct mica_quantize_report {
-    uint64_t tensors, quantized, /* quantized: got another type, and one of blocks */
-        fallbacks;               /* rows that the block does not divide got another type */
+    uint64_t tensors;
+    uint64_t quantized; /* got another type, and one of blocks */
+    uint64_t fallbacks; /* rows that the block does not divide got another type */
     uint64_t bytes_in, bytes_out;
     /* of the quantized, those that had a type of blocks before: the errors of both add up */
     uint64_t requantized;

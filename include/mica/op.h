@@ -15,8 +15,8 @@
 extern "C" {
 #endif
 
-#define MICA_SIZE_UNKNOWN \
-    (1ull << 63) /* a size that is not known yet; greater ones are symbols: equal where they are the same */
+/* A size that is not known yet; greater ones are symbols: equal where they are the same. */
+#define MICA_SIZE_UNKNOWN (1ull << 63)
 #define MICA_RANK_UNKNOWN 0xffu
 
 typedef enum mica_op_gradient {
@@ -45,9 +45,9 @@ typedef struct mica_op_operand {
     uint64_t types;    /* bit d: mica_dtype d; 0: the type of operand `same_as` */
     uint32_t same_as;
     uint32_t rows; /* 1: the last dimension must be contiguous; 2: all must */
-    char shape
-        [64]; /* "[.., d]": letters are sizes, equal ones equal; "..": any dimensions; "h?": may be missing; "any": broadcasts;
-                     * "ruled": as the op says */
+    /* "[.., d]": letters are sizes, equal ones equal; "..": any dimensions; "h?": may be missing; "any": broadcasts;
+     * "ruled": as the op says */
+    char shape[64];
 } mica_op_operand;
 
 /* Operand `index`, groups counted once. INVALID_ARGUMENT beyond the last. */

@@ -117,8 +117,8 @@ typedef enum mica_reduce_kind {
 
 typedef struct mica_reduce_params {
     uint32_t kind; /* mica_reduce_kind */
-    uint32_t
-        axes; /* bit a: the a-th dimension of x counted from the last, 0 being the last. 0: all of them */
+    /* bit a: the a-th dimension of x counted from the last, 0 being the last. 0: all of them */
+    uint32_t axes;
     uint32_t keep_dims;  /* 1: reduced dimensions stay in y, with size 1 */
     uint32_t correction; /* of VAR: 0, or 1 for the variance of a sample */
 } mica_reduce_params;
@@ -156,8 +156,8 @@ typedef struct mica_rope_params {
     float position_scale;  /* positions are multiplied by it; 0 = 1 */
     float attention_scale; /* cos and sin are multiplied by it; 0 = 1 */
     uint32_t axes;         /* mica_rope_axes */
-    uint32_t sections
-        [4]; /* pairs of each axis, those of axes that positions does not have 0; sum at most rotary_dims/2 */
+    /* pairs of each axis, those of axes that positions does not have 0; sum at most rotary_dims/2 */
+    uint32_t sections[4];
 } mica_rope_params;
 
 /* Rotary embedding of x [tokens, heads, dim] (or [tokens, dim]) by positions [tokens], or [1 to 4 axes, tokens] where params.axes says whose
@@ -204,8 +204,8 @@ typedef struct mica_attention_params {
 /* The operands of mica_attention. Query head h reads KV head h / (heads / kv_heads). */
 typedef struct mica_attention_operands {
     mica_buffer *q; /* [tokens, heads, dim] */
-    mica_buffer *k,
-        *v; /* caches as above, or f64; each of its own type; v may have another dim, and lie in k */
+    /* caches as above, or f64; each of its own type; v may have another dim, and lie in k */
+    mica_buffer *k, *v;
     mica_buffer *positions; /* [tokens], absolute position of each query */
     mica_buffer *lengths;   /* [sequences], number of valid keys */
     mica_buffer *sequences; /* [tokens] or NULL */
@@ -287,8 +287,8 @@ typedef enum mica_pad_mode {
 } mica_pad_mode;
 
 typedef struct mica_pad_params {
-    int64_t low[MICA_MAX_DIMS],
-        high[MICA_MAX_DIMS]; /* elements before and behind x in each dimension; below 0 x is cut */
+    /* elements before and behind x in each dimension; below 0 x is cut */
+    int64_t low[MICA_MAX_DIMS], high[MICA_MAX_DIMS];
     double value;  /* of MICA_PAD_CONSTANT, as mica_fill takes it; in types of 8-bit floats 0 alone */
     uint32_t mode; /* mica_pad_mode; pads may be longer than x */
     uint32_t reserved;

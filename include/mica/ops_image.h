@@ -21,10 +21,10 @@ extern "C" {
 typedef struct mica_conv_params {
     uint32_t stride[MICA_SPATIAL_DIMS];   /* 0 stands for 1 */
     uint32_t dilation[MICA_SPATIAL_DIMS]; /* 0 stands for 1 */
-    uint32_t low[MICA_SPATIAL_DIMS],
-        high[MICA_SPATIAL_DIMS]; /* zeros before and behind; of a transposed one what is cut off y there */
-    uint32_t output_padding
-        [MICA_SPATIAL_DIMS]; /* of a transposed one: places more at the end of y; below stride or dilation */
+    /* zeros before and behind; of a transposed one what is cut off y there */
+    uint32_t low[MICA_SPATIAL_DIMS], high[MICA_SPATIAL_DIMS];
+    /* of a transposed one: places more at the end of y; below stride or dilation */
+    uint32_t output_padding[MICA_SPATIAL_DIMS];
     uint32_t kernel[MICA_SPATIAL_DIMS]; /* its sizes; 0: as the weight has it */
     uint32_t groups;     /* channels in so many groups, each with its own weights; 0 stands for 1 */
     uint32_t transposed; /* 1: the gradient of a convolution with respect to its input */
@@ -63,8 +63,8 @@ typedef struct mica_pool_windows_params {
     uint32_t dilation[MICA_SPATIAL_DIMS]; /* 0 stands for 1 */
     uint32_t low[MICA_SPATIAL_DIMS], high[MICA_SPATIAL_DIMS]; /* padding */
     uint32_t ceil_mode; /* 1: also the windows at the end that begin in x or before it, but do not fit */
-    uint32_t
-        count_padding; /* 1: a mean is over places of padding as well, but not over what lies beyond it */
+    /* 1: a mean is over places of padding as well, but not over what lies beyond it */
+    uint32_t count_padding;
 } mica_pool_windows_params;
 
 /* y [.., p] = max, min, mean, sum or product of x [.., p stride - low + k dilation] over the k that lead into x. x [.., spatial..] with any
@@ -113,9 +113,9 @@ typedef enum mica_resize_corners {
 typedef struct mica_resize_params {
     uint32_t mode;    /* mica_resize_mode */
     uint32_t corners; /* mica_resize_corners */
-    uint32_t
-        antialias; /* 1: where x is larger the kernel is stretched by n / m, weights add up to 1; LINEAR or CUBIC with HALF_PIXEL */
-    uint32_t dims; /* spatial ones, the last of x: 1 to 3; 0 stands for 2 */
+    /* 1: where x is larger the kernel is stretched by n / m, weights add up to 1; LINEAR or CUBIC with HALF_PIXEL */
+    uint32_t antialias;
+    uint32_t dims;                    /* spatial ones, the last of x: 1 to 3; 0 stands for 2 */
     uint32_t size[MICA_SPATIAL_DIMS]; /* of y; 0: as y has it */
 } mica_resize_params;
 

@@ -26,8 +26,8 @@ MICA_API mica_status mica_triangular_solve(mica_encoder *encoder, mica_buffer *a
                                            const mica_triangular_params *params, mica_buffer *x);
 
 typedef struct mica_cholesky_params {
-    uint32_t
-        upper; /* 0: y is lower, a = y y^T, and a is read from its diagonal down; 1: y is upper, a = y^T y, up */
+    /* 0: y is lower, a = y y^T, and a is read from its diagonal down; 1: y is upper, a = y^T y, up */
+    uint32_t upper;
 } mica_cholesky_params;
 
 /* The triangular y of a symmetric positive definite a, both [.., N, N], with a diagonal above 0 and zeros in the other half. In place. */
@@ -40,8 +40,8 @@ MICA_API mica_status mica_solve(mica_encoder *encoder, mica_buffer *a, mica_buff
 MICA_API mica_status mica_inverse(mica_encoder *encoder, mica_buffer *a, mica_buffer *y);
 
 typedef struct mica_determinant_params {
-    uint32_t
-        log; /* 0: y [..] is the determinant; 1: y [.., 2] has its sign (1, -1 or 0) and the logarithm of its magnitude */
+    /* 0: y [..] is the determinant; 1: y [.., 2] has its sign (1, -1 or 0) and the logarithm of its magnitude */
+    uint32_t log;
 } mica_determinant_params;
 
 /* Of a [.., N, N]. A singular matrix has a determinant: 0, of sign 0 and logarithm -inf. */

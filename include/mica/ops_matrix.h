@@ -44,8 +44,8 @@ MICA_API mica_status mica_matmul_lora(mica_encoder *encoder, mica_buffer *x, mic
 /* A matrix of codes with scales, and room for what they stand for. */
 typedef struct mica_scaled {
     mica_buffer *codes; /* as mica_dequantize_codes takes them: f8_e4m3, f8_e5m2, packed FP4, integers */
-    const mica_quantizer
-        *by;             /* scales of the tensor, of rows, of blocks along K; NVFP4 has `global` besides */
+    /* scales of the tensor, of rows, of blocks along K; NVFP4 has `global` besides */
+    const mica_quantizer *by;
     mica_buffer *values; /* written: f32, f16 or bf16, of the shape of the numbers */
 } mica_scaled;
 

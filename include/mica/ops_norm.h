@@ -70,8 +70,8 @@ typedef struct mica_batch_norm_operands {
     mica_buffer *weight, *bias;              /* [channels] or NULL */
     mica_buffer *running_mean, *running_var; /* [channels] or NULL, both */
     mica_buffer *y;                          /* [n, channels, ..]; may be x */
-    mica_buffer *mean,
-        *var; /* [channels], of this batch; var is over all elements of a channel, without correction */
+    /* [channels], of this batch; var is over all elements of a channel, without correction */
+    mica_buffer *mean, *var;
     /* [channels], with running_mean and running_var: (1 - momentum) running + momentum statistic, that of var being a sample's, var n / (n - 1)
      * of n elements (n, where there is one). May be running_mean and running_var themselves. */
     mica_buffer *new_running_mean, *new_running_var;

@@ -15,10 +15,10 @@ extern "C" {
 #endif
 
 typedef enum mica_code {
-    MICA_CODE_INTEGER =
-        0, /* whole numbers from low to high; where codes are of a float dtype (f8_e4m3 ..) its numbers */
-    MICA_CODE_FP4 =
-        1 /* E2M1: bit 3 the sign, then 0, 0.5, 1, 1.5, 2, 3, 4, 6; low and high are not looked at */
+    /* whole numbers from low to high; where codes are of a float dtype (f8_e4m3 ..) its numbers */
+    MICA_CODE_INTEGER = 0,
+    /* E2M1: bit 3 the sign, then 0, 0.5, 1, 1.5, 2, 3, 4, 6; low and high are not looked at */
+    MICA_CODE_FP4 = 1
 } mica_code;
 
 typedef struct mica_quantizer {
@@ -27,13 +27,14 @@ typedef struct mica_quantizer {
     mica_buffer *zero_points; /* as scales, any plain numbers but f64 (with f64 x: of f64 alone); NULL: 0 */
     mica_buffer *biases;      /* as scales; NULL: none. Not together with zero_points */
     mica_buffer *global;      /* one element; NULL: 1 */
-    int32_t low,
-        high; /* of codes. Both 0: all that the codes' dtype holds, of fake-quantise -128 to 127, packed 0 to 15 */
+    /* of codes. Both 0: all that the codes' dtype holds, of fake-quantise -128 to 127, packed 0 to 15 */
+    int32_t low, high;
     uint32_t block; /* elements along `axis` that share a scale; 0: scales broadcast */
     uint32_t axis;  /* counted from the last, which is 0 */
     uint32_t away;  /* 1: halves are rounded away from 0; 0: to even */
-    uint32_t
-        packed; /* 1: codes are u8 with two of 4 bits, the even one low; the last dimension is even, and so is a block along it; low is 0 or -8 */
+    /* 1: codes are u8 with two of 4 bits, the even one low; the last dimension is even, and so is a block along it;
+     * low is 0 or -8 */
+    uint32_t packed;
     mica_code code;
 } mica_quantizer;
 

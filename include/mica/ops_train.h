@@ -74,8 +74,8 @@ MICA_API mica_status mica_cross_entropy_backward(mica_encoder *encoder, mica_buf
 typedef struct mica_sgd_operands {
     mica_buffer *parameters; /* written */
     mica_buffer *gradients;
-    mica_buffer *
-        momentum; /* written; NULL without momentum. Its content before step 1 is not looked at where `step` is there, else it is zeros */
+    /* written; NULL without momentum. Its content before step 1 is not looked at where `step` is there, else it is zeros */
+    mica_buffer *momentum;
     mica_buffer *learning_rate, *gradient_scale, *step; /* step NULL: as after the first */
 } mica_sgd_operands;
 
@@ -102,8 +102,8 @@ typedef struct mica_adam_params {
     double beta1, beta2; /* from 0 to below 1 */
     double eps;          /* 0 or above */
     double weight_decay; /* 0 or above */
-    uint32_t
-        decoupled; /* 1: AdamW, parameters are decayed; 0: Adam, the gradient has weight_decay times them */
+    /* 1: AdamW, parameters are decayed; 0: Adam, the gradient has weight_decay times them */
+    uint32_t decoupled;
     uint32_t maximize; /* 1: gradients are turned round */
 } mica_adam_params;
 

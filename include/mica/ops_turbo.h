@@ -28,8 +28,8 @@ MICA_API mica_status mica_hadamard(mica_encoder *encoder, mica_buffer *x, mica_b
 
 typedef enum mica_codebook_kind {
     MICA_CODEBOOK_NORMAL = 0, /* N(0, 1) */
-    MICA_CODEBOOK_SPHERE =
-        1 /* sqrt(dim) times a coordinate of a random point of the unit sphere in `dim` dimensions: a Beta density */
+    /* sqrt(dim) times a coordinate of a random point of the unit sphere in `dim` dimensions: a Beta density */
+    MICA_CODEBOOK_SPHERE = 1
 } mica_codebook_kind;
 
 #define MICA_CODEBOOK_BITS 8

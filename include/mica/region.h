@@ -23,6 +23,7 @@
 #define MICA_REGION_H
 
 #include "mica/device.h"
+#include "mica/op.h"
 #include "mica/scalars.h"
 
 #ifdef __cplusplus
@@ -106,6 +107,17 @@ MICA_API void mica_region_release(mica_region *region);
  * has there, `imag` of what is not c64, and an index along an axis that the outputs do not have. */
 MICA_API mica_status mica_region_apply(mica_encoder *encoder, const mica_region *region,
                                        mica_buffer *const *inputs, mica_buffer *const *outputs);
+
+/* Completes `outputs` as mica_op_infer does: one with ndim MICA_RANK_UNKNOWN gets the shape that the inputs broadcast to (of none: [], a
+ * scalar), with dtype NONE the type of the first input of its register, else the register's own, and c64 where it takes two values. Sizes
+ * may be unknown or symbols; a size that is not known is taken not to be 1 beside one that is. Then all that mica_region_apply would check
+ * of types and shapes. */
+MICA_API mica_status mica_region_infer(const mica_region *region, const mica_operand_desc *inputs,
+                                       mica_operand_desc *outputs);
+/* Whether the device runs the region on such operands, and how: mica_op_supported of a region. */
+MICA_API mica_status mica_region_supported(mica_device *device, const mica_region *region,
+                                           const mica_operand_desc *inputs, const mica_operand_desc *outputs,
+                                           mica_op_route *out_route);
 
 #ifdef __cplusplus
 }

@@ -104,6 +104,8 @@ typedef enum mica_scalar {
     MICA_SCALAR_LOG2,
     /* the logarithm of a to base 10 (0: -inf; below 0: NaN). */
     MICA_SCALAR_LOG10,
+    /* log(e^a + e^b) (two infinities of one sign: that one). */
+    MICA_SCALAR_LOGADDEXP,
     /* the sine of a (infinite: NaN). */
     MICA_SCALAR_SIN,
     /* the cosine of a (infinite: NaN). */
@@ -260,6 +262,8 @@ MICA_API mica_status mica_log1p(mica_encoder *encoder, mica_buffer *a, mica_buff
 MICA_API mica_status mica_log2(mica_encoder *encoder, mica_buffer *a, mica_buffer *y);
 /* y = the logarithm of a to base 10 (0: -inf; below 0: NaN). Types: f32, on the cpu also f64. */
 MICA_API mica_status mica_log10(mica_encoder *encoder, mica_buffer *a, mica_buffer *y);
+/* y = log(e^a + e^b) (two infinities of one sign: that one). Types: f32 or f64. */
+MICA_API mica_status mica_logaddexp(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *y);
 /* y = the sine of a (infinite: NaN). Types: f32, on the cpu also f64. */
 MICA_API mica_status mica_sin(mica_encoder *encoder, mica_buffer *a, mica_buffer *y);
 /* y = the cosine of a (infinite: NaN). Types: f32, on the cpu also f64. */

@@ -77,8 +77,8 @@ MICA_API mica_status mica_tokenizer_encode(const mica_tokenizer *tokenizer, cons
                                            uint64_t *out_count);
 
 #define MICA_DECODE_SPECIAL 1u /* control tokens show as their vocabulary text, else as nothing */
-#define MICA_DECODE_START \
-    2u /* the tokens begin a text: the blank that a tokenizer put before it is taken away */
+/* The tokens begin a text: the blank that a tokenizer put before it is taken away. */
+#define MICA_DECODE_START 2u
 
 /* The text of tokens; not NUL-terminated. Always valid UTF-8: bytes that are no character are U+FFFD. `out_length` is its
  * full length, `capacity` cuts what is written. An id out of range is INVALID_ARGUMENT; BUDGET and CANCELLED as above. */

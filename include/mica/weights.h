@@ -107,9 +107,8 @@ MICA_API mica_status mica_weights_decode(const mica_weights *weights, uint64_t i
 
 /* ---- onto a device ------------------------------------------------------------------------------------ */
 
-#define MICA_LOAD_PACK \
-    1u /* in the layout the device's matmul reads fastest (mica_buffer_pack), where it has one;
-                           * the file's pages are given back */
+/* In the layout the device's matmul reads fastest (mica_buffer_pack), where it has one; the file's pages are given back. */
+#define MICA_LOAD_PACK 1u
 
 /* How a tensor gets onto a device. */
 typedef enum mica_placement {

@@ -113,8 +113,8 @@ typedef struct mica__kernel_row {
 /* ---- what a backend sees ---- */
 
 #define MICA__BIND_FAULT 4u /* access of the binding of the fault word: the backend puts its own there */
-#define MICA__BIND_PARAMS \
-    16u /* of a binding of the dispatch's parameters, which are then no argument: as above */
+/* Of a binding of the dispatch's parameters, which are then no argument: as above. */
+#define MICA__BIND_PARAMS 16u
 /* Read, perhaps before the dispatches that this one depends on are over: its kernel waits for them by itself before it touches
  * any other binding, in every work-item. A backend may start a dispatch with such bindings early if nothing before it writes
  * them; to one that does not they are bindings like others. */
@@ -148,7 +148,9 @@ typedef struct mica__dispatch {
     uint32_t params_size;
     const uint32_t *dependencies; /* indices of earlier dispatches of this encoding; only if info.edges */
     uint32_t dependency_count;
-    uint16_t op;       /* for profiles */
+    uint16_t op; /* for profiles, as what follows */
+    float bytes,
+        operations; /* that its record costs, where this dispatch is the one that touches most of it; else 0 */
     const char *label; /* copied */
 } mica__dispatch;
 
@@ -159,6 +161,13 @@ typedef struct mica__completion {
     uint32_t fault;            /* 0, or 1 + mica_op of a record with an index out of range: cpu, the first */
     uint64_t begin_ns, end_ns; /* device clock */
 } mica__completion;
+
+/* What `timestamps` gives, of the caller, in memory of alloc.h: the last dispatches, oldest first; all of them in sums. */
+typedef struct mica__profile {
+    mica_profile_entry *entry;
+    mica_profile_bucket *bucket;
+    uint64_t entry_count, bucket_count;
+} mica__profile;
 
 typedef struct mica__backend_table {
     uint32_t version;
@@ -196,8 +205,7 @@ typedef struct mica__backend_table {
     void (*queue_destroy)(mica__device *, mica__queue *);           /* may be absent */
     mica_status (*commands_update)(mica__commands *, uint32_t dispatch, uint32_t binding,
                                    const mica__binding *);
-    mica_status (*timestamps)(mica__device *, bool enable, mica_profile_entry *out, uint64_t capacity,
-                              uint64_t *out_count);
+    mica_status (*timestamps)(mica__device *, bool enable, mica__profile *out);
     mica_status (*cancel)(mica__device *, mica__queue *, uint64_t value); /* may be absent */
     /* What is submitted to `queue` from now on starts after submission `value` of queue `after`. Does not wait; may be
      * absent: then the device room does, on the host. */

@@ -14,10 +14,10 @@
 typedef struct mica__fourier {
     uint64_t n, inner, length;
     uint64_t rows; /* the product of `shape` */
-    uint64_t shape[MICA_MAX_DIMS], x_stride[MICA_MAX_DIMS],
-        y_stride[MICA_MAX_DIMS]; /* of the rows, in bytes */
-    uint64_t x_step, y_step;     /* bytes from one point to the next along the axis */
-    uint64_t x_half, y_half;     /* from the real part of a complex number to the imaginary one */
+    /* of the rows, in bytes */
+    uint64_t shape[MICA_MAX_DIMS], x_stride[MICA_MAX_DIMS], y_stride[MICA_MAX_DIMS];
+    uint64_t x_step, y_step; /* bytes from one point to the next along the axis */
+    uint64_t x_half, y_half; /* from the real part of a complex number to the imaginary one */
     double scale;
     uint32_t ndim; /* of the rows; at least 1 */
     uint32_t kind, inverse;

@@ -66,10 +66,9 @@ typedef char NO_PARAMS[1];
 const mica__op_info mica__ops[MICA_OP_COUNT] = {
     [MICA_OP_NONE] = {.name = "none"},
     [MICA_OP_CUSTOM] = {.name = "custom"}, /* a kernel of the caller's: what it does is not known */
-#define OP(op, name_, prefix, call, record, rule, empty_, gradient_, needs_, ...) \
+#define OP(op, name_, prefix, call, record, rule, empty_, gradient_, ...)         \
     [MICA_OP_##op] = {.name = #name_,                                             \
                       .slot = slots_##prefix,                                     \
-                      .needs = needs_,                                            \
                       .call_params = BYTES_OF(call),                              \
                       .record_params = BYTES_OF(record),                          \
                       .rows = sizeof slots_##prefix / sizeof *slots_##prefix - 1, \

@@ -47,7 +47,6 @@ typedef enum mica__empty { MICA__EMPTY_REFUSED, MICA__EMPTY_IDENTITY } mica__emp
 typedef struct mica__op_info {
     const char *name;
     const mica__slot_info *slot;         /* rows, the last has no name */
-    uint32_t needs;                      /* MICA__FEATURE_* */
     uint16_t call_params, record_params; /* bytes */
     uint8_t rows;                        /* of `slot` */
     uint8_t fixed;                       /* slots that every record has: they come first */

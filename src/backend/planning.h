@@ -17,8 +17,8 @@ void mica__planning_end(mica__plan *plan);
 mica__plan_dispatch *mica__planning_dispatch(mica__plan *plan, const char *kernel);
 /* Appends `count` bindings to the last dispatch, to be filled. Valid until the next ones. */
 mica__plan_binding *mica__planning_bindings(mica__plan *plan, uint32_t count);
-/* Appends `bytes` to the parameters of the last dispatch, to be filled. Valid until the next ones. NULL: no memory, where they
- * are more than 8 KB, the record's parameters and 256 bytes for each of its operands. */
+/* Appends `bytes` to the parameters of the last dispatch, to be filled: any number. Valid until the next ones. NULL where there is no memory
+ * for more than every plan has at hand: 8 KB, the record's parameters and 256 bytes for each of its operands. */
 unsigned char *mica__planning_params(mica__plan *plan, uint32_t bytes);
 /* Appends `text` to the constants of the last dispatch, behind a '|' where there are some. */
 void mica__planning_constant(mica__plan *plan, const char *text);

@@ -149,7 +149,8 @@ static void close_parts(mica_device *device)
     mica__registry_destroy(device->registry);
     if (device->table != NULL)
         device->table->close(device->impl);
-    mica__free(device->profile);
+    mica__free(device->profile.entry);
+    mica__free(device->profile.bucket);
     mica__lock_destroy(&device->lock, &device->guard);
     mica__free(device);
 }

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "backend/op_table.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/env.h"
@@ -36,6 +37,7 @@ struct mica__lowering {
     mica__work *work;
     mica__scratch *shared; /* scratch of works before and after this one; NULL: its own */
     bool manual, serial, timed, traced;
+    bool costed; /* a profile may ask what its dispatches cost: it is running, or they are submitted again */
     uint32_t chunk;      /* scratch: current chunk in work->scratch */
     uint64_t chunk_used; /* bytes of it */
     uint64_t round_used; /* bytes since the last start over */
@@ -88,6 +90,7 @@ mica_status mica__lowering_begin(mica_device *device, bool reusable, mica__lower
     lowering->serial = mica__env_debug(MICA__DEBUG_SERIAL);
     lowering->traced = mica__env_debug(MICA__DEBUG_TRACE);
     lowering->timed = atomic_load_explicit(&device->profiling, memory_order_relaxed) != 0;
+    lowering->costed = lowering->timed || reusable;
     lowering->plans.fresh.reusable = reusable;
     mica_status status = mica__work_create(device, reusable, &lowering->work);
     if (status == MICA_OK)
@@ -362,10 +365,20 @@ static bool is_plain_copy(const mica__record *record)
            is_solid(y);
 }
 
+static void set_cost(const mica__record *record, mica__dispatch *dispatch)
+{
+    double bytes = 0, operations = 0;
+    mica__op_cost(record, &bytes, &operations);
+    dispatch->bytes = (float)bytes;
+    dispatch->operations = (float)operations;
+}
+
 static mica_status add_plain_copy(mica__lowering *lowering, const mica__record *record)
 {
     const mica__operand *part[2] = {&record->operand[MICA__COPY_X], &record->operand[MICA__COPY_Y]};
     mica__dispatch dispatch = {.binding_count = 2};
+    if (lowering->costed)
+        set_cost(record, &dispatch);
     mica_status status = reserve_bindings(lowering, 2);
     for (uint32_t i = 0; i < 2 && status == MICA_OK; i++)
         status = bind_operand(lowering, part[i], part[i]->access, i);
@@ -390,6 +403,22 @@ static mica_status bind_other(mica__lowering *lowering, const mica__plan_dispatc
     return MICA_OK;
 }
 
+/* The dispatch of the plan that binds the most bytes: the record's cost is counted as its. */
+static uint32_t main_dispatch(const mica__record *record, const mica__planned *plan)
+{
+    uint64_t most = 0;
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < plan->dispatch_count && plan->dispatch_count > 1; i++) {
+        const mica__plan_binding *part = plan->binding + plan->dispatch[i].first_binding;
+        uint64_t bytes = 0;
+        for (uint32_t b = 0; b < plan->dispatch[i].binding_count; b++, part++)
+            bytes += part->source < MICA__PARAMS ? record->operand[part->source].length : part->length;
+        found = bytes > most ? i : found;
+        most = bytes > most ? bytes : most;
+    }
+    return found;
+}
+
 static mica_status send_planned(mica__lowering *lowering, const mica__record *record,
                                 const mica__planned *plan, const mica__plan_dispatch *step,
                                 const mica__storage *scratch, uint64_t scratch_offset)
@@ -410,6 +439,8 @@ static mica_status send_planned(mica__lowering *lowering, const mica__record *re
     memcpy(dispatch.local, step->local, sizeof dispatch.local);
     dispatch.params = plan->params + step->params_offset;
     dispatch.params_size = step->params_size;
+    if (lowering->costed && step == &plan->dispatch[main_dispatch(record, plan)])
+        set_cost(record, &dispatch);
     return send(lowering, &dispatch, record);
 }
 

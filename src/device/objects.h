@@ -47,8 +47,7 @@ struct mica_device {
     uint64_t resident, residency_commits, residency_pending;
     mica__inflight inflight[MICA__INFLIGHT_MAX];
     uint32_t inflight_count, inflight_reserved;
-    mica_profile_entry *profile; /* of the last mica_profile_end */
-    uint64_t profile_count;
+    mica__profile profile; /* of the last mica_profile_end, buckets most time first */
     _Atomic uint32_t profiling;
     _Atomic uint64_t counters[sizeof(mica_counters) / sizeof(uint64_t)];
 };

@@ -11,8 +11,8 @@
 #include "device/registry.h"
 
 #define MICA__PLAN_CACHE_SLOTS 256 /* power of two */
-#define MICA__PLAN_ALIGNMENT \
-    16u /* bytes read at once: a plan may ask where between two multiples an operand begins */
+/* Bytes read at once: a plan may ask where between two multiples an operand begins. */
+#define MICA__PLAN_ALIGNMENT 16u
 
 typedef struct mica__cached_plan mica__cached_plan;
 

@@ -178,9 +178,6 @@ static mica_status plan_record(mica_device *device, const mica__record *record, 
     mica__registry *registry = device->registry;
     mica_status status = MICA_ERR_KERNEL_NOT_FOUND;
     bool served = false;
-    if ((mica__ops[record->op].needs & ~device->info.features) != 0)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "%s: device %s does not have what it needs",
-                          mica__ops[record->op].name, device->info.properties.id);
     for (uint32_t i = registry->first_row[record->op];
          i < registry->row_count && status == MICA_ERR_KERNEL_NOT_FOUND; i++) {
         const mica__kernel_row *row = &registry->rows[i];

@@ -16,8 +16,8 @@
 #include "format/safetensors.h"
 #include "format/shards.h"
 
-#define MAX_CONFIG \
-    ((size_t)16 << 20) /* bytes; one with an override for every tensor of a large model has one MB */
+/* Bytes; one with an override for every tensor of a large model has one MB. */
+#define MAX_CONFIG ((size_t)16 << 20)
 
 #define FILE_STEPS 1000 /* of one that is opened: about ten microseconds */
 

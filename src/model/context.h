@@ -51,8 +51,8 @@ typedef struct mica__pass_result {
 } mica__pass_result;
 
 #define MICA__RECORDED 24u /* recordings that are kept */
-#define MICA__RECORDED_ROWS \
-    32u /* of passes up to so many tokens: longer ones are prompts, or steps of many sequences */
+/* Of passes up to so many tokens: longer ones are prompts, or steps of many sequences. */
+#define MICA__RECORDED_ROWS 32u
 
 typedef struct mica__recorded {
     mica__pass_shape shape;

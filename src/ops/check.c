@@ -386,6 +386,41 @@ static void check_overlaps(mica__op_builder *op)
                 check_overlap(op, output, slot);
 }
 
+/* Slots repeat more often than a record has them. */
+static inline bool is_many(const mica__op_builder *op)
+{
+    const mica__op_info *info = op->info;
+    return info->grouped != 0 &&
+           op->record.operand_count > info->fixed + MICA__MAX_WEIGHTS * (uint32_t)info->grouped;
+}
+
+mica_status mica__op_records(mica__op_builder *op, mica_status (*each)(void *context, mica__record *record),
+                             void *context)
+{
+    const mica__record whole = op->record;
+    const uint32_t fixed = op->info->fixed, most = MICA__MAX_WEIGHTS * (uint32_t)op->info->grouped;
+    mica__operand part[MICA__MAX_OPERANDS];
+    mica_status status = MICA_OK;
+    if (!is_many(op))
+        return each(context, &op->record);
+    memcpy(part, whole.operand, fixed * sizeof *part);
+    op->record.operand = part;
+    for (uint32_t at = fixed; at < whole.operand_count && status == MICA_OK; at += most) {
+        const uint32_t count = whole.operand_count - at < most ? whole.operand_count - at : most;
+        memcpy(part + fixed, whole.operand + at, count * sizeof *part);
+        op->record.operand_count = (uint16_t)(fixed + count);
+        rules[whole.op](op); /* parameters say how many groups there are */
+        status = each(context, &op->record);
+    }
+    op->record = whole;
+    return status;
+}
+
+static mica_status add_record(void *encoder, mica__record *record)
+{
+    return mica__encoder_add(encoder, record);
+}
+
 mica_status mica__op_add(mica__op_builder *op)
 {
     if (op->status == MICA_OK)
@@ -394,7 +429,8 @@ mica_status mica__op_add(mica__op_builder *op)
         mica__op_refuse(op, "%s has no elements, but there is something to compute",
                         mica__op_argument(op, op->without));
     if (op->status == MICA_OK && op->has_work)
-        op->status = mica__encoder_add(op->encoder, &op->record);
+        op->status = is_many(op) ? mica__op_records(op, add_record, op->encoder)
+                                 : mica__encoder_add(op->encoder, &op->record);
     return mica__op_end(op);
 }
 

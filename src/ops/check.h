@@ -50,9 +50,19 @@ void mica__op_clear(mica__op_builder *op);
 /* Puts a buffer into a slot: not NULL, on the device, of the slot's types; an output is not read-only and repeats nowhere. */
 void mica__op_put(mica__op_builder *op, uint32_t slot, const mica__slot_info *info,
                   const mica_buffer *buffer);
+/* Puts what a buffer would be like into a slot. */
+void mica__op_put_desc(mica__op_builder *op, uint32_t slot, const mica__slot_info *info,
+                       const mica_operand_desc *desc);
+/* How the builder's device would do it; ends the builder. `out` may be NULL. */
+mica_status mica__op_plan_route(mica__op_builder *op, mica_op_route *out);
 /* Checks that no output overlaps another operand unless the table allows it, adds the record unless there is nothing to do, and ends
  * the builder. */
 mica_status mica__op_add(mica__op_builder *op);
+
+/* Gives `each` the records that the call becomes, until one fails: one, or of slots that repeat more often than a record has them several,
+ * each with the fixed operands and the next groups. */
+mica_status mica__op_records(mica__op_builder *op, mica_status (*each)(void *context, mica__record *record),
+                             void *context);
 
 /* The first complaint; frees what the builder took. */
 mica_status mica__op_end(mica__op_builder *op);

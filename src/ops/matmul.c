@@ -22,7 +22,6 @@ void mica__rule_matmul(mica__op_builder *op)
     const uint32_t rank = op->record.operand[MICA__MATMUL_X].ndim,
                    count = (op->record.operand_count - MICA__MATMUL_SLOTS) / MICA__MATMUL_GROUPED;
     const mica__operand *first = &op->record.operand[MICA__MATMUL_WEIGHT];
-    mica__op_require(op, count <= MICA__MAX_WEIGHTS, "%u weights, over %u", count, MICA__MAX_WEIGHTS);
     for (uint32_t i = 1; i < count && mica__op_ok(op); i++) {
         const mica__operand *weight = &op->record.operand[MICA__MATMUL_SLOT(i, MICA__WEIGHT_DATA)];
         mica__op_require(op, weight->ndim == 2 && first->ndim == 2 && weight->dtype == first->dtype,

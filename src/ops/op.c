@@ -133,18 +133,19 @@ static void fill_strides(const mica_operand_desc *desc, mica__operand *out)
     out->length = step;
 }
 
-static void put_desc(mica__op_builder *op, uint32_t slot, const mica__slot_info *info,
-                     const mica_operand_desc *desc)
+void mica__op_put_desc(mica__op_builder *op, uint32_t slot, const mica__slot_info *info,
+                       const mica_operand_desc *desc)
 {
     mica__operand *out = &op->record.operand[slot];
+    const char *name = mica__op_argument(op, slot);
     mica__op_require(op, desc->dtype > MICA_DTYPE_NONE && desc->dtype < MICA_DTYPE_COUNT, "%s: dtype is %d",
-                     info->name, (int)desc->dtype);
-    mica__op_require(op, desc->ndim <= MICA_MAX_DIMS, "%s has %u dimensions, over %u", info->name, desc->ndim,
+                     name, (int)desc->dtype);
+    mica__op_require(op, desc->ndim <= MICA_MAX_DIMS, "%s has %u dimensions, over %u", name, desc->ndim,
                      MICA_MAX_DIMS);
-    mica__op_require(op, desc->scale_dtype < MICA_DTYPE_COUNT, "%s: scale_dtype is %d", info->name,
+    mica__op_require(op, desc->scale_dtype < MICA_DTYPE_COUNT, "%s: scale_dtype is %d", name,
                      (int)desc->scale_dtype);
     mica__op_require(op, desc->layout >= MICA_LAYOUT_CANONICAL && desc->layout < MICA_LAYOUT_COUNT,
-                     "%s: layout is %d", info->name, (int)desc->layout);
+                     "%s: layout is %d", name, (int)desc->layout);
     if (!mica__op_ok(op))
         return;
     out->dtype = (uint16_t)desc->dtype;
@@ -157,14 +158,15 @@ static void put_desc(mica__op_builder *op, uint32_t slot, const mica__slot_info 
     fill_strides(desc, out);
     mica__op_check_types(op, slot, info, desc->dtype);
     /* Tables of scales have the groups of their weight in the last dimension. */
-    if ((info[1].flags & MICA__SLOT_TABLE) == 0 || desc->group_size == 0 || desc->ndim == 0)
+    if ((info[1].flags & MICA__SLOT_TABLE) == 0 || desc->group_size == 0 || desc->ndim == 0 ||
+        desc->layout != MICA_LAYOUT_CANONICAL)
         return;
     mica_operand_desc table = {.dtype = desc->scale_dtype, .ndim = desc->ndim};
     memcpy(table.shape, desc->shape, sizeof table.shape);
     table.shape[desc->ndim - 1] = (desc->shape[desc->ndim - 1] + desc->group_size - 1) / desc->group_size;
-    put_desc(op, slot + MICA__WEIGHT_SCALES, &info[MICA__WEIGHT_SCALES], &table);
+    mica__op_put_desc(op, slot + MICA__WEIGHT_SCALES, &info[MICA__WEIGHT_SCALES], &table);
     if (mica__dtype_is_affine(desc->dtype))
-        put_desc(op, slot + MICA__WEIGHT_BIASES, &info[MICA__WEIGHT_BIASES], &table);
+        mica__op_put_desc(op, slot + MICA__WEIGHT_BIASES, &info[MICA__WEIGHT_BIASES], &table);
 }
 
 static bool is_asked(const mica_operand_desc *desc)
@@ -191,7 +193,7 @@ static void put_descs(mica__op_builder *op, const mica_operand_desc *operands, u
         if (absent)
             mica__op_require(op, (info->flags & MICA__SLOT_OPTIONAL) != 0, "%s is absent", info->name);
         else if (!is_asked(&operands[i]))
-            put_desc(op, slot, info, &operands[i]);
+            mica__op_put_desc(op, slot, info, &operands[i]);
     }
 }
 
@@ -247,13 +249,13 @@ static void give_asked(mica__op_builder *op, uint32_t slot, mica_operand_desc *d
     if (info->shape[0] == MICA__SHAPE_REPEATS) {
         mica__op_refuse(op, "%s: its shape does not follow from the others", info->name);
     } else if (info->shape[0] == MICA__SHAPE_RULED) {
-        put_desc(op, slot, info, &(mica_operand_desc){.dtype = desc->dtype});
+        mica__op_put_desc(op, slot, info, &(mica_operand_desc){.dtype = desc->dtype});
         op->record.operand[slot].ndim = MICA_RANK_UNKNOWN; /* until the rule has run */
     } else {
         mica__sizes_give(&op->sizes, info, &shape);
         desc->ndim = shape.ndim;
         memcpy(desc->shape, shape.shape, sizeof desc->shape);
-        put_desc(op, slot, info, desc);
+        mica__op_put_desc(op, slot, info, desc);
     }
 }
 
@@ -312,20 +314,37 @@ mica_status mica_op_infer(mica_op op, const void *params, mica_operand_desc *ope
 
 /* ---- routes ---- */
 
-static mica_status plan_route(mica_device *device, const mica__record *record, mica_op_route *out)
+typedef struct asked {
+    mica_device *device;
+    mica_op_route route; /* of the records so far */
+} asked;
+
+static mica_status plan_record(void *context, mica__record *record)
 {
+    asked *a = context;
+    double bytes = 0, operations = 0;
     mica__plan plan;
     memset(&plan, 0, sizeof plan);
-    const mica__kernel_row *row = mica__registry_row(device, record);
-    const mica_status status = mica__registry_check(device, record, false, &plan);
-    if (status == MICA_OK && out != NULL) {
-        out->kernels = row != NULL ? row->name : "";
-        out->dispatches = plan.dispatch_count;
-        out->scratch_bytes = plan.scratch_bytes;
-        mica__op_cost(record, &out->bytes, &out->operations);
-    }
+    const mica__kernel_row *row = mica__registry_row(a->device, record);
+    const mica_status status = mica__registry_check(a->device, record, false, &plan);
+    mica__op_cost(record, &bytes, &operations);
+    a->route.kernels = row != NULL ? row->name : "";
+    a->route.dispatches += plan.dispatch_count;
+    a->route.scratch_bytes += plan.scratch_bytes;
+    a->route.bytes += bytes;
+    a->route.operations += operations;
     mica__planning_end(&plan);
     return status;
+}
+
+mica_status mica__op_plan_route(mica__op_builder *op, mica_op_route *out)
+{
+    asked a = {.device = op->device};
+    if (mica__op_ok(op))
+        op->status = mica__op_records(op, plan_record, &a);
+    if (mica__op_ok(op) && out != NULL)
+        *out = a.route;
+    return mica__op_end(op);
 }
 
 mica_status mica_op_supported(mica_device *device, mica_op op, const void *params,
@@ -345,9 +364,5 @@ mica_status mica_op_supported(mica_device *device, mica_op op, const void *param
     put_descs(&builder, operands, count);
     builder.device = device; /* strides are looked at */
     mica__op_check(&builder);
-    mica_status status = builder.status;
-    if (status == MICA_OK)
-        status = plan_route(device, &builder.record, out_route);
-    (void)mica__op_end(&builder);
-    return status;
+    return mica__op_plan_route(&builder, out_route);
 }

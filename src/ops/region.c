@@ -13,57 +13,83 @@
 
 /* ---- a program and its operands ---- */
 
-/* The buffer does not hold what the program has there, or not by itself. */
-static void refuse_type(mica__op_builder *op, const char *argument, const mica_buffer *buffer,
-                        mica_register type)
+/* The operand does not hold what the program has there. */
+static MICA__COLD void refuse_type(mica__op_builder *op, uint32_t slot, mica_register type)
 {
-    mica__op_require(op, mica__register_of(buffer->dtype) == type, "%s is %s, not of register %s", argument,
-                     mica_dtype_name(buffer->dtype), mica_register_name(type));
-    mica__op_refuse(op, "%s has scales, which regions do not read", argument);
+    mica__op_refuse(op, "%s is %s, not of register %s", mica__op_argument(op, slot),
+                    mica_dtype_name((mica_dtype)op->record.operand[slot].dtype), mica_register_name(type));
 }
 
-static inline void check_type(mica__op_builder *op, const char *argument, const mica_buffer *buffer,
-                              mica_register type)
+static inline void fit_type(mica__op_builder *op, uint32_t slot, mica_register type)
 {
-    if (mica__op_ok(op) && (mica__register_of(buffer->dtype) != type || buffer->scales != NULL))
-        refuse_type(op, argument, buffer, type);
+    if (mica__op_ok(op) && mica__register_of(op->record.operand[slot].dtype) != type)
+        refuse_type(op, slot, type);
 }
 
 /* What single steps ask of the operands. */
-static void check_steps(mica__op_builder *op, const mica__region_names *names,
-                        const mica__region_program *program, mica_buffer *const *inputs,
-                        mica_buffer *const *outputs)
+static void fit_steps(mica__op_builder *op, const mica__region_program *program)
 {
+    const mica__operand *operand = op->record.operand;
     for (uint32_t s = 0; s < program->step_count; s++) {
         const mica_region_step *step = &program->step[s];
         if (step->scalar == MICA_SCALAR_IMAG)
-            mica__op_require(op, inputs[step->value[0]]->dtype == MICA_DTYPE_C64,
-                             "%s is %s, but step %u takes its imaginary part", names->input[step->value[0]],
-                             mica_dtype_name(inputs[step->value[0]]->dtype), s);
+            mica__op_require(op, operand[step->value[0]].dtype == MICA_DTYPE_C64,
+                             "%s is %s, but step %u takes its imaginary part",
+                             mica__op_argument(op, step->value[0]),
+                             mica_dtype_name((mica_dtype)operand[step->value[0]].dtype), s);
         if (step->scalar == MICA_SCALAR_INDEX)
             mica__op_require(
-                op, step->axis < outputs[0]->ndim,
+                op, step->axis < operand[program->input_count].ndim,
                 "step %u asks for the index along axis %u from the last, but %s has %u dimensions", s,
-                step->axis, names->output[0], outputs[0]->ndim);
+                step->axis, mica__op_argument(op, program->input_count), operand[program->input_count].ndim);
     }
 }
 
-static void check_outputs(mica__op_builder *op, const mica__region_names *names,
-                          const mica__region_program *program, mica_buffer *const *outputs)
+static void fit_output(mica__op_builder *op, const mica__region_program *program, uint32_t o)
 {
-    for (uint32_t o = 0; o < program->output_count; o++) {
-        const uint32_t slot = program->input_count + o;
-        mica__op_put(op, slot, &mica__ops[MICA_OP_REGION].slot[MICA__REGION_OUTPUT], outputs[o]);
-        check_type(op, names->output[o], outputs[o], mica__region_value_type(program, program->output[o]));
-        if (!mica__op_ok(op))
-            return;
-        const bool pair = outputs[o]->dtype == MICA_DTYPE_C64;
-        mica__op_require(op, pair == (program->output_imag[o] != MICA_REGION_NONE),
-                         "%s is %s, but the region gives it %s", names->output[o],
-                         mica_dtype_name(outputs[o]->dtype), pair ? "one value" : "two values");
-        if (o > 0)
-            mica__op_same_shape(op, slot, program->input_count);
-    }
+    const uint32_t slot = program->input_count + o;
+    fit_type(op, slot, mica__region_value_type(program, program->output[o]));
+    if (!mica__op_ok(op))
+        return;
+    const bool pair = op->record.operand[slot].dtype == MICA_DTYPE_C64;
+    mica__op_require(op, pair == (program->output_imag[o] != NONE), "%s is %s, but the region gives it %s",
+                     mica__op_argument(op, slot), mica_dtype_name((mica_dtype)op->record.operand[slot].dtype),
+                     pair ? "one value" : "two values");
+    if (o > 0)
+        mica__op_same_shape(op, slot, program->input_count);
+}
+
+/* Shapes of all, once they are there. */
+static void fit_shapes(mica__op_builder *op, const mica__region_program *program, bool equal_shapes)
+{
+    for (uint32_t i = 0; i < program->input_count; i++)
+        if (equal_shapes)
+            mica__op_same_shape(op, i, program->input_count);
+        else
+            mica__op_broadcast(op, i, program->input_count);
+    if (mica__op_ok(op) && program->special)
+        fit_steps(op, program);
+}
+
+static void begin(mica__op_builder *op, mica_encoder *encoder, const mica__region_names *names,
+                  const mica__region_program *program)
+{
+    mica__op_begin(op, encoder, MICA_OP_REGION, program->input_count + program->output_count, names, program,
+                   mica__region_bytes(program->step_count));
+}
+
+static const mica__slot_info *slot_of(const mica__region_program *program, uint32_t slot)
+{
+    return &mica__ops[MICA_OP_REGION]
+                .slot[slot < program->input_count ? MICA__REGION_INPUT : MICA__REGION_OUTPUT];
+}
+
+static inline void put(mica__op_builder *op, const mica__region_program *program, uint32_t slot,
+                       const mica_buffer *buffer)
+{
+    mica__op_put(op, slot, slot_of(program, slot), buffer);
+    if (mica__op_ok(op) && buffer->scales != NULL)
+        mica__op_refuse(op, "%s has scales, which regions do not read", mica__op_argument(op, slot));
 }
 
 mica_status mica__region_add(mica_encoder *encoder, const mica__region_names *names,
@@ -72,23 +98,86 @@ mica_status mica__region_add(mica_encoder *encoder, const mica__region_names *na
 {
     mica__op_builder op;
     const uint32_t count = program->input_count;
-    mica__op_begin(&op, encoder, MICA_OP_REGION, count + program->output_count, names, program,
-                   mica__region_bytes(program->step_count));
+    begin(&op, encoder, names, program);
     mica__op_require(&op, encoder != NULL, "encoder is NULL");
     for (uint32_t i = 0; i < count; i++) {
-        mica__op_put(&op, i, &mica__ops[MICA_OP_REGION].slot[MICA__REGION_INPUT], inputs[i]);
-        check_type(&op, names->input[i], inputs[i], (mica_register)program->input[i]);
+        put(&op, program, i, inputs[i]);
+        fit_type(&op, i, (mica_register)program->input[i]);
     }
-    check_outputs(&op, names, program, outputs);
-    for (uint32_t i = 0; i < count; i++)
-        if (equal_shapes)
-            mica__op_same_shape(&op, i, count);
-        else
-            mica__op_broadcast(&op, i, count);
-    if (mica__op_ok(&op) && program->special)
-        check_steps(&op, names, program, inputs, outputs);
+    for (uint32_t o = 0; o < program->output_count; o++) {
+        put(&op, program, count + o, outputs[o]);
+        fit_output(&op, program, o);
+    }
+    fit_shapes(&op, program, equal_shapes);
     return mica__op_add(&op);
 }
+
+/* ---- operands that need not exist ---- */
+
+static void put_descs(mica__op_builder *op, const mica__region_program *program,
+                      const mica_operand_desc *inputs, const mica_operand_desc *outputs)
+{
+    const uint32_t count = program->input_count;
+    for (uint32_t i = 0; i < count; i++) {
+        mica__op_put_desc(op, i, slot_of(program, i), &inputs[i]);
+        fit_type(op, i, (mica_register)program->input[i]);
+    }
+    for (uint32_t o = 0; o < program->output_count; o++) {
+        mica__op_put_desc(op, count + o, slot_of(program, count + o), &outputs[o]);
+        fit_output(op, program, o);
+    }
+    fit_shapes(op, program, false);
+}
+
+/* The size of two that broadcast: one that is not known is taken not to be 1 beside one that is. */
+static uint64_t joined_size(uint64_t a, uint64_t b)
+{
+    if (a == 1 || a == b)
+        return b;
+    if (b == 1 || mica__size_known(a))
+        return a;
+    return mica__size_known(b) ? b : MICA_SIZE_UNKNOWN;
+}
+
+static mica_operand_desc joined_shape(const mica__region_program *program, const mica_operand_desc *inputs)
+{
+    mica_operand_desc joined = {.ndim = 0};
+    for (uint32_t i = 0; i < program->input_count; i++)
+        joined.ndim =
+            inputs[i].ndim > joined.ndim && inputs[i].ndim <= MICA_MAX_DIMS ? inputs[i].ndim : joined.ndim;
+    for (uint32_t d = 0; d < joined.ndim; d++) {
+        uint64_t size = 1;
+        for (uint32_t i = 0; i < program->input_count; i++)
+            if (d < inputs[i].ndim && inputs[i].ndim <= MICA_MAX_DIMS)
+                size = joined_size(size, inputs[i].shape[inputs[i].ndim - 1 - d]);
+        joined.shape[joined.ndim - 1 - d] = size;
+    }
+    return joined;
+}
+
+static mica_dtype default_dtype(const mica__region_program *program, const mica_operand_desc *inputs,
+                                uint32_t o)
+{
+    const mica_register type = mica__region_value_type(program, program->output[o]);
+    if (program->output_imag[o] != NONE)
+        return MICA_DTYPE_C64;
+    for (uint32_t i = 0; i < program->input_count; i++)
+        if (program->input[i] == type && inputs[i].dtype != MICA_DTYPE_C64)
+            return inputs[i].dtype;
+    for (mica_dtype d = MICA_DTYPE_NONE + 1; d < MICA_DTYPE_COUNT; d++)
+        if (mica_register_of(d) == type && mica__dtype_bytes(d) == mica__register_bytes(type))
+            return d;
+    return MICA_DTYPE_NONE;
+}
+
+/* Names of the operands of a caller's region. */
+static const char *const input_names[MICA_REGION_INPUTS] = {
+    "inputs[0]",  "inputs[1]",  "inputs[2]",  "inputs[3]", "inputs[4]",  "inputs[5]",
+    "inputs[6]",  "inputs[7]",  "inputs[8]",  "inputs[9]", "inputs[10]", "inputs[11]",
+    "inputs[12]", "inputs[13]", "inputs[14]", "inputs[15]"};
+static const char *const output_names[MICA_REGION_OUTPUTS] = {"outputs[0]", "outputs[1]", "outputs[2]",
+                                                              "outputs[3]", "outputs[4]", "outputs[5]",
+                                                              "outputs[6]", "outputs[7]"};
 
 /* ---- regions of the caller ---- */
 
@@ -132,20 +221,63 @@ void mica_region_release(mica_region *region)
 mica_status mica_region_apply(mica_encoder *encoder, const mica_region *region, mica_buffer *const *inputs,
                               mica_buffer *const *outputs)
 {
-    static const char *const input[MICA_REGION_INPUTS] = {
-        "inputs[0]",  "inputs[1]",  "inputs[2]",  "inputs[3]", "inputs[4]",  "inputs[5]",
-        "inputs[6]",  "inputs[7]",  "inputs[8]",  "inputs[9]", "inputs[10]", "inputs[11]",
-        "inputs[12]", "inputs[13]", "inputs[14]", "inputs[15]"};
-    static const char *const output[MICA_REGION_OUTPUTS] = {"outputs[0]", "outputs[1]", "outputs[2]",
-                                                            "outputs[3]", "outputs[4]", "outputs[5]",
-                                                            "outputs[6]", "outputs[7]"};
-    static const mica__region_names names = {"region_apply", input, output};
+    static const mica__region_names names = {"region_apply", input_names, output_names};
     if (region == NULL || outputs == NULL || (inputs == NULL && region->program.input_count > 0))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "region_apply: %s is NULL",
                           region == NULL    ? "region"
                           : outputs == NULL ? "outputs"
                                             : "inputs");
     return mica__region_add(encoder, &names, &region->program, inputs, false, outputs);
+}
+
+static mica_status check_asked(const char *call, const mica_region *region, const mica_operand_desc *inputs,
+                               const mica_operand_desc *outputs)
+{
+    if (region != NULL && outputs != NULL && (inputs != NULL || region->program.input_count == 0))
+        return MICA_OK;
+    return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
+                      region == NULL    ? "region"
+                      : outputs == NULL ? "outputs"
+                                        : "inputs");
+}
+
+mica_status mica_region_infer(const mica_region *region, const mica_operand_desc *inputs,
+                              mica_operand_desc *outputs)
+{
+    static const mica__region_names names = {"region_infer", input_names, output_names};
+    mica__op_builder op;
+    MICA__TRY(check_asked("region_infer", region, inputs, outputs));
+    const mica__region_program *program = &region->program;
+    const mica_operand_desc joined = joined_shape(program, inputs);
+    for (uint32_t o = 0; o < program->output_count; o++) {
+        if (outputs[o].ndim != MICA_RANK_UNKNOWN)
+            continue;
+        outputs[o].ndim = joined.ndim;
+        memcpy(outputs[o].shape, joined.shape, sizeof joined.shape);
+        if (outputs[o].dtype == MICA_DTYPE_NONE)
+            outputs[o].dtype = default_dtype(program, inputs, o);
+    }
+    begin(&op, NULL, &names, program);
+    put_descs(&op, program, inputs, outputs);
+    return mica__op_end(&op);
+}
+
+mica_status mica_region_supported(mica_device *device, const mica_region *region,
+                                  const mica_operand_desc *inputs, const mica_operand_desc *outputs,
+                                  mica_op_route *out_route)
+{
+    static const mica__region_names names = {"region_supported", input_names, output_names};
+    mica__op_builder op;
+    if (out_route != NULL)
+        memset(out_route, 0, sizeof *out_route);
+    if (device == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "region_supported: device is NULL");
+    MICA__TRY(check_asked("region_supported", region, inputs, outputs));
+    begin(&op, NULL, &names, &region->program);
+    op.device = device;
+    mica__op_clear(&op);
+    put_descs(&op, &region->program, inputs, outputs);
+    return mica__op_plan_route(&op, out_route);
 }
 
 /* ---- one op for each scalar that works on buffers alone ---- */

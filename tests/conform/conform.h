@@ -15,7 +15,7 @@
 #include "support/random.h"
 #include "support/tensor.h"
 
-#define CONFORM_OPERANDS 24
+#define CONFORM_OPERANDS 48
 #define CONFORM_TEXT 1024
 
 typedef struct conform_row conform_row;

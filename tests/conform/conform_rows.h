@@ -28,11 +28,14 @@ bool conform_judge_bits(conform_case *c, char *why);
 bool conform_judge_turbo(conform_case *c, char *why);
 bool conform_is_turbo(mica_dtype dtype);
 #undef CONFORM_OP
+void conform_make_factors(conform_case *c, test_random *random);
 void conform_oracle_linear(conform_case *c);
 bool conform_judge_linear(conform_case *c, char *why);
 bool conform_judge_fft(conform_case *c, char *why);
 void conform_make_fft_long(conform_case *c, test_random *random);
 /* More cases of matmul and of attention, encoded and judged alike. */
+void conform_make_matmul_several(conform_case *c, test_random *random);
+void conform_oracle_matmul_several(conform_case *c);
 void conform_make_matmul_tiles(conform_case *c, test_random *random);
 void conform_make_experts_tiles(conform_case *c, test_random *random);
 void conform_make_matmul_stream(conform_case *c, test_random *random);

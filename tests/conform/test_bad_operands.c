@@ -116,7 +116,7 @@ static mica_op_operand table_of(const conform_case *c, uint32_t slot)
     const uint32_t count = conform_operands(c, slots);
     for (uint32_t i = 0; i < count; i++)
         if (slots[i] == slot)
-            must(mica_op_get_operand(c->row->op, i, &operand));
+            operand = conform_table_operand(c->row->op, i);
     return operand;
 }
 

@@ -14,8 +14,8 @@ typedef struct attention_case {
     uint64_t offset; /* bytes between the beginning of the memory and the keys */
     bool masked;
     const char *kernel;
-    char
-        more; /* one operand that only the portable kernel knows: 's'inks, s'l'opes, 'k'eys, l's'e as 'e', mask of 'b'ool; 0: none */
+    /* one operand that only the portable kernel knows: 's'inks, s'l'opes, 'k'eys, l's'e as 'e', mask of 'b'ool; 0: none */
+    char more;
 } attention_case;
 
 static const attention_case cases[] = {

@@ -108,7 +108,7 @@ static mica_status use_commands(life *l)
 static mica_status use_queues(life *l)
 {
     const mica__backend_table *table = l->r.table;
-    uint64_t value = 0, count = 0;
+    uint64_t value = 0;
     mica_status status = table->queue_create(l->r.device, &l->queue);
     if (status == MICA_OK)
         status = table->submit(l->r.device, NULL, l->reused, &value);
@@ -117,7 +117,7 @@ static mica_status use_queues(life *l)
     if (status == MICA_OK)
         status = submit_and_wait(l, l->queue, l->reused);
     if (status == MICA_OK)
-        status = table->timestamps(l->r.device, true, NULL, 0, &count);
+        status = table->timestamps(l->r.device, true, NULL);
     return status == MICA_OK ? submit_and_wait(l, l->queue, l->reused) : status;
 }
 

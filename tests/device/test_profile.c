@@ -126,6 +126,88 @@ static void no_bucket_is_dropped(void **state)
     mica_device_release(device);
 }
 
+/* More dispatches than entries are kept: the sums have all of them, the entries are the last ones. */
+static void early_kernels_are_summed_up(void **state)
+{
+    enum { STEPS = 1000, REPLAYS = 70, KEPT = 65536 };
+    (void)state;
+    mica_device *device = open_device("cpu", 1);
+    mica_kernel *early = host_kernel(device, "early", spin), *late = host_kernel(device, "late", spin);
+    mica_buffer *buffer = new_vector(device, MICA_DTYPE_I32, 8);
+    mica_session *session = NULL;
+    mica_recording *recording = NULL;
+    mica_encoder *encoder = NULL;
+    mica_profile_bucket buckets[4];
+    uint64_t count = 0;
+    must(mica_session_begin(device, NULL, MICA_SESSION_RECORD, &session));
+    for (uint32_t i = 0; i < STEPS; i++)
+        encode_spin(mica_session_encoder(session), late, buffer, 0);
+    must(mica_session_record(session, 0, NULL, &recording));
+    must(mica_profile_begin(device));
+    must(mica_encoder_begin(device, NULL, &encoder));
+    for (uint32_t i = 0; i < 5; i++)
+        encode_spin(encoder, early, buffer, 0);
+    must(mica_encoder_commit_and_wait(encoder));
+    for (uint32_t i = 0; i < REPLAYS; i++)
+        must(mica_recording_replay_and_wait(recording));
+    must(mica_profile_end(device));
+    must(mica_profile_buckets(device, buckets, 4, &count));
+    assert_int_equal(count, 2);
+    const uint32_t first = strcmp(buckets[0].kernel, "late") == 0 ? 0 : 1;
+    assert_string_equal(buckets[1 - first].kernel, "early");
+    assert_int_equal(buckets[first].count, STEPS * REPLAYS);
+    assert_int_equal(buckets[1 - first].count, 5);
+    mica_profile_entry *entries = calloc(KEPT + 1, sizeof *entries);
+    assert_non_null(entries);
+    must(mica_profile_entries(device, entries, KEPT + 1, &count));
+    assert_int_equal(count, KEPT);
+    for (uint32_t i = 1; i < KEPT; i++)
+        assert_true(entries[i].begin_ns >= entries[i - 1].begin_ns && strcmp(entries[i].kernel, "late") == 0);
+    assert_int_equal(entries[KEPT - 1].index, STEPS - 1);
+    free(entries);
+    mica_encoder_release(encoder);
+    mica_recording_release(recording);
+    mica_session_release(session);
+    mica_buffer_release(buffer);
+    mica_kernel_release(early);
+    mica_kernel_release(late);
+    mica_device_release(device);
+}
+
+/* What an op moves and takes is told by the dispatch that does most of it, direct and in recordings made before. */
+static void kernels_tell_what_they_cost(void **state)
+{
+    (void)state;
+    mica_device *device = open_device("cpu", 1);
+    mica_buffer *x = new_vector(device, MICA_DTYPE_F32, 1000), *y = new_vector(device, MICA_DTYPE_F32, 1000);
+    mica_session *session = NULL;
+    mica_recording *recording = NULL;
+    mica_encoder *encoder = NULL;
+    mica_profile_bucket bucket;
+    uint64_t count = 0;
+    must(mica_session_begin(device, NULL, MICA_SESSION_RECORD, &session));
+    must(mica_add(mica_session_encoder(session), x, x, y));
+    must(mica_session_record(session, 0, NULL, &recording));
+    must(mica_profile_begin(device));
+    must(mica_encoder_begin(device, NULL, &encoder));
+    must(mica_add(encoder, x, x, y));
+    must(mica_encoder_commit_and_wait(encoder));
+    must(mica_recording_replay_and_wait(recording));
+    must(mica_recording_replay_and_wait(recording));
+    must(mica_profile_end(device));
+    must(mica_profile_buckets(device, &bucket, 1, &count));
+    assert_int_equal(count, 1);
+    assert_int_equal(bucket.count, 3);
+    assert_int_equal((uint64_t)bucket.bytes, 3 * 12000);
+    assert_int_equal((uint64_t)bucket.operations, 3 * 1000);
+    mica_encoder_release(encoder);
+    mica_recording_release(recording);
+    mica_session_release(session);
+    mica_buffer_release(x);
+    mica_buffer_release(y);
+    mica_device_release(device);
+}
+
 static void buckets_sum_up(void **state)
 {
     (void)state;
@@ -285,8 +367,10 @@ static void wrong_calls_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test(entries_tell_what_ran), test(buckets_sum_up),           test(no_bucket_is_dropped),
-        test(the_trace_is_json),     test(replays_are_profiled_too), test(wrong_calls_are_refused),
+        test(entries_tell_what_ran),       test(buckets_sum_up),
+        test(no_bucket_is_dropped),        test(early_kernels_are_summed_up),
+        test(kernels_tell_what_they_cost), test(the_trace_is_json),
+        test(replays_are_profiled_too),    test(wrong_calls_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,6 +90,12 @@ static long double f_gelu_erf(const long double *v)
 {
     return 0.5L * v[0] * (1 + erfl(v[0] / sqrtl(2)));
 }
+static long double f_logaddexp(const long double *v)
+{
+    const long double apart = v[0] == v[1] ? 0 : -fabsl(v[0] - v[1]);
+
+    return (v[0] > v[1] || isnan(v[0]) ? v[0] : v[1]) + log1pl(expl(apart));
+}
 static long double f_softplus(const long double *v)
 {
     return (v[0] > 0 ? v[0] : 0) + log1pl(expl(-fabsl(v[0])));
@@ -290,6 +296,7 @@ static const float_formula float_formulas[] = {
     {"exp", f_exp, 4, 0, 0, 0, false},
     {"log", f_log, 4, 0, 0, 0, false},
     {"log1p", f_log1p, 4, 0, 0, 0, false},
+    {"logaddexp", f_logaddexp, 2, 0, 8, 0, false}, /* near 0 what cancels is at most log 2 */
     {"tanh", f_tanh, 6, 0, 1.5, 0, false},
     {"silu", f_silu, 6, 0, 0, -1.2784645, false},
     {"gelu", f_gelu, 0, 3, 0, -0.7524614, false},

@@ -290,6 +290,7 @@ class Bench(Base):
             self.assertAlmostEqual(sum(kernel["share"] for kernel in kernels), 100, delta=0.01)
             names = {kernel["kernel"]: (kernel["op"], kernel["count"]) for kernel in kernels}
             self.assertEqual(names["matmul_quant"], ("matmul", 17))
+            self.assertTrue(all(kernel["gb_s"] > 0 and kernel["gop_s"] > 0 for kernel in kernels if kernel["kernel"] == "matmul_quant"))
             self.assertEqual(names["attention"], ("attention", 4))
             self.assertEqual(names["sample"], ("sample", 1))
             self.assertEqual("matmul_activation" in names, row["n_prompt"] > 0)
@@ -297,7 +298,7 @@ class Bench(Base):
         out = self.works(*words)
         self.assertRegex(out, r"(?m)^the prompt of pp16: [\d.]+ us\n\d+ kernels one at a time: [\d.]+ us\n\nkernel ")
         self.assertRegex(out, r"(?m)^a step of tg2 @ d8: [\d.]+ us, all weights in it: [\d.]+ GB/s$")
-        self.assertRegex(out, r"(?m)^matmul_quant +matmul +17 +[\d.]+ +[\d.]+ +[\d.]+$")
+        self.assertRegex(out, r"(?m)^matmul_quant +matmul +17( +[\d.]+){5}$")
         self.assertRegex(self.works(*words, "--md"), r"(?m)^\| matmul_quant \| matmul \| 17 \|")
 
     def test_name_of_the_type(self):

@@ -1,4 +1,5 @@
 /* The cpu's table around its team: copies, updates, refusals, times, faults, and memory that runs out. */
+#include "base/alloc.h"
 #include "cpu_rig.h"
 #include "support/meter.h"
 #include "support/table.h"
@@ -186,12 +187,11 @@ static void test_refusals(void **state)
 static void test_times(void **state)
 {
     mica__kernel kernel = host_kernel("count", count_units);
-    mica_profile_entry entries[8];
-    uint64_t count;
+    mica__profile times;
     rig r = open_rig(2);
     _Atomic uint64_t counter = 0;
     (void)state;
-    assert_int_equal(r.table->timestamps(r.device, true, NULL, 0, &count), MICA_OK);
+    assert_int_equal(r.table->timestamps(r.device, true, NULL), MICA_OK);
     mica__encoding *encoding = begin(&r, 0);
     add_count(&r, encoding, &kernel, 50, &counter);
     r.label = "labelled";
@@ -201,8 +201,11 @@ static void test_times(void **state)
     add_count(&r, encoding, &kernel, 9, &counter);
     const uint64_t value = submit(&r, NULL, end(&r, encoding));
     wait_for(&r, NULL, value);
-    assert_int_equal(r.table->timestamps(r.device, false, entries, 8, &count), MICA_OK);
-    assert_int_equal(count, 3);
+    assert_int_equal(r.table->timestamps(r.device, false, &times), MICA_OK);
+    assert_int_equal(times.entry_count, 3);
+    assert_int_equal(times.bucket_count, 1);
+    assert_int_equal(times.bucket[0].count, 3);
+    const mica_profile_entry *entries = times.entry;
     for (uint32_t i = 0; i < 3; i++) {
         static const char *const labels[] = {"", "labelled", ""};
         assert_string_equal(entries[i].kernel, "count");
@@ -216,10 +219,10 @@ static void test_times(void **state)
     encoding = begin(&r, 0);
     add_count(&r, encoding, &kernel, 50, &counter); /* no longer timed */
     wait_for(&r, NULL, submit(&r, NULL, end(&r, encoding)));
-    assert_int_equal(r.table->timestamps(r.device, false, NULL, 0, &count), MICA_OK);
-    assert_int_equal(count, 3);
-    assert_int_equal(r.table->timestamps(r.device, true, NULL, 0, &count), MICA_OK);
-    assert_int_equal(count, 0);
+    mica__free(times.entry);
+    mica__free(times.bucket);
+    assert_int_equal(r.table->timestamps(r.device, false, &times), MICA_OK);
+    assert_int_equal(times.entry_count, 0);
     close_rig(&r);
 }
 
@@ -250,14 +253,14 @@ static mica_status whole_life(void)
     mica__commands *commands = NULL;
     mica__queue *queue = NULL;
     mica__completion completion;
-    uint64_t value = 0, count;
+    uint64_t value = 0;
     options.threads = 2;
     mica_status status = mica__backend_cpu.open(0, &options, &r.device, &r.table);
     if (status != MICA_OK)
         return status;
     status = r.table->queue_create(r.device, &queue);
     if (status == MICA_OK)
-        status = r.table->timestamps(r.device, true, NULL, 0, &count);
+        status = r.table->timestamps(r.device, true, NULL);
     if (status == MICA_OK)
         status = r.table->encoder_begin(r.device, 0, &encoding);
     if (status == MICA_OK) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "backend/null/null.h"
 #include "backend/planning.h"
 #include "base/clock.h"
@@ -376,20 +377,22 @@ static void test_slow_and_cancel(void **state)
 
 static void test_times(void **state)
 {
-    mica_profile_entry entries[4];
-    uint64_t count, value;
+    mica__profile times;
+    uint64_t value;
     rig r = open_rig(0);
     (void)state;
-    assert_int_equal(r.table->timestamps(r.device, true, NULL, 0, &count), MICA_OK);
+    assert_int_equal(r.table->timestamps(r.device, true, NULL), MICA_OK);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(r.table->submit(r.device, NULL, one_dispatch(&r, 0), &value), MICA_OK);
-    assert_int_equal(r.table->timestamps(r.device, false, entries, 4, &count), MICA_OK);
-    assert_int_equal(count, 3);
-    assert_int_equal(entries[2].submission, 3);
-    assert_string_equal(entries[2].kernel, "softmax");
+    assert_int_equal(r.table->timestamps(r.device, false, &times), MICA_OK);
+    assert_int_equal(times.entry_count, 3);
+    assert_int_equal(times.entry[2].submission, 3);
+    assert_string_equal(times.entry[2].kernel, "softmax");
+    mica__free(times.entry);
+    mica__free(times.bucket);
     assert_int_equal(r.table->submit(r.device, NULL, one_dispatch(&r, 0), &value), MICA_OK);
-    assert_int_equal(r.table->timestamps(r.device, true, NULL, 0, &count), MICA_OK);
-    assert_int_equal(count, 0);
+    assert_int_equal(r.table->timestamps(r.device, false, &times), MICA_OK);
+    assert_int_equal(times.entry_count, 0);
     close_rig(&r);
 }
 

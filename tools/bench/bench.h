@@ -49,14 +49,13 @@ mica_status bench_best_replay(mica_recording *recording, int once, double *out_n
 mica_status bench_kernels_of(mica_device *device, mica_recording *recording, char out[BENCH_KERNELS_BYTES]);
 
 /* Times of one pass by kernel, most time first. */
-#define BENCH_MAX_KERNELS 128
 typedef struct bench_profile {
     int wanted;
     uint64_t count;
-    mica_profile_bucket kernel[BENCH_MAX_KERNELS];
+    mica_profile_bucket *kernel; /* freed by its owner */
 } bench_profile;
 
-/* Ends the device's profile and keeps it. */
+/* Ends the device's profile and keeps it in place of the one before. */
 mica_status bench_profile_end(mica_device *device, bench_profile *profile);
 /* A table with a line above it that sums it up, or a list of the object that is open. */
 void bench_profile_print(const bench_profile *profile, int as_markdown);

@@ -368,5 +368,6 @@ int bench_models(const tool_call *call, const bench_plan *plan)
     free(paths);
     free(run.tokens);
     free(run.rate);
+    free(run.profile.kernel);
     return result;
 }

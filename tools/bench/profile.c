@@ -1,5 +1,6 @@
 /* profile.c - `mica bench --profile`: where the time of one prompt or one step goes, kernel by kernel. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "bench/bench.h"
 #include "bench/weights.h"
@@ -11,16 +12,23 @@ static const tool_column columns[] = {
     {"us", "us", 1, 10},
     {"us_each", "us each", 1, 9},
     {"share", "% of time", 1, 9},
+    {"gb_s", "GB/s", 1, 8},
+    {"gop_s", "Gop/s", 1, 9},
 };
 #define COLUMNS (sizeof columns / sizeof *columns)
 
 mica_status bench_profile_end(mica_device *device, bench_profile *profile)
 {
     TOOL_TRY(mica_profile_end(device));
-    TOOL_TRY(mica_profile_buckets(device, profile->kernel, BENCH_MAX_KERNELS, &profile->count));
-    if (profile->count > BENCH_MAX_KERNELS)
-        profile->count = BENCH_MAX_KERNELS;
-    return MICA_OK;
+    free(profile->kernel);
+    profile->kernel = NULL;
+    TOOL_TRY(mica_profile_buckets(device, NULL, 0, &profile->count));
+    profile->kernel = calloc(profile->count + 1, sizeof *profile->kernel);
+    if (profile->kernel == NULL) {
+        profile->count = 0;
+        return MICA_ERR_OUT_OF_MEMORY;
+    }
+    return mica_profile_buckets(device, profile->kernel, profile->count, &profile->count);
 }
 
 static void sum_up(const bench_profile *profile, uint64_t *out_dispatches, double *out_ns)
@@ -42,6 +50,8 @@ static void fill_cells(const mica_profile_bucket *kernel, double all_ns, tool_ce
     cells[3].number = ns / 1000;
     cells[4].number = ns / 1000 / (double)kernel->count;
     cells[5].number = all_ns > 0 ? ns / all_ns * 100 : 0;
+    cells[6].number = ns > 0 ? kernel->bytes / ns : 0;
+    cells[7].number = ns > 0 ? kernel->operations / ns : 0;
 }
 
 void bench_profile_print(const bench_profile *profile, int as_markdown)

@@ -97,7 +97,7 @@ static void close_device(mica__device *device)
         mica__free(local);
         local = older;
     }
-    mica__free(device->times.entry);
+    mica__times_free(&device->times);
     mica__lock_destroy(&device->lock, &device->guard);
     mica__free(device);
 }

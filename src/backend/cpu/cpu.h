@@ -9,8 +9,8 @@
 #include "backend/spares.h"
 #include "backend/times.h"
 
-#define MICA__CPU_MAX_DISPATCHES \
-    (1u << 24) /* of one list: keeps step tags of 64 pending lists in half their range */
+/* Of one list: keeps step tags of 64 pending lists in half their range. */
+#define MICA__CPU_MAX_DISPATCHES (1u << 24)
 #define MICA__CPU_MAX_LOCAL (64u << 20) /* bytes of per-thread memory that a dispatch may want */
 #define MICA__CPU_RESULTS 64u           /* completions kept per queue */
 
@@ -114,7 +114,6 @@ mica_status mica__cpu_queue_create(mica__device *device, mica__queue **out);
 void mica__cpu_queue_destroy(mica__device *device, mica__queue *queue);
 mica_status mica__cpu_queue_order(mica__device *device, mica__queue *queue, mica__queue *after,
                                   uint64_t value);
-mica_status mica__cpu_timestamps(mica__device *device, bool enable, mica_profile_entry *out,
-                                 uint64_t capacity, uint64_t *out_count);
+mica_status mica__cpu_timestamps(mica__device *device, bool enable, mica__profile *out);
 
 #endif

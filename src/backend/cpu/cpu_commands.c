@@ -199,6 +199,8 @@ static void add_dispatch(mica__encoding *encoding, const mica__dispatch *dispatc
     to->binding_count = dispatch->binding_count;
     to->local_bytes = dispatch->local_bytes;
     to->op = dispatch->op;
+    to->bytes = dispatch->bytes;
+    to->operations = dispatch->operations;
     set_chunks(commands, to, units, dispatch->grain);
     if (dispatch->local_bytes > commands->local_bytes)
         commands->local_bytes = dispatch->local_bytes;

@@ -22,9 +22,9 @@ typedef struct mica__cpu_fft {
     mica__cpu_row_range range; /* of rows, blocks of lanes or pieces */
     mica__fourier of;
     uint64_t first, second;
-    uint64_t
-        order;     /* roots of unity of this order are at hand: n where real numbers are in pairs, else 2 n */
-    uint64_t size; /* bytes of a real number */
+    /* roots of unity of this order are at hand: n where real numbers are in pairs, else 2 n */
+    uint64_t order;
+    uint64_t size;   /* bytes of a real number */
     uint32_t direct; /* long: first and second read x and write y themselves */
 } mica__cpu_fft;
 
@@ -35,8 +35,8 @@ typedef struct mica__cpu_fft_places {
     uint64_t turns;                     /* [first][2][lanes]: roots by column and lane */
     uint64_t block[2]; /* [greater of first and second][2][lanes], and a square of lanes more */
     uint64_t spectrum; /* complex [length]: of the chirp */
-    uint64_t row,
-        folded; /* complex [length] and what lies between the two steps; lanes: [lanes][length] in row */
+    /* complex [length] and what lies between the two steps; lanes: [lanes][length] in row */
+    uint64_t row, folded;
     uint64_t bytes;
 } mica__cpu_fft_places;
 

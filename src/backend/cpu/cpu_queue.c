@@ -24,7 +24,9 @@ static void on_timed(void *context, const mica__cpu_submission *submission, uint
                                       .index = index,
                                       .submission = submission->value,
                                       .begin_ns = begin_ns,
-                                      .end_ns = end_ns};
+                                      .end_ns = end_ns,
+                                      .bytes = (double)dispatch->bytes,
+                                      .operations = (double)dispatch->operations};
     pthread_mutex_lock(&device->lock);
     mica__times_add(&device->times, &entry, dispatch->kernel->name,
                     dispatch->label == 0 ? "" : (const char *)submission->list.blob + dispatch->label);
@@ -171,15 +173,13 @@ mica_status mica__cpu_queue_order(mica__device *device, mica__queue *queue, mica
 
 /* ---- times ---- */
 
-mica_status mica__cpu_timestamps(mica__device *device, bool enable, mica_profile_entry *out,
-                                 uint64_t capacity, uint64_t *out_count)
+mica_status mica__cpu_timestamps(mica__device *device, bool enable, mica__profile *out)
 {
-    *out_count = 0;
     mica_status status = mica__cpu_device_awake(device);
     if (status != MICA_OK)
         return status;
     pthread_mutex_lock(&device->lock);
-    status = mica__times_read(&device->times, enable, out, capacity, out_count);
+    status = mica__times_read(&device->times, enable, out);
     pthread_mutex_unlock(&device->lock);
     return status;
 }

@@ -40,6 +40,7 @@ typedef struct mica__cpu_dispatch {
     uint32_t units, grain, chunks;
     uint32_t local_bytes;
     uint32_t op;
+    float bytes, operations; /* for profiles */
 } mica__cpu_dispatch;
 
 /* What one submission walks; immutable while any run refers to it, except for the data pointers of bindings. */

@@ -309,6 +309,8 @@ static void add_node(mica__encoding *encoding, const mica__dispatch *dispatch)
         return;
     node.label = mica__blob_put_text(&commands->blob, &encoding->latch, dispatch->label);
     node.op = dispatch->op;
+    node.bytes = dispatch->bytes;
+    node.operations = dispatch->operations;
     commands->node[commands->node_count++] = node;
     encoding->open = true;
     if (encoding->serial)

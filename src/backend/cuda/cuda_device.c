@@ -277,7 +277,7 @@ static void free_device(mica__device *device)
         device->driver.context_release(device->ordinal);
     mica__dl_close(device->compiler.library);
     mica__dl_close(device->driver.library);
-    mica__free(device->times.entry);
+    mica__times_free(&device->times);
     destroy_locks(device);
     mica__free(device);
 }

@@ -59,6 +59,7 @@ typedef struct mica__cuda_node {
     uint32_t group;          /* barriers before it */
     uint64_t written, ahead; /* bits of bindings: written; read before the kernel waits (MICA__BIND_AHEAD) */
     uint32_t far; /* 1 + the binding that is the parameters (MICA__BIND_PARAMS); 0: they are an argument */
+    float bytes, operations; /* for profiles */
     uint16_t op;
     bool early;   /* may start before what it waits for is over */
     void *handle; /* in the graph */
@@ -260,8 +261,7 @@ mica_status mica__cuda_queue_create(mica__device *device, mica__queue **out);
 void mica__cuda_queue_destroy(mica__device *device, mica__queue *queue);
 mica_status mica__cuda_queue_order(mica__device *device, mica__queue *queue, mica__queue *after,
                                    uint64_t value);
-mica_status mica__cuda_timestamps(mica__device *device, bool enable, mica_profile_entry *out,
-                                  uint64_t capacity, uint64_t *out_count);
+mica_status mica__cuda_timestamps(mica__device *device, bool enable, mica__profile *out);
 
 /* ---- cuda_times.c ---- */
 

@@ -6,8 +6,8 @@
 
 #define MICA__CUDA_MATRIX 90u /* the compute capability whose own words those of wgmma.cu are */
 #define MICA__CUDA_WIDE 16u   /* bytes that a thread or a bulk copy reads at once */
-#define MICA__CUDA_FEW_ROWS \
-    8u /* of x: up to this many the weights are the traffic, beyond it the arithmetic */
+/* Of x: up to this many the weights are the traffic, beyond it the arithmetic. */
+#define MICA__CUDA_FEW_ROWS 8u
 
 /* A matmul with weights [N, K] and rows of x one stride apart. Rows are byte strides. */
 typedef struct mica__cuda_matmul {

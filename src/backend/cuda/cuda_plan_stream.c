@@ -16,8 +16,8 @@
 #define MOST_STAGES 8u
 #define LEAST_STAGES 2u
 #define ENOUGH_STAGES 4u
-#define LEAST_EACH \
-    2u /* units of a row to a lane: with one, going from stage to stage is what takes the time */
+/* Units of a row to a lane: with one, going from stage to stage is what takes the time. */
+#define LEAST_EACH 2u
 #define MOST_EACH 4u
 #define PARTS 3u /* tables of a weight: codes, scales, biases */
 #define RUN 32u  /* of values that blocks.kc takes apart */

@@ -20,7 +20,9 @@ void mica__cuda_times_resolve(mica__device *device, mica__cuda_slot *slot, bool 
                                           .index = i,
                                           .submission = slot->value,
                                           .begin_ns = begin_ns,
-                                          .end_ns = begin_ns + (uint64_t)((double)ms * 1e6)};
+                                          .end_ns = begin_ns + (uint64_t)((double)ms * 1e6),
+                                          .bytes = (double)node->bytes,
+                                          .operations = (double)node->operations};
         mica__times_add(&device->times, &entry, node->kernel != NULL ? node->kernel->name : NULL,
                         mica__blob_text(&commands->blob, node->label));
         begin_ns = entry.end_ns;
@@ -34,11 +36,10 @@ void mica__cuda_times_resolve(mica__device *device, mica__cuda_slot *slot, bool 
     slot->times = NULL;
 }
 
-mica_status mica__cuda_timestamps(mica__device *device, bool enable, mica_profile_entry *out,
-                                  uint64_t capacity, uint64_t *out_count)
+mica_status mica__cuda_timestamps(mica__device *device, bool enable, mica__profile *out)
 {
     pthread_mutex_lock(&device->lock);
-    const mica_status status = mica__times_read(&device->times, enable, out, capacity, out_count);
+    const mica_status status = mica__times_read(&device->times, enable, out);
     pthread_mutex_unlock(&device->lock);
     return status;
 }

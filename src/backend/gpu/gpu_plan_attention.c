@@ -159,8 +159,8 @@ typedef struct attention_plan {
     const mica__record *record;
     mk_attention_more_params params;
     bool plain;
-    bool turns_q,
-        turns_y; /* keys or values are turbo blocks: q goes into their basis first, y comes back out of it */
+    /* keys or values are turbo blocks: q goes into their basis first, y comes back out of it */
+    bool turns_q, turns_y;
     uint32_t rows, values;
     uint64_t partial_bytes, q_at, q_bytes, y_at, y_bytes; /* in scratch: f32 in the blocks' basis */
 } attention_plan;

@@ -11,8 +11,8 @@
 #define SCAN_WG 64u /* channels of a group */
 #define MOST_PLACES 256u
 #define CHUNK 64u /* tokens */
-#define CHUNK_ROOM \
-    ((2u * CHUNK + 4u) * CHUNK * 4u) /* bytes that a chunk of a head has in the scratch: delta_chunk.kc */
+/* Bytes that a chunk of a head has in the scratch: delta_chunk.kc. */
+#define CHUNK_ROOM ((2u * CHUNK + 4u) * CHUNK * 4u)
 
 static uint64_t ceil_of(uint64_t a, uint64_t b)
 {

@@ -263,7 +263,7 @@ static void close_device(mica__device *device)
     if (device == NULL)
         return;
     mica__null_commands_destroy(device, device->last);
-    mica__free(device->times.entry);
+    mica__times_free(&device->times);
     mica__lock_destroy(&device->lock, &device->guard);
     mica__free(device);
 }

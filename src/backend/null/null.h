@@ -16,6 +16,7 @@ typedef struct mica__null_entry {
     mica__null_kind kind;
     uint32_t group; /* barriers before it */
     uint16_t op;    /* mica_op */
+    float bytes, operations;
     uint32_t binding_count;
     uint32_t first_dependency, dependency_count; /* in the log's list */
     char kernel[48], label[64];

@@ -104,6 +104,8 @@ void mica__null_dispatch(mica__encoding *encoding, const mica__dispatch *dispatc
     entry->kind = dispatch->kernel != NULL ? MICA__NULL_DISPATCH : MICA__NULL_COPY;
     entry->group = commands->barrier_count;
     entry->op = dispatch->op;
+    entry->bytes = dispatch->bytes;
+    entry->operations = dispatch->operations;
     entry->binding_count = dispatch->binding_count;
     entry->first_dependency = commands->dependency_count - dispatch->dependency_count;
     entry->dependency_count = dispatch->dependency_count;

@@ -90,8 +90,7 @@ mica_status mica__null_queue_order(mica__device *device, mica__queue *queue, mic
                                    uint64_t value);
 mica_status mica__null_queue_create(mica__device *device, mica__queue **out);
 void mica__null_queue_destroy(mica__device *device, mica__queue *queue);
-mica_status mica__null_timestamps(mica__device *device, bool enable, mica_profile_entry *out,
-                                  uint64_t capacity, uint64_t *out_count);
+mica_status mica__null_timestamps(mica__device *device, bool enable, mica__profile *out);
 
 /* ---- null.c ---- */
 

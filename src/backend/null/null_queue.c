@@ -25,6 +25,8 @@ static void add_times(mica__device *device, const mica__commands *commands, uint
             .submission = value,
             .begin_ns = completion->begin_ns + span * i / commands->entry_count,
             .end_ns = completion->begin_ns + span * (i + 1) / commands->entry_count,
+            .bytes = (double)entry->bytes,
+            .operations = (double)entry->operations,
         };
         mica__times_add(&device->times, &time, entry->kernel, entry->label);
     }
@@ -172,11 +174,10 @@ void mica__null_queue_destroy(mica__device *device, mica__queue *queue)
     mica__free(queue);
 }
 
-mica_status mica__null_timestamps(mica__device *device, bool enable, mica_profile_entry *out,
-                                  uint64_t capacity, uint64_t *out_count)
+mica_status mica__null_timestamps(mica__device *device, bool enable, mica__profile *out)
 {
     pthread_mutex_lock(&device->lock);
-    const mica_status status = mica__times_read(&device->times, enable, out, capacity, out_count);
+    const mica_status status = mica__times_read(&device->times, enable, out);
     pthread_mutex_unlock(&device->lock);
     return status;
 }

@@ -175,7 +175,7 @@ static void close_device(mica__device *device)
         cl->clReleaseCommandQueue(device->transfers);
     if (alive && device->context != NULL)
         cl->clReleaseContext(device->context);
-    mica__free(device->times.entry);
+    mica__times_free(&device->times);
     mica__lock_destroy(&device->lock, &device->guard);
     mica__free(device);
 }

@@ -202,6 +202,8 @@ static mica_status fill_step(mica__encoding *encoding, const mica__dispatch *dis
         return status;
     step->kernel = dispatch->kernel;
     step->op = dispatch->op;
+    step->bytes = dispatch->bytes;
+    step->operations = dispatch->operations;
     step->binding_count = dispatch->binding_count;
     snprintf(step->label, sizeof step->label, "%s", dispatch->label != NULL ? dispatch->label : "");
     commands->step_count++; /* from here on it is dropped with the others */

@@ -89,6 +89,7 @@ typedef struct mica__opencl_step {
     uint32_t far;           /* 1 + the binding that is them (MICA__BIND_PARAMS); 0: they are an argument */
     uint32_t binding_count;
     uint16_t op;
+    float bytes, operations; /* for profiles */
     char label[64];
 } mica__opencl_step;
 
@@ -228,7 +229,6 @@ void mica__opencl_event_times(const mica__device *device, cl_event event, uint64
                               uint64_t *out_end_ns);
 /* Keeps the times of the steps of a submission that is done. */
 void mica__opencl_times_add(mica__device *device, const mica__opencl_submission *submission);
-mica_status mica__opencl_timestamps(mica__device *device, bool enable, mica_profile_entry *out,
-                                    uint64_t capacity, uint64_t *out_count);
+mica_status mica__opencl_timestamps(mica__device *device, bool enable, mica__profile *out);
 
 #endif

@@ -21,7 +21,11 @@ void mica__opencl_times_add(mica__device *device, const mica__opencl_submission 
     const mica__commands *commands = submission->commands;
     for (uint32_t i = 0; submission->step_event != NULL && i < commands->step_count; i++) {
         const mica__opencl_step *step = &commands->step[i];
-        mica_profile_entry time = {.op = (mica_op)step->op, .index = i, .submission = submission->value};
+        mica_profile_entry time = {.op = (mica_op)step->op,
+                                   .index = i,
+                                   .submission = submission->value,
+                                   .bytes = (double)step->bytes,
+                                   .operations = (double)step->operations};
         mica__opencl_event_times(device, submission->step_event[i], &time.begin_ns, &time.end_ns);
         pthread_mutex_lock(&device->lock);
         mica__times_add(&device->times, &time, step->kernel != NULL ? step->kernel->name : NULL, step->label);
@@ -29,15 +33,13 @@ void mica__opencl_times_add(mica__device *device, const mica__opencl_submission 
     }
 }
 
-mica_status mica__opencl_timestamps(mica__device *device, bool enable, mica_profile_entry *out,
-                                    uint64_t capacity, uint64_t *out_count)
+mica_status mica__opencl_timestamps(mica__device *device, bool enable, mica__profile *out)
 {
-    *out_count = 0;
     mica_status status = mica__opencl_check(device);
     if (status != MICA_OK)
         return status;
     pthread_mutex_lock(&device->lock);
-    status = mica__times_read(&device->times, enable, out, capacity, out_count);
+    status = mica__times_read(&device->times, enable, out);
     pthread_mutex_unlock(&device->lock);
     return status;
 }

@@ -11,8 +11,8 @@
 #include "base/work.h"
 
 #define FEW 8
-#define PART_KEYS \
-    2048u /* about, so that a part's table of twice as many indices stays in a first-level cache */
+/* About, so that a part's table of twice as many indices stays in a first-level cache. */
+#define PART_KEYS 2048u
 #define MOST_PARTS 65536u
 #define FIRST_RECORDS 64
 #define FIRST_TEXT 4096

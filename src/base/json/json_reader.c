@@ -14,8 +14,8 @@
 #define STEP_BYTES 16 /* of text that take a step */
 #define FIRST_LEVELS 16
 #define FIRST_WINDOW ((size_t)256 << 10)
-#define LOOKAHEAD \
-    16 /* bytes that are in the window, if the text has them, where an item begins: the longest word */
+/* Bytes that are in the window, if the text has them, where an item begins: the longest word. */
+#define LOOKAHEAD 16
 
 /* Where a place of the window is in the document. */
 static uint64_t offset_of(const mica__json_reader *reader, const char *at)

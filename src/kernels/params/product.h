@@ -12,7 +12,7 @@ typedef struct mk_product_params {
     mk_u32 batches; /* dimensions */
     mk_u32 rows, columns, k;
     mk_u32 row_tiles, column_tiles;
-    mk_u32 a_type, b_type, add_type, y_type, a_zero_type,
-        b_zero_type; /* MK_F32 ..; of integers 1 i8, 2 u8, 4 i32 */
+    /* MK_F32 ..; of integers 1 i8, 2 u8, 4 i32 */
+    mk_u32 a_type, b_type, add_type, y_type, a_zero_type, b_zero_type;
     mk_u32 has_add, has_a_zero, has_b_zero;
 } mk_product_params;

@@ -11,8 +11,8 @@ typedef struct mk_route_params {
 } mk_route_params;
 
 typedef struct mk_expert_sum_params {
-    mk_u64 x_token, x_slot, weights_token, weights_slot, y_token, shared_token, gate_token,
-        residual_token; /* byte strides */
+    /* byte strides */
+    mk_u64 x_token, x_slot, weights_token, weights_slot, y_token, shared_token, gate_token, residual_token;
     mk_u32 slots, n;
     mk_u32 groups; /* to a token */
     mk_u32 four;   /* 1: four elements to a work-item, read at once where the binding is aligned */

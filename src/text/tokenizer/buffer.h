@@ -16,8 +16,8 @@
 /* Positions in a text are 32 bits wide. */
 #define MICA__TEXT_LIMIT ((size_t)1 << 31)
 
-#define MICA__TEXT_PIECE \
-    ((size_t)1 << 16) /* bytes that are written between two looks at the limits of work */
+/* Bytes that are written between two looks at the limits of work. */
+#define MICA__TEXT_PIECE ((size_t)1 << 16)
 
 typedef struct mica__bytes {
     char *data;

@@ -1,6 +1,7 @@
 /*
  * conform_attention.c - cases of kv_write and attention: flat, ring and paged caches, windows, masks, bad indices.
  */
+#include "conform/conform_op.h"
 #include "conform/conform_rows.h"
 
 #include <math.h>
@@ -133,19 +134,10 @@ static void spread_values(conform_case *c, test_random *random)
 }
 
 /* Every entry a page of its own, in shuffled order. */
-static void add_pages(conform_case *c, test_random *random, const cache_plan *plan)
+static void fill_pages(test_tensor *table, test_random *random, const cache_plan *plan)
 {
-    uint64_t shape[2] = {plan->sequences, plan->max_pages};
     uint64_t *order = test_alloc(plan->pages, sizeof *order);
-    test_tensor *table;
 
-    if (plan->kind != PAGED) {
-        conform_add_absent(c);
-        free(order);
-        return;
-    }
-    conform_add(c, random, "pages", MICA_DTYPE_U32, 2, shape, TEST_CONTIGUOUS);
-    table = conform_tensor(c, c->operand_count - 1);
     for (uint64_t i = 0; i < plan->pages; i++) {
         uint64_t other = test_random_below(random, i + 1);
 
@@ -155,6 +147,17 @@ static void add_pages(conform_case *c, test_random *random, const cache_plan *pl
     for (uint64_t i = 0; i < table->count; i++)
         test_tensor_set(table, i, (double)order[i]);
     free(order);
+}
+
+static void add_pages(conform_case *c, test_random *random, const cache_plan *plan)
+{
+    const uint64_t shape[2] = {plan->sequences, plan->max_pages};
+
+    if (plan->kind == PAGED)
+        fill_pages(&conform_add(c, random, "pages", MICA_DTYPE_U32, 2, shape, TEST_CONTIGUOUS)->tensor,
+                   random, plan);
+    else
+        conform_add_absent(c);
 }
 
 static oracle_cache view_cache(conform_case *c, uint32_t cache_slot, uint32_t pages_slot, const double *table,
@@ -219,38 +222,35 @@ static void break_write(conform_case *c, test_random *random, const cache_plan *
 
 void conform_make_kv_write(conform_case *c, test_random *random)
 {
-    uint64_t shape[3] = {test_random_size(random, 33), test_random_size(random, 5), draw_dim(c, random, 140)};
-    cache_plan plan;
+    const uint64_t tokens = c->typical ? 64 : test_random_size(random, 33),
+                   heads = c->typical ? 8 : test_random_size(random, 5),
+                   dim = c->typical ? 128 : draw_dim(c, random, 140);
+    const cache_plan plan = draw_plan(c, random, heads, tokens + 4);
+    conform_draw as = {.absent = 1u << MICA__KV_SEQUENCES | 1u << MICA__KV_PAGES,
+                       .distinct = ~(1u << MICA__KV_X)};
 
-    if (c->typical) {
-        shape[0] = 64;
-        shape[1] = 8;
-        shape[2] = 128;
-    }
-    plan = draw_plan(c, random, shape[1], shape[0] + 4);
     c->params.kv.ring = plan.kind == RING;
-    conform_add(c, random, "x", draw_type(c, random), 3, shape, TEST_ROWS_REPEAT);
-    test_tensor_normal(conform_tensor(c, KV_X), random, 2);
-    conform_add(c, random, "positions", conform_index(random), 1, shape, TEST_CONTIGUOUS);
-    draw_positions(c, random, &plan, shape[0]);
-    if (plan.kind == PAGED && test_random_one_in(random, 2)) {
-        conform_add(c, random, "sequences", conform_index(random), 1, shape, TEST_CONTIGUOUS);
-        test_tensor_indices(conform_tensor(c, KV_SEQUENCES), random, plan.sequences);
-    } else {
-        conform_add_absent(c);
+    as.size[CONFORM_SIZE('T')] = tokens;
+    as.size[CONFORM_SIZE('H')] = heads;
+    as.size[CONFORM_SIZE('D')] = dim;
+    as.size[CONFORM_SIZE('S')] = plan.slots;
+    as.size[CONFORM_SIZE('P')] = CONFORM_MISSING;
+    if (plan.kind == PAGED) {
+        as.absent = 0;
+        as.needed = 1u << MICA__KV_PAGES;
+        as.size[CONFORM_SIZE('L')] = plan.sequences;
+        as.size[CONFORM_SIZE('W')] = plan.max_pages;
+        as.size[CONFORM_SIZE('P')] = plan.pages;
     }
-    add_pages(c, random, &plan);
-    add_cache(c, random, "cache", &plan, shape[2], true);
+    conform_make_op_as(c, random, &as);
+    test_tensor_normal(conform_tensor(c, KV_X), random, 2);
+    draw_positions(c, random, &plan, tokens);
+    if (c->operand[KV_SEQUENCES].present)
+        test_tensor_indices(conform_tensor(c, KV_SEQUENCES), random, plan.sequences);
+    if (plan.kind == PAGED)
+        fill_pages(conform_tensor(c, KV_PAGES), random, &plan);
     if (!c->typical && test_random_one_in(random, 4))
-        break_write(c, random, &plan, shape[0]);
-    c->bytes = conform_bytes(c, KV_X) * 1.5;
-}
-
-mica_status conform_encode_kv_write(const conform_case *c, mica_encoder *encoder)
-{
-    return mica_kv_write(encoder, conform_buffer(c, KV_X), conform_buffer(c, KV_POSITIONS),
-                         conform_buffer(c, KV_SEQUENCES), conform_buffer(c, KV_PAGES), &c->params.kv,
-                         conform_buffer(c, KV_CACHE));
+        break_write(c, random, &plan, tokens);
 }
 
 void conform_oracle_kv_write(conform_case *c)

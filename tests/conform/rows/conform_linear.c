@@ -2,6 +2,7 @@
  * conform_linear.c - cases of linear algebra: matrices of every small shape, many at once, f32 and f64, any strides and in place. What comes back is
  * multiplied together again; factors must be triangular, orthonormal, in order.
  */
+#include "conform/conform_op.h"
 #include "conform/conform_rows.h"
 
 #include <float.h>
@@ -14,44 +15,17 @@
 
 /* ---- cases ---- */
 
-typedef struct sizes {
-    uint64_t outer[MICA_MAX_DIMS], m, n, k; /* k: the lesser of m and n */
-    uint32_t ndim;
-    mica_dtype dtype;
-} sizes;
-
-static sizes draw(const conform_case *c, test_random *random, bool square)
+/* Some small matrices, one in five cases up to 33 on a side. */
+static void make(conform_case *c, test_random *random)
 {
-    sizes s = {.ndim = c->typical ? 0 : (uint32_t)test_random_below(random, 3)};
+    const uint64_t most = test_random_one_in(random, 5) ? 33 : 9;
+    conform_draw as = {.rest = 16, .distinct = UINT32_MAX};
 
-    for (uint32_t d = 0; d < s.ndim; d++)
-        s.outer[d] = 1 + test_random_below(random, 4);
-    s.m = c->typical ? 128 : 1 + test_random_below(random, test_random_one_in(random, 5) ? 33 : 9);
-    s.n = square || c->typical ? s.m : 1 + test_random_below(random, 12);
-    s.k = s.m < s.n ? s.m : s.n;
-    s.dtype = !c->typical && test_random_one_in(random, 2) ? MICA_DTYPE_F64 : MICA_DTYPE_F32;
-    return s;
-}
-
-static uint32_t shape_of(const sizes *s, uint32_t count, uint64_t rows, uint64_t columns, uint64_t *shape)
-{
-    memcpy(shape, s->outer, sizeof s->outer);
-    if (count > 0)
-        shape[s->ndim] = rows;
-    if (count > 1)
-        shape[s->ndim + 1] = columns;
-    return s->ndim + count;
-}
-
-static void add_input(conform_case *c, test_random *random, const sizes *s, const char *name, uint64_t rows,
-                      uint64_t columns)
-{
-    uint64_t shape[MICA_MAX_DIMS];
-    const uint32_t ndim = shape_of(s, 2, rows, columns, shape);
-
-    conform_add(c, random, name, s->dtype, ndim, shape, TEST_ANY);
-    test_tensor_normal(conform_tensor(c, c->operand_count - 1), random,
-                       exp2((double)test_random_below(random, 9) - 4));
+    as.size[CONFORM_SIZE('N')] = c->typical ? 128 : 1 + test_random_below(random, most);
+    as.size[CONFORM_SIZE('M')] = c->typical ? 128 : 1 + test_random_below(random, 12);
+    conform_make_op_as(c, random, &as);
+    for (uint32_t i = 0; i < 2 && i < c->output; i++)
+        test_tensor_normal(conform_tensor(c, i), random, exp2((double)test_random_below(random, 9) - 4));
 }
 
 static double eps_of(mica_dtype dtype)
@@ -59,23 +33,11 @@ static double eps_of(mica_dtype dtype)
     return dtype == MICA_DTYPE_F64 ? DBL_EPSILON / 2 : ORACLE_F32_EPS;
 }
 
-/* The first output is the one that is compared between runs. */
-static void add_output(conform_case *c, test_random *random, const sizes *s, const char *name, uint32_t count,
-                       uint64_t rows, uint64_t columns, bool in_place, uint32_t same_as)
-{
-    uint64_t shape[MICA_MAX_DIMS];
-    const uint32_t ndim = shape_of(s, count, rows, columns, shape), output = c->output;
-
-    conform_add_output(c, random, name, s->dtype, ndim, shape, TEST_ANY, in_place, same_as);
-    if (output != 0)
-        c->output = output;
-}
-
 /* Makes each matrix of a positive definite, or gives it a diagonal that keeps triangles of it far from singular. */
-static void make_square(conform_case *c, const sizes *s, bool definite)
+static void make_square(conform_case *c, bool definite)
 {
     test_tensor *a = conform_tensor(c, 0);
-    const uint64_t n = s->n;
+    const uint64_t n = a->shape[a->ndim - 1];
     double *row = test_alloc(n * n, sizeof *row);
 
     for (uint64_t at = 0; at < a->count; at += n * n) {
@@ -98,129 +60,37 @@ static void make_square(conform_case *c, const sizes *s, bool definite)
 
 void conform_make_triangular_solve(conform_case *c, test_random *random)
 {
-    const sizes s = draw(c, random, true);
-    const uint64_t m = c->typical ? 128 : 1 + test_random_below(random, 6);
-    const bool in_place = !c->typical && test_random_one_in(random, 3);
-
     if (!c->typical)
         c->params.triangular = (mica_triangular_params){(uint32_t)test_random_below(random, 2),
                                                         (uint32_t)test_random_below(random, 2),
                                                         (uint32_t)test_random_below(random, 2)};
-    add_input(c, random, &s, "a", s.n, s.n);
-    make_square(c, &s, false);
-    add_input(c, random, &s, "b", s.n, m);
-    add_output(c, random, &s, "x", 2, s.n, m, in_place, 1);
+    make(c, random);
+    make_square(c, false);
 }
 
 void conform_make_cholesky(conform_case *c, test_random *random)
 {
-    const sizes s = draw(c, random, true);
-
     c->params.cholesky.upper = c->typical ? 0 : (uint32_t)test_random_below(random, 2);
-    add_input(c, random, &s, "a", s.n, s.n);
-    make_square(c, &s, true);
-    add_output(c, random, &s, "y", 2, s.n, s.n, !c->typical && test_random_one_in(random, 3), 0);
-}
-
-void conform_make_solve(conform_case *c, test_random *random)
-{
-    const sizes s = draw(c, random, true);
-    const uint64_t m = c->typical ? 128 : 1 + test_random_below(random, 6);
-
-    add_input(c, random, &s, "a", s.n, s.n);
-    add_input(c, random, &s, "b", s.n, m);
-    add_output(c, random, &s, "x", 2, s.n, m, !c->typical && test_random_one_in(random, 3), 1);
+    make(c, random);
+    make_square(c, true);
 }
 
 void conform_make_inverse(conform_case *c, test_random *random)
 {
-    const sizes s = draw(c, random, true);
-
-    add_input(c, random, &s, "a", s.n, s.n);
-    make_square(c, &s, false);
-    add_output(c, random, &s, "y", 2, s.n, s.n, !c->typical && test_random_one_in(random, 3), 0);
+    make(c, random);
+    make_square(c, false);
 }
 
 void conform_make_determinant(conform_case *c, test_random *random)
 {
-    const sizes s = draw(c, random, true);
-
     c->params.determinant.log = c->typical ? 0 : (uint32_t)test_random_below(random, 2);
-    add_input(c, random, &s, "a", s.n, s.n);
-    add_output(c, random, &s, "y", c->params.determinant.log, 2, 0, false, 0);
+    make(c, random);
 }
 
-void conform_make_qr(conform_case *c, test_random *random)
+/* Of solve, QR, SVD and eigenvalues: any matrices will do. */
+void conform_make_factors(conform_case *c, test_random *random)
 {
-    const sizes s = draw(c, random, false);
-
-    add_input(c, random, &s, "a", s.m, s.n);
-    add_output(c, random, &s, "q", 2, s.m, s.k, false, 0);
-    add_output(c, random, &s, "r", 2, s.k, s.n, false, 0);
-}
-
-void conform_make_eigh(conform_case *c, test_random *random)
-{
-    const sizes s = draw(c, random, true);
-
-    add_input(c, random, &s, "a", s.n, s.n);
-    add_output(c, random, &s, "w", 1, s.n, 0, false, 0);
-    add_output(c, random, &s, "v", 2, s.n, s.n, false, 0);
-}
-
-void conform_make_svd(conform_case *c, test_random *random)
-{
-    const sizes s = draw(c, random, false);
-
-    add_input(c, random, &s, "a", s.m, s.n);
-    if (test_random_one_in(random, 4)) /* of rank 1 */
-        for (uint64_t i = 0; i < conform_tensor(c, 0)->count; i++)
-            test_tensor_set(conform_tensor(c, 0), i, (double)(1 + i / s.n % s.m) * (double)(1 + i % s.n));
-    add_output(c, random, &s, "u", 2, s.m, s.k, false, 0);
-    add_output(c, random, &s, "s", 1, s.k, 0, false, 0);
-    add_output(c, random, &s, "vt", 2, s.k, s.n, false, 0);
-}
-
-mica_status conform_encode_triangular_solve(const conform_case *c, mica_encoder *encoder)
-{
-    return mica_triangular_solve(encoder, conform_buffer(c, 0), conform_buffer(c, 1), &c->params.triangular,
-                                 conform_buffer(c, 2));
-}
-
-mica_status conform_encode_cholesky(const conform_case *c, mica_encoder *encoder)
-{
-    return mica_cholesky(encoder, conform_buffer(c, 0), &c->params.cholesky, conform_buffer(c, 1));
-}
-
-mica_status conform_encode_solve(const conform_case *c, mica_encoder *encoder)
-{
-    return mica_solve(encoder, conform_buffer(c, 0), conform_buffer(c, 1), conform_buffer(c, 2));
-}
-
-mica_status conform_encode_inverse(const conform_case *c, mica_encoder *encoder)
-{
-    return mica_inverse(encoder, conform_buffer(c, 0), conform_buffer(c, 1));
-}
-
-mica_status conform_encode_determinant(const conform_case *c, mica_encoder *encoder)
-{
-    return mica_determinant(encoder, conform_buffer(c, 0), &c->params.determinant, conform_buffer(c, 1));
-}
-
-mica_status conform_encode_qr(const conform_case *c, mica_encoder *encoder)
-{
-    return mica_qr(encoder, conform_buffer(c, 0), conform_buffer(c, 1), conform_buffer(c, 2));
-}
-
-mica_status conform_encode_eigh(const conform_case *c, mica_encoder *encoder)
-{
-    return mica_eigh(encoder, conform_buffer(c, 0), conform_buffer(c, 1), conform_buffer(c, 2));
-}
-
-mica_status conform_encode_svd(const conform_case *c, mica_encoder *encoder)
-{
-    return mica_svd(encoder, conform_buffer(c, 0), conform_buffer(c, 1), conform_buffer(c, 2),
-                    conform_buffer(c, 3));
+    make(c, random);
 }
 
 /* ---- judges: products of what came back, in double ---- */

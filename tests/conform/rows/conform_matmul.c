@@ -1,6 +1,7 @@
 /*
  * conform_matmul.c - cases of matmul, matmul_experts, matmul_transposed and embedding over every weight type, both layouts.
  */
+#include "conform/conform_op.h"
 #include "conform/conform_rows.h"
 
 #include <stdlib.h>
@@ -179,6 +180,22 @@ void conform_make_matmul_library(conform_case *c, test_random *random)
     add_product(c, random, c->row->weight, m, n, k);
 }
 
+/* Several weights of one x, each with its y. */
+void conform_make_matmul_several(conform_case *c, test_random *random)
+{
+    conform_draw as = {.most = 2000};
+
+    as.size[CONFORM_SIZE('K')] = draw_columns(c, random);
+    as.size[CONFORM_SIZE('M')] = 1 + test_random_below(random, 12);
+    as.size[CONFORM_SIZE('A')] = as.size[CONFORM_SIZE('E')] = CONFORM_MISSING;
+    as.size[CONFORM_SIZE('B')] =
+        test_random_one_in(random, 3) ? 1 + test_random_below(random, 3) : CONFORM_MISSING;
+    c->params.matmul.precision = conform_half_activations || test_random_one_in(random, 2)
+                                     ? MICA_PRECISION_F32
+                                     : MICA_PRECISION_DEFAULT;
+    conform_make_op_as(c, random, &as);
+}
+
 mica_status conform_encode_matmul(const conform_case *c, mica_encoder *encoder)
 {
     const mica_matmul_params *params = c->params.matmul.precision ? &c->params.matmul : NULL;
@@ -297,6 +314,31 @@ void conform_oracle_matmul(conform_case *c)
     free(values);
     free(parts[0]);
     free(parts[1]);
+}
+
+void conform_oracle_matmul_several(conform_case *c)
+{
+    uint32_t slots[CONFORM_OPERANDS];
+    const uint32_t count = conform_operands(c, slots);
+    const test_tensor *x = conform_tensor(c, X);
+    const uint64_t k = x->shape[x->ndim - 1], rows = x->count / k;
+    double *values = conform_values(c, X);
+
+    for (uint32_t i = 1; i < count; i += 2) {
+        const test_tensor *tensor = conform_tensor(c, slots[i]);
+        const oracle_weight weight = {.dtype = tensor->dtype,
+                                      .data = tensor->image + tensor->offset,
+                                      .rows = tensor->shape[0],
+                                      .columns = k};
+        double *y = c->expected, *error = c->error;
+
+        if (slots[i + 1] != c->output)
+            conform_expect_also(c, slots[i + 1], &y, &error);
+        for (uint64_t row = 0; row < rows; row++)
+            oracle_matmul_row(&weight, 0, weight.rows, values + row * k, has_q8_activations(c),
+                              y + row * weight.rows, error + row * weight.rows);
+    }
+    free(values);
 }
 
 /* x [m, k] or [m, slots, k], weight [experts, n, k], y [m, slots, n]. */

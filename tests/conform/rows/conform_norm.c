@@ -273,29 +273,11 @@ void conform_oracle_normalize_backward(conform_case *c)
 
 void conform_make_softmax_backward(conform_case *c, test_random *random)
 {
-    uint64_t shape[MICA_MAX_DIMS];
-    const uint32_t ndim = draw_shape(c, random, shape);
-    const bool wide = draw_wide(c, random), in_place = !c->typical && test_random_one_in(random, 3);
-    const uint32_t same = (uint32_t)test_random_below(random, 2);
+    const bool log = test_random_one_in(random, 2);
 
-    c->params.softmax = (mica_softmax_params){(float)test_random_uniform(random, 0.05, 2),
-                                              (uint32_t)test_random_below(random, 2)};
-    conform_add(c, random, "y", draw_type(c, random, wide), ndim, shape, TEST_ANY);
-    test_tensor_uniform(conform_tensor(c, 0), random, c->params.softmax.log != 0 ? -9 : 0,
-                        c->params.softmax.log != 0 ? 0 : 1);
-    conform_add(c, random, "dy", draw_type(c, random, wide), ndim, shape, in_place ? TEST_ANY : TEST_REPEAT);
-    test_tensor_normal(conform_tensor(c, 1), random, 1);
-    conform_add_output(c, random, "dx", draw_type(c, random, wide), ndim, shape, TEST_ANY, in_place, same);
-    c->flops = (double)conform_tensor(c, 0)->count * 5;
-    c->bytes = conform_bytes(c, 0) + conform_bytes(c, 1) + conform_bytes(c, 2);
-}
-
-mica_status conform_encode_softmax_backward(const conform_case *c, mica_encoder *encoder)
-{
-    const mica_softmax_params *p = &c->params.softmax;
-
-    return (p->log != 0 ? mica_log_softmax_backward : mica_softmax_backward)(
-        encoder, conform_buffer(c, 0), conform_buffer(c, 1), p->scale, conform_buffer(c, 2));
+    c->params.softmax = (mica_softmax_params){(float)test_random_uniform(random, 0.05, 2), log};
+    conform_make_op(c, random);
+    test_tensor_uniform(conform_tensor(c, 0), random, log ? -9 : 0, log ? 0 : 1);
 }
 
 static uint64_t last(conform_case *c)
@@ -320,36 +302,20 @@ void conform_oracle_softmax_backward(conform_case *c)
 /* f64, or the logarithm of f32, f16 and bf16, or both; rows of -inf alone, rows with some, rows with a NaN. */
 void conform_make_log_softmax(conform_case *c, test_random *random)
 {
-    uint64_t shape[MICA_MAX_DIMS];
-    const uint32_t ndim = draw_shape(c, random, shape);
-    const bool wide = draw_wide(c, random), in_place = !c->typical && test_random_one_in(random, 3);
-
     c->params.softmax = (mica_softmax_params){c->typical ? 1 : (float)test_random_uniform(random, 0.05, 2),
-                                              !wide || test_random_one_in(random, 2)};
-    conform_add(c, random, "x", draw_type(c, random, wide), ndim, shape,
-                in_place ? TEST_ROWS : TEST_ROWS_REPEAT);
+                                              !test_random_one_in(random, 4)};
+    conform_make_op_as(c, random, &(conform_draw){.most = 6000, .absent = 1u << MICA__SOFTMAX_MASK});
     test_tensor *x = conform_tensor(c, 0);
     test_tensor_normal(x, random, test_random_one_in(random, 4) ? 40 : 3);
-    const uint64_t masked = c->typical ? 7 : test_random_below(random, 12);
+    const uint64_t n = last(c), masked = c->typical ? 7 : test_random_below(random, 12);
     for (uint64_t i = 0; i < x->count && masked < 4; i++) {
-        const uint64_t kind = (i / shape[ndim - 1] + masked) % 4;
+        const uint64_t kind = (i / n + masked) % 4;
 
         if (kind == 1 || (kind == 2 && test_random_one_in(random, 3)))
             test_tensor_set(x, i, -(double)INFINITY);
-        if (kind == 3 && i % shape[ndim - 1] == shape[ndim - 1] / 2)
+        if (kind == 3 && i % n == n / 2)
             test_tensor_set(x, i, (double)NAN);
     }
-    conform_add_output(c, random, "y", draw_type(c, random, wide), ndim, shape, TEST_ROWS, in_place, 0);
-    c->flops = (double)x->count * 8;
-    c->bytes = conform_bytes(c, 0) + conform_bytes(c, 1);
-}
-
-mica_status conform_encode_log_softmax(const conform_case *c, mica_encoder *encoder)
-{
-    const mica_softmax_params *p = &c->params.softmax;
-
-    return (p->log != 0 ? mica_log_softmax : mica_softmax)(encoder, conform_buffer(c, 0), p->scale,
-                                                           conform_buffer(c, 1));
 }
 
 void conform_oracle_log_softmax(conform_case *c)
@@ -367,25 +333,17 @@ void conform_oracle_log_softmax(conform_case *c)
 
 enum { MASKED_X, MASKED_MASK, MASKED_Y };
 
-/* Of fewer dimensions than x, some of size 1. */
-static void draw_mask(conform_case *c, test_random *random, uint32_t ndim, const uint64_t *shape, bool wide)
+/* Whole rows are off in one case of three. */
+static void fill_mask(test_tensor *mask, test_random *random)
 {
-    const uint32_t own = c->typical ? ndim : 1 + (uint32_t)test_random_below(random, ndim);
-    const bool truth = test_random_one_in(random, 2);
-    uint64_t mask_shape[MICA_MAX_DIMS];
+    const uint64_t width = mask->ndim > 0 ? mask->shape[mask->ndim - 1] : 1,
+                   kind = test_random_below(random, 3);
 
-    for (uint32_t d = 0; d < own; d++)
-        mask_shape[d] = !c->typical && test_random_one_in(random, 4) ? 1 : shape[ndim - own + d];
-    conform_add(c, random, "mask", truth ? MICA_DTYPE_BOOL : draw_type(c, random, wide), own, mask_shape,
-                TEST_REPEAT);
-    test_tensor *mask = conform_tensor(c, MASKED_MASK);
-    const uint64_t width = mask->shape[own - 1], kind = test_random_below(random, 3);
     test_tensor_normal(mask, random, 3);
     for (uint64_t i = 0; i < mask->count; i++) {
-        /* whole rows in one case of three */
         const bool off = kind == 0 ? i / width % 2 == 0 : kind == 1 && test_random_one_in(random, 3);
 
-        if (truth)
+        if (mask->dtype == MICA_DTYPE_BOOL)
             test_tensor_set(mask, i, off ? 0 : 1);
         else if (off)
             test_tensor_set(mask, i, -(double)INFINITY);
@@ -394,23 +352,14 @@ static void draw_mask(conform_case *c, test_random *random, uint32_t ndim, const
 
 void conform_make_masked_softmax(conform_case *c, test_random *random)
 {
-    uint64_t shape[MICA_MAX_DIMS];
-    const uint32_t ndim = draw_shape(c, random, shape);
-    const bool wide = draw_wide(c, random), in_place = !c->typical && test_random_one_in(random, 3);
-
     c->params.softmax = (mica_softmax_params){c->typical ? 1 : (float)test_random_uniform(random, 0.05, 2),
                                               !c->typical && test_random_one_in(random, 3)};
-    conform_add(c, random, "x", draw_type(c, random, wide), ndim, shape,
-                in_place ? TEST_ROWS : TEST_ROWS_REPEAT);
+    conform_make_op_as(c, random, &(conform_draw){.most = 6000, .needed = 1u << MICA__SOFTMAX_MASK});
     test_tensor *x = conform_tensor(c, MASKED_X);
     test_tensor_normal(x, random, 3);
     for (uint64_t i = 0; i < x->count && !c->typical && test_random_one_in(random, 2); i += 97)
         test_tensor_set(x, i, i % 2 == 0 ? (double)NAN : -(double)INFINITY);
-    draw_mask(c, random, ndim, shape, wide);
-    conform_add_output(c, random, "y", draw_type(c, random, wide), ndim, shape, TEST_ROWS, in_place,
-                       MASKED_X);
-    c->flops = (double)x->count * 8;
-    c->bytes = conform_bytes(c, MASKED_X) + conform_bytes(c, MASKED_MASK) + conform_bytes(c, MASKED_Y);
+    fill_mask(conform_tensor(c, MASKED_MASK), random);
 }
 
 mica_status conform_encode_masked_softmax(const conform_case *c, mica_encoder *encoder)

@@ -1,6 +1,7 @@
 /*
  * conform_places.c - cases of pad, gather and scatter: any rank, axis, strides and type; ids that repeat, and some outside.
  */
+#include "conform/conform_op.h"
 #include "conform/conform_rows.h"
 
 #include <math.h>
@@ -136,25 +137,32 @@ void conform_oracle_pad(conform_case *c)
 
 /* ---- gather and scatter ---- */
 
-/* A shape with `wide` along the axis instead. */
-static void along(uint32_t ndim, const uint64_t *shape, uint32_t axis, uint64_t size, uint64_t *out)
+/* Shapes that gather's and scatter's rules know: ids are a vector along the axis, or have sizes of their own; y has another size there. */
+static uint32_t rule_places(conform_case *c, test_random *random, uint32_t slot, uint64_t *shape)
 {
-    memcpy(out, shape, ndim * sizeof *shape);
-    out[axis] = size;
+    const bool scatter = c->row->op == MICA_OP_SCATTER;
+    const test_tensor *of = conform_tensor(c, 0);
+    const uint32_t axis = scatter ? c->params.scatter.axis : c->params.gather.axis;
+    const uint64_t other = test_random_size(random, 9);
+
+    memcpy(shape, of->shape, of->ndim * sizeof *shape);
+    shape[axis] = scatter && slot == MICA__SCATTER_IDS ? of->shape[axis] : other;
+    if (scatter && slot == MICA__SCATTER_Y)
+        return of->ndim;
+    if (test_random_one_in(random, 2)) {
+        shape[0] = shape[axis];
+        return 1;
+    }
+    for (uint32_t d = 0; d < of->ndim; d++)
+        shape[d] = d != axis && test_random_one_in(random, 3) ? 1 : shape[d];
+    return of->ndim;
 }
 
-/* Ids below `n` for elements of `shape`: a vector along the axis, or sizes of their own; in one of four cases some lie outside. */
-static void add_ids(conform_case *c, test_random *random, uint32_t ndim, const uint64_t *shape, uint32_t axis,
-                    uint64_t n)
+/* Ids below `n`; in one of four cases some lie outside. */
+static void fill_ids(conform_case *c, test_random *random, uint32_t slot, uint64_t n)
 {
-    const bool vector = c->typical || test_random_one_in(random, 2);
-    uint64_t own[MICA_MAX_DIMS] = {0};
+    test_tensor *ids = conform_tensor(c, slot);
 
-    for (uint32_t d = 0; d < ndim; d++)
-        own[d] = d != axis && test_random_one_in(random, 3) ? 1 : shape[d];
-    conform_add(c, random, "ids", conform_index(random), vector ? 1 : ndim, vector ? &shape[axis] : own,
-                TEST_REPEAT);
-    test_tensor *ids = conform_tensor(c, c->operand_count - 1);
     test_tensor_indices(ids, random, n);
     if (c->typical || !test_random_one_in(random, 4))
         return;
@@ -164,6 +172,15 @@ static void add_ids(conform_case *c, test_random *random, uint32_t ndim, const u
                         ids->dtype == MICA_DTYPE_I32 && test_random_one_in(random, 2)
                             ? -1.0 - (double)test_random_below(random, 3)
                             : (double)(n + test_random_below(random, 3)));
+}
+
+/* Of any rank but 0, any types or those of `types`. */
+static conform_draw draw_places(test_random *random, uint64_t types, uint32_t *out_axis)
+{
+    const uint32_t ndim = 1 + (uint32_t)test_random_below(random, MICA_MAX_DIMS);
+
+    *out_axis = (uint32_t)test_random_below(random, ndim);
+    return (conform_draw){.rest = MOST, .rest_dims = ndim, .types = types, .ruled = rule_places};
 }
 
 static uint64_t id_of(conform_case *c, uint32_t slot, const test_tensor *of, uint32_t axis, uint64_t index)
@@ -179,26 +196,12 @@ enum { GATHER_X, GATHER_IDS, GATHER_Y };
 
 void conform_make_gather(conform_case *c, test_random *random)
 {
-    uint64_t shape[MICA_MAX_DIMS] = {8192, 1024}, chosen[MICA_MAX_DIMS] = {0};
-    const uint32_t ndim = c->typical ? 2 : 1 + (uint32_t)test_random_below(random, MICA_MAX_DIMS);
-    const uint32_t axis = c->typical ? 0 : (uint32_t)test_random_below(random, ndim);
-    const mica_dtype dtype = draw_plain(c, random);
+    const conform_draw as = draw_places(random, 0, &c->params.gather.axis);
 
-    if (!c->typical)
-        conform_shape(random, ndim, MOST, shape);
-    along(ndim, shape, axis, c->typical ? 1024 : test_random_size(random, 9), chosen);
-    conform_add(c, random, "x", dtype, ndim, shape, TEST_REPEAT);
-    test_tensor_bytes(conform_tensor(c, GATHER_X), random);
-    add_ids(c, random, ndim, chosen, axis, shape[axis]);
-    conform_add_output(c, random, "y", dtype, ndim, chosen, TEST_ANY, false, 0);
-    c->params.gather.axis = axis;
-    c->bytes = 2 * conform_bytes(c, GATHER_Y);
-}
-
-mica_status conform_encode_gather(const conform_case *c, mica_encoder *encoder)
-{
-    return mica_gather(encoder, conform_buffer(c, GATHER_X), conform_buffer(c, GATHER_IDS), &c->params.gather,
-                       conform_buffer(c, GATHER_Y));
+    conform_make_op_as(c, random, &as);
+    test_tensor *x = conform_tensor(c, GATHER_X);
+    test_tensor_bytes(x, random);
+    fill_ids(c, random, GATHER_IDS, x->shape[c->params.gather.axis]);
 }
 
 void conform_oracle_gather(conform_case *c)
@@ -218,33 +221,19 @@ void conform_oracle_gather(conform_case *c)
 
 enum { UPDATES, SCATTER_IDS, SCATTER_Y };
 
-static void make_scatter(conform_case *c, test_random *random, mica_dtype dtype, uint32_t mode)
+static void make_scatter(conform_case *c, test_random *random, uint64_t types, uint32_t mode)
 {
-    uint64_t shape[MICA_MAX_DIMS] = {4096, 1024}, wide[MICA_MAX_DIMS] = {0};
-    const uint32_t ndim = c->typical ? 2 : 1 + (uint32_t)test_random_below(random, MICA_MAX_DIMS);
-    const uint32_t axis = c->typical ? 0 : (uint32_t)test_random_below(random, ndim);
-
-    if (!c->typical)
-        conform_shape(random, ndim, MOST, shape);
-    along(ndim, shape, axis, c->typical ? 32000 : test_random_size(random, 9), wide);
-    conform_add(c, random, "updates", dtype, ndim, shape, TEST_REPEAT);
-    add_ids(c, random, ndim, shape, axis, wide[axis]);
-    conform_add_output(c, random, "y", dtype, ndim, wide, TEST_ANY, false, 0);
-    c->params.scatter = (mica_scatter_params){axis, mode};
-    c->bytes = 3 * conform_bytes(c, UPDATES);
+    c->params.scatter.mode = mode;
+    const conform_draw as = draw_places(random, types, &c->params.scatter.axis);
+    conform_make_op_as(c, random, &as);
+    fill_ids(c, random, SCATTER_IDS, conform_tensor(c, SCATTER_Y)->shape[c->params.scatter.axis]);
 }
 
 void conform_make_scatter(conform_case *c, test_random *random)
 {
-    make_scatter(c, random, draw_plain(c, random), MICA_SCATTER_SET);
+    make_scatter(c, random, 0, MICA_SCATTER_SET);
     test_tensor_bytes(conform_tensor(c, UPDATES), random);
     test_tensor_bytes(conform_tensor(c, SCATTER_Y), random);
-}
-
-mica_status conform_encode_scatter(const conform_case *c, mica_encoder *encoder)
-{
-    return mica_scatter(encoder, conform_buffer(c, UPDATES), conform_buffer(c, SCATTER_IDS),
-                        &c->params.scatter, conform_buffer(c, SCATTER_Y));
 }
 
 void conform_oracle_scatter(conform_case *c)
@@ -267,12 +256,12 @@ void conform_oracle_scatter(conform_case *c)
 
 void conform_make_scatter_add(conform_case *c, test_random *random)
 {
-    static const mica_dtype types[] = {MICA_DTYPE_F32, MICA_DTYPE_F16, MICA_DTYPE_BF16, MICA_DTYPE_I32,
-                                       MICA_DTYPE_U32, MICA_DTYPE_I64, MICA_DTYPE_U64};
-    const mica_dtype dtype = c->typical ? MICA_DTYPE_F32 : types[test_random_below(random, 7)];
-    const bool whole = dtype != MICA_DTYPE_F32 && dtype != MICA_DTYPE_F16 && dtype != MICA_DTYPE_BF16;
+    const uint64_t real = 1u << MICA_DTYPE_F32 | 1u << MICA_DTYPE_F16 | 1u << MICA_DTYPE_BF16,
+                   integers = 1u << MICA_DTYPE_I32 | 1u << MICA_DTYPE_U32 | 1u << MICA_DTYPE_I64 |
+                              1u << MICA_DTYPE_U64;
+    const bool whole = test_random_one_in(random, 2);
 
-    make_scatter(c, random, dtype,
+    make_scatter(c, random, whole ? integers : real,
                  c->typical || test_random_one_in(random, 2)
                      ? MICA_SCATTER_ADD
                      : MICA_SCATTER_MUL + (uint32_t)test_random_below(random, 3));

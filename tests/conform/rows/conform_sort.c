@@ -2,6 +2,7 @@
  * conform_sort.c - cases of scans, argmax and sorting: every type, rank and kind, any strides, rows of one and long ones, ties, NaN,
  * infinities and zeros of both signs.
  */
+#include "conform/conform_op.h"
 #include "conform/conform_rows.h"
 
 #include <math.h>
@@ -271,34 +272,18 @@ static void fill_order(test_tensor *x, test_random *random)
     }
 }
 
+/* In one of four cases long rows, a few of them. */
 void conform_make_argmax(conform_case *c, test_random *random)
 {
-    uint64_t shape[MICA_MAX_DIMS] = {1, 128256};
-    const uint32_t ndim = c->typical ? 2 : 1 + (uint32_t)test_random_below(random, 4);
+    conform_draw as = {.most = 6000};
 
-    if (!c->typical) {
-        conform_shape(random, ndim, 6000, shape);
-        if (test_random_one_in(random, 4)) { /* long rows, a few of them */
-            for (uint32_t d = 0; d + 1 < ndim; d++)
-                shape[d] = 1 + shape[d] % 3;
-            shape[ndim - 1] += 9000;
-        }
-        c->params.argmax.least = (uint32_t)test_random_below(random, 2);
+    if (test_random_one_in(random, 4)) {
+        as.size[CONFORM_SIZE('N')] = 9000 + test_random_below(random, 6000);
+        as.rest = 3;
     }
-    conform_add(c, random, "x", draw_number(c, random, false), ndim, shape, TEST_REPEAT);
-    if (c->typical)
-        test_tensor_normal(conform_tensor(c, X), random, 3);
-    else
-        fill_order(conform_tensor(c, X), random);
-    conform_add_output(c, random, "ids", conform_index(random), ndim - 1, shape, TEST_ANY, false, 0);
-    c->flops = (double)conform_tensor(c, X)->count;
-    c->bytes = conform_bytes(c, X);
-}
-
-mica_status conform_encode_argmax(const conform_case *c, mica_encoder *encoder)
-{
-    return c->params.argmax.least != 0 ? mica_argmin(encoder, conform_buffer(c, X), conform_buffer(c, Y))
-                                       : mica_argmax(encoder, conform_buffer(c, X), conform_buffer(c, Y));
+    c->params.argmax.least = (uint32_t)test_random_below(random, 2);
+    conform_make_op_as(c, random, &as);
+    fill_order(conform_tensor(c, X), random);
 }
 
 void conform_oracle_argmax(conform_case *c)

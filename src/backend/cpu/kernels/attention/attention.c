@@ -12,8 +12,8 @@
 #include "backend/cpu/kernels/attention/attention_tile.h"
 #include "backend/cpu/kernels/kernels.h"
 
-#define WIDEN_ROWS \
-    8 /* from this many rows of one kv head on keys are packed and values widened once for all */
+/* From this many rows of one kv head on keys are packed and values widened once for all. */
+#define WIDEN_ROWS 8
 #define BLOCK_BYTES 8192 /* of keys or values that all kv heads of a unit read before the next ones */
 
 /* The rows of one unit: tokens [token, token + tokens) by kv heads [kv_head, kv_head + kv_heads) by `heads`

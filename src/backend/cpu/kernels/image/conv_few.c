@@ -17,8 +17,8 @@ typedef struct few_work {
     const conv_unit *u;
     const mica__cpu_args *args;
     uint64_t taps, used; /* of the kernel; of this phase */
-    uint64_t row_floats,
-        apart; /* of a row of the tile; between its places that are x_step apart and the next ones */
+    /* of a row of the tile; between its places that are x_step apart and the next ones */
+    uint64_t row_floats, apart;
     uint64_t sum_row, sum_output; /* floats between rows and outputs of sums */
     float *tile, *sums, *weights, *line;
     uint64_t *tap; /* in the tile */

@@ -107,8 +107,8 @@ static seen row_seen(const unsigned char *x, uint16_t dtype, uint64_t n)
 
 /* A row's labels and the classes' weights: the part that class c has in the loss is weight t, t = (1 - smoothing) label + smoothing / classes. */
 typedef struct aim {
-    const unsigned char *targets,
-        *weight; /* NULL: `label` is the class that has 1; every class has the weight 1 */
+    /* targets NULL: `label` is the class that has 1; weight NULL: every class has the weight 1 */
+    const unsigned char *targets, *weight;
     uint64_t n, weight_stride, label;
     uint16_t targets_type, weight_type;
     double own, each; /* 1 - smoothing, smoothing / classes */

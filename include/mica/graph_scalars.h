@@ -147,6 +147,11 @@ static inline mica_tensor mica_graph_log10(mica_graph *graph, mica_tensor a)
 {
     return mica_graph_scalar(graph, MICA_SCALAR_LOG10, a, 0, 0);
 }
+/* log(e^a + e^b) (two infinities of one sign: that one). */
+static inline mica_tensor mica_graph_logaddexp(mica_graph *graph, mica_tensor a, mica_tensor b)
+{
+    return mica_graph_scalar(graph, MICA_SCALAR_LOGADDEXP, a, b, 0);
+}
 /* the sine of a (infinite: NaN). */
 static inline mica_tensor mica_graph_sin(mica_graph *graph, mica_tensor a)
 {

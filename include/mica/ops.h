@@ -336,6 +336,47 @@ typedef struct mica_scatter_params {
 MICA_API mica_status mica_scatter(mica_encoder *encoder, mica_buffer *updates, mica_buffer *ids,
                                   const mica_scatter_params *params, mica_buffer *y);
 
+typedef struct mica_gather_nd_params {
+    uint32_t batch_dims; /* leading dimensions that x, ids and y have in common */
+} mica_gather_nd_params;
+
+/* y [b.., m.., r..] = x [b.., ids [b.., m.., 0], .., ids [b.., m.., K - 1], r..]: the last dimension of ids (u32 or i32), K from 1 on, is a place in K
+ * dimensions of x behind the batch (tf.gather_nd, ONNX GatherND). Any plain type, bit for bit. Each coordinate is compared with its own dimension: where
+ * one is outside, or below 0, the r.. elements are zeros, FAULT. `params` NULL: no batch. ONNX's GatherElements and numpy.take_along_axis are mica_gather
+ * with ids of as many dimensions as x. */
+MICA_API mica_status mica_gather_nd(mica_encoder *encoder, mica_buffer *x, mica_buffer *ids,
+                                    const mica_gather_nd_params *params, mica_buffer *y);
+
+typedef struct mica_scatter_nd_params {
+    uint32_t mode; /* mica_scatter_mode */
+} mica_scatter_nd_params;
+
+/* y [ids [m.., 0], .., ids [m.., K - 1], r..] = updates [m.., r..], or y (+ * max min) it; what no place of ids [m.., K] names stays (ONNX ScatterND, on a y that
+ * has what its data has). Types, orders and sums as mica_scatter, equal places in the order of m... Each coordinate is compared with its own
+ * dimension: a place with one outside, or below 0, writes nothing: FAULT. `params` NULL: SET. ONNX's ScatterElements is mica_scatter with ids of as many
+ * dimensions as updates. */
+MICA_API mica_status mica_scatter_nd(mica_encoder *encoder, mica_buffer *updates, mica_buffer *ids,
+                                     const mica_scatter_nd_params *params, mica_buffer *y);
+
+/* places [M, dims] = the coordinates of the elements of x [..] that are not 0 (-0 is 0, NaN is not; a c64 of which neither part is anything else is), in the
+ * order of x, last dimension fastest (numpy.nonzero, whose tuple are the columns; ONNX's [dims, M] is a permuted view). How many there are is known when
+ * the work has run: count [1] gets it, and rows behind it are -1 (u32: 2^32 - 1). M is the caller's: x's elements are always enough; where it is less
+ * the first M are written and count is that of all. u32 or i32 both; places may be NULL: they are only counted. Any plain type, at most 2^31 - 1 elements. */
+MICA_API mica_status mica_nonzero(mica_encoder *encoder, mica_buffer *x, mica_buffer *places,
+                                  mica_buffer *count);
+
+typedef struct mica_compress_params {
+    uint32_t axis; /* dimension of x, from the first */
+    uint32_t flat; /* 1: of all elements of x in their order, y is a vector and axis 0 */
+} mica_compress_params;
+
+/* y [.., j, ..] = x [.., i, ..] along params.axis for the j-th place i where condition [L] is not 0 (numpy.compress, ONNX Compress). L may be shorter than the
+ * axis, then the rest is left out. y has any size along the axis: L is always enough; behind the last one it is zeros, and what there is no room for is
+ * not written. count [1] (u32 or i32) = how many the condition admits, room or not. x and condition any plain type, bit for bit, at most 2^31 - 1 elements of
+ * a condition, or of a flat x. `params` NULL: axis 0. */
+MICA_API mica_status mica_compress(mica_encoder *encoder, mica_buffer *x, mica_buffer *condition,
+                                   const mica_compress_params *params, mica_buffer *y, mica_buffer *count);
+
 /* y [.., i] = 1 where ids [..] is i, else 0; an id outside gives zeros. ids u32 or i32, y any plain type but c64. */
 MICA_API mica_status mica_one_hot(mica_encoder *encoder, mica_buffer *ids, mica_buffer *y);
 /* y [.., r, c] = x where c <= r + diagonal, else 0. Any plain type but c64; x broadcasts to y's shape and

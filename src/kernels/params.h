@@ -44,6 +44,7 @@
 #include "kernels/params/transposed.h"
 #include "kernels/params/pack.h"
 #include "kernels/params/places.h"
+#include "kernels/params/chosen.h"
 #include "kernels/params/cross_entropy.h"
 #include "kernels/params/conv.h"
 #include "kernels/params/frames.h"

@@ -253,6 +253,175 @@ mica_status mica_scatter(mica_encoder *encoder, mica_buffer *updates, mica_buffe
     return mica__op_call(encoder, MICA_OP_SCATTER, &record, (mica_buffer *const[]){updates, ids, y});
 }
 
+/* ---- coordinates of several dimensions ---- */
+
+/* How many coordinates a place of ids has, for dimensions of `of` from `batch` on; 0 with a complaint, or where the size is not known. */
+static uint32_t count_coordinates(mica__op_builder *op, uint32_t slot, uint32_t of, uint32_t batch)
+{
+    const mica__operand *ids = &op->record.operand[slot], *o = &op->record.operand[of];
+    const char *name = mica__op_argument(op, of);
+    mica__op_require(op, ids->ndim != MICA_RANK_UNKNOWN, "ids: its shape does not follow from the others");
+    mica__op_require(op, o->ndim != MICA_RANK_UNKNOWN, "%s: its shape does not follow from the others", name);
+    mica__op_require(op, batch < o->ndim, "params.batch_dims is %u, but %s has %u dimensions", batch, name,
+                     o->ndim);
+    mica__op_require(op, ids->ndim > batch, "ids has %u dimensions, not over %u", ids->ndim, batch);
+    if (!mica__op_ok(op))
+        return 0;
+    const uint64_t components = ids->shape[ids->ndim - 1u];
+    if (!mica__size_known(components))
+        return 0;
+    mica__op_require(op, components > 0 && components <= o->ndim - batch,
+                     "ids: shape[%u] is %llu coordinates, not 1 to %u", ids->ndim - 1u, ULL(components),
+                     o->ndim - batch);
+    for (uint32_t k = 0; k < components && mica__op_ok(op); k++)
+        check_range(op, of, batch + k);
+    return mica__op_ok(op) ? (uint32_t)components : 0;
+}
+
+/* The shape of slot `chosen`: that of ids without its coordinates, then what these leave of `of`. */
+static void take_chosen(mica__op_builder *op, uint32_t chosen, uint32_t ids_slot, uint32_t of, uint32_t named)
+{
+    const mica__operand *ids = &op->record.operand[ids_slot], *o = &op->record.operand[of],
+                        *c = &op->record.operand[chosen];
+    const uint32_t lines = ids->ndim - 1u, ndim = lines + o->ndim - named;
+    uint64_t shape[MICA_MAX_DIMS] = {0};
+    mica__op_require(op, ndim <= MICA_MAX_DIMS, "ids: what it names of %s has %u dimensions, over %u",
+                     mica__op_argument(op, of), ndim, MICA_MAX_DIMS);
+    mica__op_require(op, c->ndim == MICA_RANK_UNKNOWN || c->ndim == ndim,
+                     "ids: what it names of %s has %u dimensions, but %s has %u", mica__op_argument(op, of),
+                     ndim, mica__op_argument(op, chosen), c->ndim);
+    for (uint32_t d = 0; d < ndim && mica__op_ok(op); d++)
+        shape[d] = d < lines ? ids->shape[d] : o->shape[named + (d - lines)];
+    mica__op_shape(op, chosen, ndim, shape);
+}
+
+void mica__rule_gather_nd(mica__op_builder *op)
+{
+    const uint32_t batch = ((const mica_gather_nd_params *)op->record.params)->batch_dims;
+    const mica__operand *x = &op->record.operand[MICA__GATHER_ND_X];
+    const mica__operand *ids = &op->record.operand[MICA__GATHER_ND_IDS];
+    const uint32_t components = count_coordinates(op, MICA__GATHER_ND_IDS, MICA__GATHER_ND_X, batch);
+    if (components == 0)
+        return;
+    for (uint32_t d = 0; d < batch; d++)
+        mica__op_require(op, mica__sizes_agree(ids->shape[d], x->shape[d]),
+                         "ids: shape[%u] is %llu, but x has %llu there", d, ULL(ids->shape[d]),
+                         ULL(x->shape[d]));
+    take_chosen(op, MICA__GATHER_ND_Y, MICA__GATHER_ND_IDS, MICA__GATHER_ND_X, batch + components);
+}
+
+mica_status mica_gather_nd(mica_encoder *encoder, mica_buffer *x, mica_buffer *ids,
+                           const mica_gather_nd_params *params, mica_buffer *y)
+{
+    mica_gather_nd_params record = {0};
+    if (params != NULL)
+        record = *params;
+    return mica__op_call(encoder, MICA_OP_GATHER_ND, &record, (mica_buffer *const[]){x, ids, y});
+}
+
+void mica__rule_scatter_nd(mica__op_builder *op)
+{
+    const mica_scatter_nd_params *params = op->record.params;
+    const mica__operand *updates = &op->record.operand[MICA__SCATTER_ND_UPDATES];
+    mica__op_require(op, params->mode <= MICA_SCATTER_MIN, "params.mode is %u", params->mode);
+    mica__op_require(op, params->mode == MICA_SCATTER_SET || adds(updates->dtype),
+                     "updates is %s, which is set alone", mica_dtype_name((mica_dtype)updates->dtype));
+    const uint32_t components = count_coordinates(op, MICA__SCATTER_ND_IDS, MICA__SCATTER_ND_Y, 0);
+    if (components != 0)
+        take_chosen(op, MICA__SCATTER_ND_UPDATES, MICA__SCATTER_ND_IDS, MICA__SCATTER_ND_Y, components);
+}
+
+mica_status mica_scatter_nd(mica_encoder *encoder, mica_buffer *updates, mica_buffer *ids,
+                            const mica_scatter_nd_params *params, mica_buffer *y)
+{
+    mica_scatter_nd_params record = {0};
+    if (params != NULL)
+        record = *params;
+    return mica__op_call(encoder, MICA_OP_SCATTER_ND, &record, (mica_buffer *const[]){updates, ids, y});
+}
+
+/* ---- what is chosen ---- */
+
+/* Lists count in 32 bits. */
+static void check_listed(mica__op_builder *op, uint32_t slot)
+{
+    const mica__operand *x = &op->record.operand[slot];
+    uint64_t elements = 1;
+    for (uint32_t d = 0; d < x->ndim && mica__op_ok(op); d++) {
+        if (!mica__size_known(x->shape[d]))
+            return;
+        elements *= x->shape[d]; /* sizes of a buffer do not overflow */
+    }
+    mica__op_require(op, elements < 1u << 31, "%s has %llu elements, not below 2^31",
+                     mica__op_argument(op, slot), ULL(elements));
+}
+
+static void check_zero(mica__op_builder *op, uint32_t slot)
+{
+    mica__op_require(op, op->record.operand[slot].dtype != MICA_DTYPE_E8M0, "%s is e8m0, which has no 0",
+                     mica__op_argument(op, slot));
+}
+
+void mica__rule_nonzero(mica__op_builder *op)
+{
+    const mica__operand *x = &op->record.operand[MICA__NONZERO_X],
+                        *places = &op->record.operand[MICA__NONZERO_PLACES];
+    uint64_t shape[2] = {1, x->ndim};
+    check_zero(op, MICA__NONZERO_X);
+    check_listed(op, MICA__NONZERO_X);
+    if (!mica__op_has(op, MICA__NONZERO_PLACES) || !mica__op_ok(op))
+        return;
+    for (uint32_t d = 0; d < x->ndim && mica__size_known(shape[0]); d++)
+        shape[0] = mica__size_known(x->shape[d]) ? shape[0] * x->shape[d] : MICA_SIZE_UNKNOWN;
+    if (places->ndim == 2) /* the caller's room */
+        shape[0] = places->shape[0];
+    mica__op_shape(op, MICA__NONZERO_PLACES, 2, shape);
+}
+
+mica_status mica_nonzero(mica_encoder *encoder, mica_buffer *x, mica_buffer *places, mica_buffer *count)
+{
+    return mica__op_call(encoder, MICA_OP_NONZERO, NULL, (mica_buffer *const[]){x, places, count});
+}
+
+void mica__rule_compress(mica__op_builder *op)
+{
+    const mica_compress_params *params = op->record.params;
+    const mica__operand *x = &op->record.operand[MICA__COMPRESS_X],
+                        *y = &op->record.operand[MICA__COMPRESS_Y];
+    const bool flat = params->flat != 0;
+    const uint64_t there = mica__op_size(op, 'L');
+    uint64_t shape[MICA_MAX_DIMS] = {0}, size = 1;
+    mica__op_require(op, params->flat <= 1, "params.flat is %u, not 0 or 1", params->flat);
+    mica__op_require(op, flat ? params->axis == 0 : params->axis < x->ndim,
+                     "params.axis is %u, but x has %u dimensions", params->axis, flat ? 1u : x->ndim);
+    if (flat)
+        check_listed(op, MICA__COMPRESS_X);
+    check_zero(op, MICA__COMPRESS_CONDITION);
+    check_listed(op, MICA__COMPRESS_CONDITION);
+    if (!mica__op_ok(op))
+        return;
+    for (uint32_t d = 0; d < x->ndim; d++) {
+        shape[flat ? 0 : d] = x->shape[d];
+        size = !mica__size_known(size) || !mica__size_known(x->shape[d]) ? MICA_SIZE_UNKNOWN
+                                                                         : size * x->shape[d];
+    }
+    size = flat ? size : x->shape[params->axis];
+    mica__op_require(op, !mica__size_known(there) || !mica__size_known(size) || there <= size,
+                     "condition: shape[0] is %llu, but x has %llu there", ULL(there), ULL(size));
+    const uint32_t ndim = flat ? 1 : x->ndim;
+    shape[params->axis] = y->ndim == ndim ? y->shape[params->axis] : there; /* the caller's room */
+    mica__op_shape(op, MICA__COMPRESS_Y, ndim, shape);
+}
+
+mica_status mica_compress(mica_encoder *encoder, mica_buffer *x, mica_buffer *condition,
+                          const mica_compress_params *params, mica_buffer *y, mica_buffer *count)
+{
+    mica_compress_params record = {0};
+    if (params != NULL)
+        record = *params;
+    return mica__op_call(encoder, MICA_OP_COMPRESS, &record, (mica_buffer *const[]){x, condition, y, count});
+}
+
 /* ---- views and copies ---- */
 
 /* Everything that a copy of the input would refuse, before any is added; and that it lies nowhere in y. */

@@ -55,6 +55,9 @@ typedef union conform_params {
     mica_pad_params pad;
     mica_gather_params gather;
     mica_scatter_params scatter;
+    mica_compress_params compress;
+    mica_gather_nd_params gather_nd;
+    mica_scatter_nd_params scatter_nd;
     mica_cross_entropy_params cross_entropy;
     mica_hadamard_params hadamard;
     mica_conv_params conv;

@@ -21,9 +21,11 @@ CONFORM_OP(sample_log)
 CONFORM_OP(sample_settings)
 CONFORM_OP(sample_history)
 CONFORM_OP(scatter_add)
+CONFORM_OP(scatter_nd_add)
 CONFORM_OP(log_softmax)
 CONFORM_OP(masked_softmax)
 bool conform_judge_bits(conform_case *c, char *why);
+bool conform_judge_compress(conform_case *c, char *why);
 /* Blocks that kv_write made: the best of what the type allows for x, to a tie; others as they were. */
 bool conform_judge_turbo(conform_case *c, char *why);
 bool conform_is_turbo(mica_dtype dtype);

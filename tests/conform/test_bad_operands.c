@@ -217,8 +217,10 @@ static void try_shape(conform_case *c, mica_device *device, uint32_t slot)
             refuse_with(c, device, slot, fresh(device, t->dtype, t->ndim, shape), "one longer");
     }
     /* What broadcasts may not grow, but a size of 1 may; what is there before, and follows a rule, may be larger. */
-    const bool before = strcmp(operand.shape, "ruled") == 0 && (operand.access & MICA_ACCESS_READ) != 0 &&
-                        (operand.access & MICA_ACCESS_WRITE) != 0;
+    const bool room = c->row->op == MICA_OP_COMPRESS && slot == c->output; /* is the caller's */
+    const bool before =
+        room || (strcmp(operand.shape, "ruled") == 0 && (operand.access & MICA_ACCESS_READ) != 0 &&
+                 (operand.access & MICA_ACCESS_WRITE) != 0);
     if (operand.shape[0] != '[' && t->ndim > 0 && t->shape[t->ndim - 1] != 1 && !before) {
         memcpy(shape, t->shape, sizeof shape);
         shape[t->ndim - 1] += oracle_block_values(t->dtype);

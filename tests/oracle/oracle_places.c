@@ -50,6 +50,18 @@ uint64_t oracle_id_place(uint32_t ndim, const uint64_t *shape, uint32_t axis, ui
     return place;
 }
 
+uint64_t oracle_coordinates(uint32_t ndim, const uint64_t *shape, const double *place)
+{
+    uint64_t at = 0;
+
+    for (uint32_t d = 0; d < ndim; d++) {
+        if (place[d] < 0 || place[d] >= (double)shape[d])
+            return UINT64_MAX;
+        at = at * shape[d] + (uint64_t)place[d];
+    }
+    return at;
+}
+
 void oracle_combine(int mode, double update, double *y, double *size, double *count)
 {
     switch (mode) {

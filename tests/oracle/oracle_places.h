@@ -20,6 +20,9 @@ uint64_t oracle_at_id(uint32_t ndim, const uint64_t *shape, uint32_t axis, uint6
 uint64_t oracle_id_place(uint32_t ndim, const uint64_t *shape, uint32_t axis, uint32_t ids_ndim,
                          const uint64_t *ids_shape, uint64_t index);
 
+/* Where the element with these coordinates stands; UINT64_MAX where one is outside of its dimension. */
+uint64_t oracle_coordinates(uint32_t ndim, const uint64_t *shape, const double *place);
+
 enum { ORACLE_SET, ORACLE_ADD, ORACLE_MUL, ORACLE_MAX, ORACLE_MIN };
 
 /* y = y and update; `size` grows by what its rounding may stray, and `count` by one. */

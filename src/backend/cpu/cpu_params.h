@@ -93,8 +93,34 @@ typedef struct mica__cpu_pad {
 typedef struct mica__cpu_gather {
     uint64_t elements, count; /* count: of places along the axis */
     uint64_t x_step;          /* bytes from one to the next */
-    uint32_t element_bytes, reserved;
+    uint32_t element_bytes;
+    uint32_t quiet; /* 1: an id outside is none, not a fault */
 } mica__cpu_gather;
+
+/* chosen_count, chosen_sums, chosen_list: which of `elements` are not 0, in runs of MICA__CPU_CHOSEN_RUN. A unit of the first counts a run into a u32; the
+ * second, one unit, makes of the counts what is before each run, and writes the sum behind them and into count; a unit of the third is a run of
+ * elements and of the list: entry j is where the j-th lies, in steps of its place in `shape`, NOWHERE behind the last one.
+ * chosen_places: unit u is rows from u * MICA__CPU_CHOSEN_RUN on of the coordinates of the list's entries in `shape`. */
+#define MICA__CPU_CHOSEN_RUN 4096u
+
+typedef struct mica__cpu_chosen {
+    uint64_t elements, listed; /* listed: entries of the list */
+    uint64_t mask;             /* bits of an element that are not all 0 in what is not 0 */
+    uint64_t shape[MICA_MAX_DIMS];
+    uint32_t step[MICA_MAX_DIMS];
+    uint32_t ndim, element_bytes;
+} mica__cpu_chosen;
+
+/* fold_ids: units as copy's, over the lines of ids [.., components]; where the place that a line names lies among elements goes to the second view, a u32
+ * each; where a coordinate is outside NOWHERE, and the fence faults. */
+#define MICA__FOLD_NOWHERE 0xffffffffu
+
+typedef struct mica__cpu_fold {
+    uint64_t elements;            /* lines */
+    uint64_t size[MICA_MAX_DIMS]; /* of the dimensions that coordinates are of */
+    uint32_t step[MICA_MAX_DIMS]; /* elements from one place along each to the next */
+    uint32_t components, reserved;
+} mica__cpu_fold;
 
 /* scatter_link: unit u is line u of ids and link [.., n]: which of its ids are equal. An entry of link is how many places further the next one with the
  * same id is, 0 where there is none; with LATER where there is one before it; NOWHERE for an id outside. */

@@ -18,7 +18,17 @@ typedef struct mk_gather_params {
     mk_u64 elements, x_step;
     mk_u32 shape[MK_DIMS];
     mk_u32 ndim, bytes, count, fault_code;
+    mk_u32 quiet, reserved; /* quiet: 1: an id outside is none, not a fault */
 } mk_gather_params;
+
+/* fold: a work-item a line of ids, whose coordinates become a number of elements; NOWHERE where one is outside its size. */
+#define MK_FOLD_NOWHERE 0xffffffffu
+typedef struct mk_fold_params {
+    mk_u64 ids_stride[MK_DIMS];
+    mk_u64 elements, ids_step;
+    mk_u32 shape[MK_DIMS], size[MK_DIMS], step[MK_DIMS];
+    mk_u32 ndim, components, fault_code, reserved;
+} mk_fold_params;
 
 /* Entries of link: how many places further the next equal id is, 0: none; LATER where there is one before; NOWHERE for an id outside. */
 #define MK_LINK_LATER 0x80000000u

@@ -104,6 +104,29 @@ void MICA__ISA(pad)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 
 /* ---- gather ---- */
 
+void MICA__ISA(fold_ids)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+{
+    const mica__cpu_fold *params = args->params;
+    const mica__cpu_view *ids = args->view;
+    const uint32_t inner = ids->ndim - 1u;
+    uint64_t i = (uint64_t)first * MICA__CPU_UNIT_ELEMENTS, end = (uint64_t)last * MICA__CPU_UNIT_ELEMENTS;
+    uint32_t *to = (uint32_t *)(void *)args->view[1].data;
+    walk w;
+    end = end < params->elements ? end : params->elements;
+    walk_begin(&w, ids, 1, inner, i);
+    for (; i < end; i++, walk_next(&w)) {
+        const unsigned char *from = walk_at(&w, 0);
+        uint32_t place = 0;
+        for (uint32_t k = 0; k < params->components && place != MICA__FOLD_NOWHERE; k++) {
+            const uint32_t id = id_at(from + k * ids->stride[inner]);
+            place = id < params->size[k] ? place + id * params->step[k] : MICA__FOLD_NOWHERE;
+        }
+        if (place == MICA__FOLD_NOWHERE)
+            mica__cpu_fault(args);
+        to[i] = place;
+    }
+}
+
 enum { X, IDS, Y };
 
 /* n elements that have an id each. */
@@ -121,7 +144,8 @@ static void gather_each(const mica__cpu_args *args, const unsigned char *from, c
                         from + (int64_t)k * x_stride + id * params->x_step, x_stride, bytes, 1);
         } else {
             fill_places(to + (int64_t)k * y_stride, y_stride, 0, bytes, 1);
-            mica__cpu_fault(args);
+            if (params->quiet == 0)
+                mica__cpu_fault(args);
         }
     }
 }
@@ -137,7 +161,8 @@ static void gather_run(const mica__cpu_args *args, const unsigned char *from, co
         move_places(to, y_stride, from + id * params->x_step, x_stride, params->element_bytes, n);
     } else {
         fill_places(to, y_stride, 0, params->element_bytes, n);
-        mica__cpu_fault(args);
+        if (params->quiet == 0)
+            mica__cpu_fault(args);
     }
 }
 

@@ -1,5 +1,6 @@
 /*
- * conv_weight.c - the gradient of a convolution with respect to its weight: rows of dy against rows of x, as far apart as the tap says.
+ * conv_weight_few.c - the gradient of a convolution with respect to its weight, where a group has few outputs: rows of dy against rows of x, as far
+ * apart as the tap says.
  *
  * The products of an output are added image by image: in vectors along the rows, in rising place, then the vector's lanes, then f64 from
  * image to image.
@@ -94,7 +95,7 @@ static void store(const sums *s, const mica__cpu_view *w, uint64_t group, uint64
                 }
 }
 
-void MICA__ISA(conv_weight)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+void MICA__ISA(conv_weight_few)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
     const mica__cpu_conv_weight *p = args->params;
     const uint64_t count = p->outputs * mica__conv_taps(&p->windows);

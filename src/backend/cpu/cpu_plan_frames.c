@@ -11,6 +11,13 @@ static uint64_t real_bytes(const mica__record *record)
 }
 
 /* Ends the dispatch: per-thread memory and grain. */
+#define UNITS_PER_THREAD 4u /* so that the last ones even out */
+
+static uint64_t ceil_of(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
 static mica_status finish(const mica__record *record, mica__plan *plan, uint64_t units, uint64_t local_bytes,
                           double unit_ns)
 {
@@ -155,7 +162,8 @@ static mica__cpu_grid describe_grid(const mica_grid_params *grid, const mica__op
                               .columns = y->shape[3],
                               .mode = grid->mode,
                               .padding = grid->padding,
-                              .align_corners = grid->align_corners};
+                              .align_corners = grid->align_corners,
+                              .unit_rows = 1};
     return p;
 }
 
@@ -163,13 +171,18 @@ mica_status mica__cpu_plan_grid_sample(const mica__record *record, const mica__d
                                        mica__plan *plan)
 {
     const mica__operand *y = &record->operand[MICA__GRID_Y];
-    const mica__cpu_grid p = describe_grid(record->params, y);
-    (void)info;
-    const uint64_t units = y->shape[0] * p.rows;
+    mica__cpu_grid p = describe_grid(record->params, y);
+    const uint64_t most = MICA__CPU_GRID_PLACES(p.mode);
+    p.unit_rows = p.columns > 0 && p.columns < most ? (uint32_t)(most / p.columns) : 1;
+    while (y->shape[0] * ceil_of(p.rows, p.unit_rows) < (uint64_t)info->threads * UNITS_PER_THREAD &&
+           p.unit_rows > 1)
+        p.unit_rows /= 2;
+    const uint64_t units = y->shape[0] * ceil_of(p.rows, p.unit_rows);
     (void)mica__cpu_plan_next(plan, "grid_sample", units);
     mica__cpu_plan_operands(plan, record, MICA__GRID_SLOTS);
     mica__cpu_plan_params(plan, &p, sizeof p);
-    return finish(record, plan, units, 0, 20 + (double)(p.columns * (20 + 10 * p.channels)));
+    return finish(record, plan, units, 3 * MICA__CPU_GRID_READS * sizeof(float),
+                  20 + (double)(p.unit_rows * p.columns) * (20 + 2 * (double)p.channels));
 }
 
 mica_status mica__cpu_plan_grid_sample_backward(const mica__record *record, const mica__device_info *info,

@@ -6,11 +6,15 @@
 #include "backend/cpu/kernels/image/conv.h"
 #include "base/status.h"
 
-#define UNITS_PER_THREAD 4u   /* so that the last ones even out; half of it where they come out even */
-#define TILE_PLACES 512u      /* that weights stay near for */
-#define TILE_LEAST 96u        /* places, below which taking the weights costs a tenth of the products */
-#define TILE_SUMS 65536u      /* of a unit, in the second cache */
-#define FEW_PLACES 8192u      /* the same of conv_few: sums and a channel's places in the second cache */
+#define UNITS_PER_THREAD 4u /* so that the last ones even out; half of it where they come out even */
+#define TILE_PLACES 512u    /* that weights stay near for */
+#define TILE_LEAST 96u      /* places, below which taking the weights costs a tenth of the products */
+#define TILE_SUMS 65536u    /* of a unit, in the second cache */
+#define FEW_PLACES 8192u    /* the same of conv_few: sums and a channel's places in the second cache */
+#define PIECE_PLACES 256u /* of dy, for a gradient of the weight: as outputs they stay in the second cache */
+#define PIECE_LEAST 16u   /* of them, however much of x they meet */
+#define PIECE_TAPS 144u   /* of all channels of a unit, which share the outputs */
+#define PIECE_FLOATS 49152u   /* of x that a piece meets, in the second cache */
 #define FLOPS_PER_NS 80.0     /* of one thread, for the grain */
 #define FEW_FLOPS_PER_NS 20.0 /* the same of conv_few */
 
@@ -202,6 +206,27 @@ mica_status mica__cpu_plan_conv(const mica__record *record, const mica__device_i
     return MICA_OK;
 }
 
+/* Pieces of dy: columns, rows and images together up to PIECE_PLACES, with what they meet in x of a part of the channels in the second cache. */
+static void cut_pieces(mica__cpu_conv_weight *p)
+{
+    const uint64_t *out = p->windows.out, taps = mica__conv_taps(&p->windows);
+    uint64_t places = PIECE_PLACES;
+    p->depth = least(p->channels, taps < PIECE_TAPS ? ceil_of(PIECE_TAPS, taps) : 1);
+    do {
+        p->columns = piece_of(out[2], places);
+        p->rows = p->columns == out[2] ? piece_of(out[1], places / p->columns) : 1;
+        p->images = p->rows == out[1] && out[0] == 1 && p->batch > 0
+                        ? piece_of(p->batch, places / (p->rows * p->columns))
+                        : 1;
+        places /= 2;
+    } while (places >= PIECE_LEAST && p->depth * p->images * mica__conv_weight_image(p) > PIECE_FLOATS);
+}
+
+static uint64_t weight_units(const mica__cpu_conv_weight *p)
+{
+    return p->groups * ceil_of(p->channels, p->depth) * ceil_of(p->outputs, MICA__CONV_OUTPUTS);
+}
+
 mica_status mica__cpu_plan_conv_weight_backward(const mica__record *record, const mica__device_info *info,
                                                 mica__plan *plan)
 {
@@ -210,24 +235,35 @@ mica_status mica__cpu_plan_conv_weight_backward(const mica__record *record, cons
                         *dy = &record->operand[MICA__CONV_WEIGHT_DY];
     const bool wide = x->dtype == MICA_DTYPE_F64;
     mica__cpu_conv_weight p = {.batch = x->shape[0], .groups = conv->groups};
-    (void)info;
     mica__windows_of_conv(conv, x, &record->operand[MICA__CONV_WEIGHT_DWEIGHT], dy, &p.windows);
     p.channels = x->shape[1] / conv->groups;
     p.outputs = dy->shape[1] / conv->groups;
     const mica__conv_axis axis = mica__conv_axis_of(&p.windows, false, 2, 0);
     p.row_floats = mica__conv_row_floats(&axis, p.windows.out[2]);
-    const uint64_t units = wide ? dy->shape[1] : x->shape[1];
-    const mica_status status = check_local(record, mica__conv_weight_local_floats(&p), units);
+    cut_pieces(&p);
+    while (weight_units(&p) < (uint64_t)info->threads * UNITS_PER_THREAD && p.depth > 1 &&
+           p.depth * mica__conv_taps(&p.windows) >= PIECE_TAPS / 2)
+        p.depth = (p.depth + 1) / 2;
+    const bool few = p.outputs <= MICA__CONV_FEW;
+    const uint64_t units = wide ? dy->shape[1] : few ? x->shape[1] : weight_units(&p);
+    const uint64_t floats = wide  ? 0
+                            : few ? mica__conv_weight_few_floats(&p)
+                                  : mica__conv_weight_local_of(&p).floats;
+    const mica_status status = check_local(record, floats, units);
     if (status != MICA_OK)
         return status;
-    mica__plan_dispatch *dispatch =
-        mica__cpu_plan_next(plan, wide ? "conv_weight_f64" : "conv_weight", units);
+    mica__plan_dispatch *dispatch = mica__cpu_plan_next(plan,
+                                                        wide  ? "conv_weight_f64"
+                                                        : few ? "conv_weight_few"
+                                                              : "conv_weight",
+                                                        units);
     for (uint32_t slot = 0; slot < MICA__CONV_WEIGHT_SLOTS; slot++)
         widen(plan, record, slot, 0);
     mica__cpu_plan_params(plan, &p, sizeof p);
-    dispatch->local_bytes = wide ? 0 : (uint32_t)(mica__conv_weight_local_floats(&p) * sizeof(float));
-    const double products = (double)(p.batch * p.outputs * mica__conv_taps(&p.windows)) *
-                            (double)(p.windows.out[0] * p.windows.out[1] * p.windows.out[2]);
-    mica__cpu_plan_grain(dispatch, 200 + products * 2 / 10);
+    dispatch->local_bytes = (uint32_t)(floats * sizeof(float));
+    const double products = (double)(x->shape[1] * p.batch * p.outputs * mica__conv_taps(&p.windows)) *
+                            (double)(p.windows.out[0] * p.windows.out[1] * p.windows.out[2]) /
+                            (double)(units > 0 ? units : 1);
+    mica__cpu_plan_grain(dispatch, 200 + products * 2 / (few || wide ? 10 : FLOPS_PER_NS));
     return MICA_OK;
 }

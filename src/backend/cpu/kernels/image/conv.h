@@ -143,15 +143,56 @@ static inline mica__conv_few_local mica__conv_few_local_of(const mica__cpu_conv 
     return l;
 }
 
-/* conv_weight: a unit is a channel of x; per-thread memory is a row of dy, one of x, sums of f64 and sums of vectors for each
- * output of the group and tap. */
+/* conv_weight: a unit is a block of the outputs of a group and `depth` of its channels. The places of dy go by in pieces of `images` images, of one
+ * plane, `rows` by `columns` of each: what they meet in x is a tile. Pieces are cut by shapes alone, `depth` as threads need it.
+ * conv_weight_few: a unit is a channel of x. */
 typedef struct mica__cpu_conv_weight {
     mica__windows windows;
     uint64_t batch, groups, channels, outputs;
-    uint64_t row_floats; /* of x, with what is padded */
+    uint64_t row_floats; /* few: of x, with what is padded */
+    uint64_t depth, images, rows, columns;
 } mica__cpu_conv_weight;
 
-static inline uint64_t mica__conv_weight_local_floats(const mica__cpu_conv_weight *p)
+/* Places of a tile along dimension d for `count` places of dy. */
+static inline uint64_t mica__conv_weight_extent(const mica__windows *w, uint32_t d, uint64_t count)
+{
+    return (count - 1) * w->stride[d] + (uint64_t)(w->kernel[d] - 1) * w->dilation[d] + 1;
+}
+
+/* Floats of an image of a channel of a tile. */
+static inline uint64_t mica__conv_weight_image(const mica__cpu_conv_weight *p)
+{
+    return mica__conv_weight_extent(&p->windows, 0, 1) * mica__conv_weight_extent(&p->windows, 1, p->rows) *
+           mica__conv_weight_extent(&p->windows, 2, p->columns);
+}
+
+/* Per-thread memory of conv_weight, where each part begins, in floats. */
+typedef struct mica__conv_weight_local {
+    uint64_t
+        sums; /* [channel, tap][output] of a piece; before them the tile [channel][image][plane][row][column] */
+    uint64_t total; /* f64, the same of all */
+    uint64_t dy;    /* [place][output] */
+    uint64_t step;  /* u64 [place]: in the tile */
+    uint64_t tap;   /* u64 [channel, tap]: in the tile, and 16 more */
+    uint64_t floats;
+} mica__conv_weight_local;
+
+static inline mica__conv_weight_local mica__conv_weight_local_of(const mica__cpu_conv_weight *p)
+{
+    const uint64_t places = p->images * p->rows * p->columns,
+                   taps = mica__conv_round(p->depth * mica__conv_taps(&p->windows) + 16, 16);
+    mica__conv_weight_local l = {
+        .sums = mica__conv_round(p->depth * p->images * mica__conv_weight_image(p) + MICA__CONV_SLACK, 16)};
+    l.total = l.sums + taps * MICA__CONV_OUTPUTS;
+    l.dy = l.total + 2 * taps * MICA__CONV_OUTPUTS;
+    l.step = l.dy + mica__conv_round(places, 16) * MICA__CONV_OUTPUTS;
+    l.tap = l.step + 2 * mica__conv_round(places, 16);
+    l.floats = l.tap + 2 * taps;
+    return l;
+}
+
+/* The same of conv_weight_few: a row of dy, one of x, sums of f64 and sums of vectors for each output of the group and tap. */
+static inline uint64_t mica__conv_weight_few_floats(const mica__cpu_conv_weight *p)
 {
     const uint64_t sums = p->outputs * mica__conv_taps(&p->windows);
     return mica__conv_round(p->row_floats + MICA__CONV_SLACK, 16) +

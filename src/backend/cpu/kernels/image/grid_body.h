@@ -85,12 +85,11 @@ static void FN(read_place)(const mica__cpu_grid *p, const mica__cpu_view *x, con
 }
 
 /* A row of the grid: each place for all channels. */
-static void FN(grid_unit)(const mica__cpu_args *args, uint64_t unit)
+static void FN(grid_row)(const mica__cpu_args *args, uint64_t image, uint64_t i)
 {
     const mica__cpu_grid *p = args->params;
     const mica__cpu_view *x = &args->view[MICA__GRID_X], *grid = &args->view[MICA__GRID_GRID],
                          *y = &args->view[MICA__GRID_Y];
-    const uint64_t image = unit / p->rows, i = unit % p->rows;
     for (uint64_t j = 0; j < p->columns; j++) {
         unsigned char *to = y->data + image * y->stride[0] + i * y->stride[2] + j * y->stride[3];
         FN(reads) r;

@@ -42,6 +42,7 @@ static float cubic_slope_float(float t)
 #define REAL float
 #define FN(name) name##_float
 #include "backend/cpu/kernels/image/grid_body.h"
+#include "backend/cpu/kernels/image/grid_gather.h"
 #undef REAL
 #undef FN
 #define REAL double
@@ -50,9 +51,18 @@ static float cubic_slope_float(float t)
 
 void MICA__ISA(grid_sample)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
-    const bool wide = args->view[0].dtype == MICA_DTYPE_F64;
-    for (uint64_t unit = first; unit < last; unit++)
-        (wide ? grid_unit_double : grid_unit_float)(args, unit);
+    const mica__cpu_grid *p = args->params;
+    const bool wide = args->view[0].dtype == MICA_DTYPE_F64, gathers = grid_gathers(&args->view[0]);
+    const uint64_t parts = (p->rows + p->unit_rows - 1) / p->unit_rows;
+    for (uint64_t unit = first; unit < last; unit++) {
+        const uint64_t image = unit / parts, row = unit % parts * p->unit_rows,
+                       end = row + p->unit_rows < p->rows ? row + p->unit_rows : p->rows;
+        const uint64_t places = end * p->columns, most = MICA__CPU_GRID_PLACES(p->mode);
+        for (uint64_t i = row; i < end && !gathers; i++)
+            (wide ? grid_row_double : grid_row_float)(args, image, i);
+        for (uint64_t at = row * p->columns; at < places && gathers; at += most)
+            grid_block_gathered(args, image, at, places - at < most ? places - at : most);
+    }
 }
 
 void MICA__ISA(grid_back_x)(const mica__cpu_args *args, uint32_t first, uint32_t last)

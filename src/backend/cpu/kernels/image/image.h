@@ -42,11 +42,14 @@ static inline uint64_t mica__resize_table_bytes(const mica__cpu_resize *p, uint3
     return (p->frames.grid[1][d] + 1) * sizeof(uint64_t) + p->entries[d] * sizeof(mica__resize_entry);
 }
 
-/* grid_sample: a unit is a row of places of the grid of an image, operands x, grid, y: strides as they have them. grid_back_grid: the same, operands x, grid,
- * dy, dx, dgrid. grid_back_x: a unit is a channel of an image, and per-thread memory holds one. */
+/* grid_sample: a unit is `unit_rows` rows of places of the grid of an image, operands x, grid, y: strides as they have them; per-thread memory has an
+ * index, a weight and an element for each tap of the places that are looked at together, of a linear mode four. grid_back_grid: a unit is a row, operands
+ * x, grid, dy, dx, dgrid. grid_back_x: a unit is a channel of an image, and per-thread memory holds one. */
+#define MICA__CPU_GRID_READS 4096u
+#define MICA__CPU_GRID_PLACES(mode) (MICA__CPU_GRID_READS / ((mode) == MICA_RESIZE_CUBIC ? 16 : 4))
 typedef struct mica__cpu_grid {
     uint64_t channels, rows, columns;
-    uint32_t mode, padding, align_corners, reserved;
+    uint32_t mode, padding, align_corners, unit_rows;
 } mica__cpu_grid;
 
 #endif

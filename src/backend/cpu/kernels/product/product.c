@@ -3,11 +3,11 @@
  * below, which keep operands near, change no bit.
  *
  * A unit is a block of y. For each part of K both operands are packed: panels of ROWS rows of a and of COLUMNS columns of b, k by k,
- * and a tile multiplies two panels into the block's sums.
+ * and a tile multiplies two panels into the block's sums. Of few rows the sums take b where it lies.
  */
 #include "backend/cpu/cpu_params.h"
 #include "backend/cpu/kernels/kernels.h"
-#include "backend/cpu/kernels/product/product_tile.h"
+#include "backend/cpu/kernels/product/product_pack.h"
 #include "backend/cpu/kernels/rows.h"
 
 enum {
@@ -22,7 +22,7 @@ enum {
 
 #define K_PART 256 /* a panel of b stays in the first-level cache, the block's in the second */
 
-_Static_assert(MICA__CPU_PRODUCT_ROWS % ROWS == 0, "blocks are whole panels");
+_Static_assert(MICA__CPU_PRODUCT_ROWS % VW == 0, "blocks are whole panels");
 _Static_assert(MICA__CPU_PRODUCT_COLUMNS % COLUMNS == 0, "blocks are whole panels");
 _Static_assert(MICA__CPU_PRODUCT_K == K_PART, "the plan reserves the memory");
 
@@ -90,36 +90,6 @@ static block block_of(const mica__cpu_args *args, const mica__cpu_product *p, ui
 
 /* ---- floats ---- */
 
-/* `count` lines of `k` values each into a panel of `room` lines, k by k; lines that are not there are zeros. Lines lie `line` bytes
- * apart, their values `step`. */
-static void pack(const unsigned char *from, uint16_t dtype, uint64_t line, uint64_t step, uint64_t count,
-                 uint64_t k, uint64_t room, float *panel)
-{
-    const uint64_t bytes = row_element_bytes(dtype);
-    float tmp[K_PART];
-    if (count < room)
-        memset(panel, 0, k * room * sizeof *panel);
-    if (line == bytes) {
-        for (uint64_t i = 0; i < k; i++)
-            for (uint64_t j = 0; j < count; j += VW) {
-                const uint64_t left = count - j < VW ? count - j : VW;
-                vf_store_n(panel + i * room + j, row_load_n(from + i * step + j * bytes, dtype, left), left);
-            }
-        return;
-    }
-    for (uint64_t j = 0; j < count; j++) {
-        const unsigned char *at = from + j * line;
-        const float *values = tmp;
-        if (step == bytes)
-            values = row_f32(at, dtype, k, tmp);
-        else
-            for (uint64_t i = 0; i < k; i++)
-                tmp[i] = row_element(at + i * step, dtype);
-        for (uint64_t i = 0; i < k; i++)
-            panel[i * room + j] = values[i];
-    }
-}
-
 /* A row of sums, with what is added to it, to y. */
 static void store_row(const block *t, uint16_t add_type, uint16_t y_type, uint64_t row, float *sums)
 {
@@ -139,17 +109,21 @@ static void float_block(const mica__cpu_args *args, const block *t)
 {
     const uint64_t ld = MICA__CPU_PRODUCT_COLUMNS;
     float *a = args->local, *b = a + MICA__CPU_PRODUCT_ROWS * K_PART, *sums = b + ld * K_PART;
-    memset(sums, 0, t->rows * ld * sizeof *sums);
-    if (t->rows % ROWS != 0) /* a tile's rows that are not there add zeros */
-        memset(sums + t->rows * ld, 0, (ROWS - t->rows % ROWS) * ld * sizeof *sums);
+    /* with a tile's rows that are not there, which add zeros */
+    memset(sums, 0, (t->rows + ROWS - 1) / ROWS * ROWS * ld * sizeof *sums);
     for (uint64_t from = 0; from < t->k; from += K_PART) {
         const uint64_t k = t->k - from < K_PART ? t->k - from : K_PART;
-        for (uint64_t i = 0; i < t->rows; i += ROWS)
-            pack(t->a + i * t->a_row + from * t->a_k, args->view[A].dtype, t->a_row, t->a_k,
-                 t->rows - i < ROWS ? t->rows - i : ROWS, k, ROWS, a + i * k);
+        const product_lines rows = {t->a + from * t->a_k, t->a_row, t->a_k, t->rows, k, args->view[A].dtype},
+                            columns = {t->b + from * t->b_k, t->b_column, t->b_k,
+                                       t->columns,           k,           args->view[B].dtype};
+        pack_lines(&rows, ROWS, a);
+        if (product_few(a, &columns, t->rows, sums, ld))
+            continue;
         for (uint64_t j = 0; j < t->columns; j += COLUMNS) {
-            pack(t->b + j * t->b_column + from * t->b_k, args->view[B].dtype, t->b_column, t->b_k,
-                 t->columns - j < COLUMNS ? t->columns - j : COLUMNS, k, COLUMNS, b + j * k);
+            product_lines panel = columns;
+            panel.from += j * t->b_column;
+            panel.count = t->columns - j < COLUMNS ? t->columns - j : COLUMNS;
+            pack_lines(&panel, COLUMNS, b + j * k);
             for (uint64_t i = 0; i < t->rows; i += ROWS)
                 product_tile(a + i * k, b + j * k, k, sums + i * ld + j, ld);
         }

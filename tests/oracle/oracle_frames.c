@@ -78,7 +78,8 @@ void oracle_pool_run(const oracle_pooling *pool, const double *x, double *y, dou
 
     for (size_t window = 0; window < volume(w->out); window++) {
         const long best = extreme ? taken(pool, x, window) : -1;
-        double sum = 0, size = 0, product = 1, terms = 0;
+        long double sum = 0, product = 1; /* finer than f64, whose results are judged too */
+        double size = 0, terms = 0;
 
         for (size_t tap = 0; tap < volume(w->kernel); tap++) {
             const long at = place_of(w, window, tap);
@@ -95,10 +96,10 @@ void oracle_pool_run(const oracle_pooling *pool, const double *x, double *y, dou
         y[window] = extreme                          ? (best >= 0  ? x[best]
                                                         : greatest ? -(double)INFINITY
                                                                    : (double)INFINITY)
-                    : pool->kind == ORACLE_POOL_PROD ? product
-                                                     : sum / over;
+                    : pool->kind == ORACLE_POOL_PROD ? (double)product
+                                                     : (double)(sum / over);
         error[window] = extreme                          ? ORACLE_EXACT
-                        : pool->kind == ORACLE_POOL_PROD ? fabs(product) * (1 + 0.5 * sqrt(terms))
+                        : pool->kind == ORACLE_POOL_PROD ? (double)fabsl(product) * (1 + 0.5 * sqrt(terms))
                         : over > 0                       ? size / over * (1 + 0.25 * sqrt(terms))
                                                          : 0;
     }
@@ -110,16 +111,17 @@ void oracle_pool_backward(const oracle_pooling *pool, const double *x, const dou
     const oracle_windows *w = &pool->windows;
     const size_t places = volume(w->in), taps = volume(w->kernel);
     double *terms = calloc(places + 1, sizeof *terms);
+    long double *sums = calloc(places + 1, sizeof *sums);
 
     for (size_t i = 0; i < places; i++)
-        dx[i] = error[i] = 0;
+        error[i] = 0;
     for (size_t window = 0; window < volume(w->out); window++) {
         const bool extreme = pool->kind == ORACLE_POOL_MAX || pool->kind == ORACLE_POOL_MIN;
         const long best = extreme ? taken(pool, x, window) : -1;
 
         for (size_t tap = 0; tap < taps; tap++) {
             const long at = place_of(w, window, tap);
-            double factor = 1;
+            long double factor = 1;
 
             if (at < 0 || (extreme && at != best))
                 continue;
@@ -129,16 +131,19 @@ void oracle_pool_backward(const oracle_pooling *pool, const double *x, const dou
                 factor *= place >= 0 && other != tap ? x[place] : 1;
             }
             if (pool->kind == ORACLE_POOL_MEAN)
-                factor = 1 / counted(pool, window);
-            dx[at] += dy[window] * factor;
-            error[at] += fabs(dy[window] * factor) *
+                factor = 1 / (long double)counted(pool, window);
+            sums[at] += dy[window] * factor;
+            error[at] += (double)fabsl(dy[window] * factor) *
                          (pool->kind == ORACLE_POOL_PROD ? 1 + 0.5 * sqrt((double)taps) : 1);
             terms[at] += 1;
         }
     }
-    for (size_t i = 0; i < places; i++)
+    for (size_t i = 0; i < places; i++) {
+        dx[i] = (double)sums[i];
         error[i] *= 1 + 0.25 * sqrt(terms[i]);
+    }
     free(terms);
+    free(sums);
 }
 
 void oracle_im2col(const oracle_windows *w, const double *image, double *columns)

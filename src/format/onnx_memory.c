@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "base/utf8.h"
 #include "base/work.h"
-#include "format/archive.h"
+#include "format/chunks.h"
 
 mica_status mica__onnx_take(const mica__onnx_parser *p, uint64_t count, size_t size, void *out_pointer)
 {

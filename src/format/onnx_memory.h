@@ -3,9 +3,8 @@
 #define MICA_FORMAT_ONNX_MEMORY_H
 
 #include "base/protobuf.h"
+#include "format/chunks.h"
 #include "format/onnx.h"
-
-struct mica__chunk;
 
 /* A file beside the model's, mapped. */
 typedef struct mica__onnx_file {

@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/work.h"
-#include "format/archive.h"
+#include "format/chunks.h"
 
 #define MOST_BYTES \
     ((size_t)1 << 31) /* what protocol buffers allow; weights beyond lie in files of their own */

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "base/file/file.h"
+#include "format/chunks.h"
 #include "format/config/keys.h"
 #include "mica/format.h"
 
@@ -113,12 +114,6 @@ mica_status mica__folder_read(mica__archive *archive, const char *path);
 /* Joins packed words with scales and biases as config says; the archive becomes MICA_FORMAT_MLX. */
 mica_status mica__mlx_join(mica__archive *archive);
 
-/* A list of blocks that are freed together; starts as NULL. Memory of it is 16-byte aligned, not zeroed; NULL with the
- * status set if there is none. */
-void *mica__chunks_alloc(struct mica__chunk **chunks, size_t bytes);
-void mica__chunks_free(struct mica__chunk **chunks);
-/* `from` becomes part of `to`, and empty. */
-void mica__chunks_join(struct mica__chunk **to, struct mica__chunk **from);
 
 /* Memory of the archive, freed with it, 16-byte aligned, not zeroed; NULL with the status set if there is none. */
 void *mica__archive_alloc(mica__archive *archive, size_t bytes);

@@ -283,21 +283,39 @@ static bool is_blob(char *root, const char *path)
     return is_below(root, strlen(root), path);
 }
 
-mica_status mica__file_read_inside(const char *folder, const char *path, size_t max_bytes, void **out_data,
-                                   size_t *out_size)
+/* What `path` leads to, into `resolved`, which is empty if there is nothing; refused if that lies outside of the folder. */
+static mica_status resolve_inside(const char *folder, const char *path, char resolved[PATH_MAX])
 {
-    char root[PATH_MAX], resolved[PATH_MAX];
-    *out_data = NULL;
-    *out_size = 0;
-    if (realpath(path, resolved) == NULL)
+    char root[PATH_MAX];
+    if (realpath(path, resolved) == NULL) {
+        resolved[0] = '\0';
         return errno == ENOENT || errno == ENOTDIR ? MICA_OK : mica__file_fail("find", path, errno);
+    }
     if (realpath(folder, root) == NULL)
         return mica__file_fail("find", folder, errno);
     if (!is_below(root, strlen(root), resolved) && !is_blob(root, resolved))
         return mica__fail(MICA_ERR_IO,
                           "cannot read \"%s\": it is a link out of its folder, to \"%s\"; a copy would do",
                           path, resolved);
-    return mica__file_read_all(resolved, max_bytes, out_data, out_size);
+    return MICA_OK;
+}
+
+mica_status mica__file_read_inside(const char *folder, const char *path, size_t max_bytes, void **out_data,
+                                   size_t *out_size)
+{
+    char resolved[PATH_MAX];
+    *out_data = NULL;
+    *out_size = 0;
+    MICA__TRY(resolve_inside(folder, path, resolved));
+    return resolved[0] == '\0' ? MICA_OK : mica__file_read_all(resolved, max_bytes, out_data, out_size);
+}
+
+mica_status mica__file_open_inside(const char *folder, const char *path, mica__file **out_file)
+{
+    char resolved[PATH_MAX];
+    *out_file = NULL;
+    MICA__TRY(resolve_inside(folder, path, resolved));
+    return mica__file_open_read(resolved[0] == '\0' ? path : resolved, out_file);
 }
 
 mica_status mica__file_map_open(const mica__file *file, mica__file_map *out_map)

@@ -70,6 +70,9 @@ mica_status mica__file_read_all(const char *path, size_t max_bytes, void **out_d
 mica_status mica__file_read_inside(const char *folder, const char *path, size_t max_bytes, void **out_data,
                                    size_t *out_size);
 
+/* mica__file_open_read of a file of such a folder, with links as above. */
+mica_status mica__file_open_inside(const char *folder, const char *path, mica__file **out_file);
+
 /* A whole file in the address space. An empty file has data NULL and size 0. If another process cuts the file
  * while it is mapped, reading past its new end kills the process: the operating system has no other way. */
 typedef struct mica__file_map {

@@ -1,93 +1,26 @@
-/* sentencepiece.c - a small, bounded reader of protocol buffers, and the three messages of a tokenizer.model. */
+/* sentencepiece.c - the three messages of a tokenizer.model. */
 #include "format/config/sentencepiece.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/protobuf.h"
 #include "base/utf8.h"
 #include "base/work.h"
 
-/* How a field is coded: the low three bits of its key. */
-enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
-
-/* A message, or what is left of it. */
-typedef struct message {
-    const uint8_t *at, *end;
-} message;
-
-typedef struct field {
-    uint32_t number, wire;
-    uint64_t value;  /* of a varint or a number of fixed width */
-    message content; /* of bytes */
-} field;
-
 typedef struct parser {
-    const char *path;
-    const uint8_t *start;
+    mica__proto proto;
     mica__sentencepiece *out;
     uint32_t capacity;
 } parser;
 
 static mica_status malformed(const parser *p, const uint8_t *at, const char *what)
 {
-    return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\" at byte %zu: %s", p->path, (size_t)(at - p->start),
-                      what);
+    return mica__proto_malformed(&p->proto, at, what);
 }
 
-static mica_status read_varint(const parser *p, message *m, uint64_t *out)
-{
-    *out = 0;
-    for (uint32_t shift = 0; shift < 64 && m->at != m->end; shift += 7) {
-        const uint8_t byte = *m->at++;
-        if (shift == 63 && byte > 1)
-            return malformed(p, m->at, "a number has more than 64 bits");
-        *out |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80)
-            return MICA_OK;
-    }
-    return malformed(p, m->at, m->at == m->end ? "the message ends inside a number" : "a number has no end");
-}
-
-static mica_status read_fixed(const parser *p, message *m, uint32_t bytes, uint64_t *out)
-{
-    *out = 0;
-    if ((size_t)(m->end - m->at) < bytes)
-        return malformed(p, m->at, "the message ends inside a number");
-    for (uint32_t i = 0; i < bytes; i++)
-        *out |= (uint64_t)*m->at++ << 8 * i;
-    return MICA_OK;
-}
-
-/* The next field of a message that has one. */
-static mica_status read_field(const parser *p, message *m, field *out)
-{
-    uint64_t key = 0;
-    const uint8_t *start = m->at;
-    mica_status status = mica__spend(4);
-    if (status == MICA_OK)
-        status = read_varint(p, m, &key);
-    *out = (field){.number = (uint32_t)(key >> 3), .wire = (uint32_t)(key & 7)};
-    if (status != MICA_OK)
-        return status;
-    if (key >> 3 == 0 || key >> 3 > 0x1fffffff)
-        return malformed(p, start, "a field without a valid number");
-    switch (out->wire) {
-    case WIRE_VARINT: return read_varint(p, m, &out->value);
-    case WIRE_64: return read_fixed(p, m, 8, &out->value);
-    case WIRE_32: return read_fixed(p, m, 4, &out->value);
-    case WIRE_BYTES: break;
-    default: return malformed(p, start, "a field that is neither a number nor bytes");
-    }
-    MICA__TRY(read_varint(p, m, &out->value));
-    if (out->value > (uint64_t)(m->end - m->at))
-        return malformed(p, start, "a field that is longer than the message around it");
-    out->content = (message){m->at, m->at + out->value};
-    m->at += out->value;
-    return MICA_OK;
-}
-
-static bool is_text(const message *m)
+static bool is_text(const mica__proto_message *m)
 {
     if (memchr(m->at, 0, (size_t)(m->end - m->at)) != NULL)
         return false;
@@ -100,19 +33,20 @@ static bool is_text(const message *m)
     return true;
 }
 
-static mica_status read_piece_field(const parser *p, const field *f, mica__token_list_piece *piece)
+static mica_status read_piece_field(const parser *p, const mica__proto_field *f,
+                                    mica__token_list_piece *piece)
 {
-    if (f->number == 1 && f->wire == WIRE_BYTES) {
+    if (f->number == 1 && f->wire == MICA__PROTO_BYTES) {
         if (!is_text(&f->content) || f->value > UINT16_MAX)
             return malformed(p, f->content.at, "a piece that is no UTF-8 text of at most 65535 bytes");
         piece->text = (const char *)f->content.at;
         piece->length = (uint32_t)f->value;
-    } else if (f->number == 2 && f->wire == WIRE_32) {
+    } else if (f->number == 2 && f->wire == MICA__PROTO_32) {
         const uint32_t bits = (uint32_t)f->value;
         memcpy(&piece->score, &bits, sizeof piece->score);
-    } else if (f->number == 3 && f->wire == WIRE_VARINT) {
+    } else if (f->number == 3 && f->wire == MICA__PROTO_VARINT) {
         if (f->value < MICA__PIECE_NORMAL || f->value > MICA__PIECE_BYTE)
-            return malformed(p, p->start, "a piece of an unknown kind");
+            return malformed(p, p->proto.start, "a piece of an unknown kind");
         piece->kind = (mica__piece_kind)f->value;
     }
     return MICA_OK;
@@ -123,20 +57,20 @@ static mica_status grow(parser *p)
     const uint32_t capacity = p->capacity == 0 ? 1024 : p->capacity * 2;
     mica__token_list_piece *grown = mica__realloc(p->out->piece, (size_t)capacity * sizeof *grown);
     if (grown == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "\"%s\": no memory for %u pieces", p->path, capacity);
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "\"%s\": no memory for %u pieces", p->proto.path, capacity);
     p->out->piece = grown;
     p->capacity = capacity;
     return MICA_OK;
 }
 
-static mica_status read_piece(parser *p, message m)
+static mica_status read_piece(parser *p, mica__proto_message m)
 {
     mica__token_list_piece piece = {.kind = MICA__PIECE_NORMAL};
     const uint8_t *start = m.at;
     mica_status status = MICA_OK;
     while (m.at != m.end && status == MICA_OK) {
-        field f;
-        status = read_field(p, &m, &f);
+        mica__proto_field f;
+        status = mica__proto_next(&p->proto, &m, &f);
         if (status == MICA_OK)
             status = read_piece_field(p, &f, &piece);
     }
@@ -153,69 +87,70 @@ static mica_status read_piece(parser *p, message m)
     return status;
 }
 
-static mica_status read_trainer(parser *p, message m)
+static mica_status read_trainer(parser *p, mica__proto_message m)
 {
     enum { UNIGRAM = 1, PAIRS = 2 };
     mica_status status = MICA_OK;
     while (m.at != m.end && status == MICA_OK) {
-        field f;
-        status = read_field(p, &m, &f);
-        if (status != MICA_OK || f.number != 3 || f.wire != WIRE_VARINT)
+        mica__proto_field f;
+        status = mica__proto_next(&p->proto, &m, &f);
+        if (status != MICA_OK || f.number != 3 || f.wire != MICA__PROTO_VARINT)
             continue;
         if (f.value != UNIGRAM && f.value != PAIRS)
-            return mica__fail(MICA_ERR_UNSUPPORTED, "\"%s\": a model of words or characters", p->path);
+            return mica__fail(MICA_ERR_UNSUPPORTED, "\"%s\": a model of words or characters", p->proto.path);
         p->out->unigram = f.value == UNIGRAM;
     }
     return status;
 }
 
-static mica_status read_normalizer(parser *p, message m)
+static mica_status read_normalizer(parser *p, mica__proto_message m)
 {
     mica_status status = MICA_OK;
     while (m.at != m.end && status == MICA_OK) {
-        field f;
-        status = read_field(p, &m, &f);
+        mica__proto_field f;
+        status = mica__proto_next(&p->proto, &m, &f);
         if (status != MICA_OK)
             break;
-        if (f.number == 2 && f.wire == WIRE_BYTES) {
+        if (f.number == 2 && f.wire == MICA__PROTO_BYTES) {
             p->out->chars = (const char *)f.content.at;
             p->out->chars_length = (uint32_t)f.value;
-        } else if (f.number == 3 && f.wire == WIRE_VARINT) {
+        } else if (f.number == 3 && f.wire == MICA__PROTO_VARINT) {
             p->out->prefix = f.value != 0;
-        } else if (f.number == 4 && f.wire == WIRE_VARINT) {
+        } else if (f.number == 4 && f.wire == MICA__PROTO_VARINT) {
             p->out->trim = f.value != 0;
         }
     }
     return status;
 }
 
-static mica_status read_model(parser *p, message m)
+static mica_status read_model(parser *p, mica__proto_message m)
 {
-    static mica_status (*const parts[])(parser * p, message m) = {
+    static mica_status (*const parts[])(parser * p, mica__proto_message m) = {
         [1] = read_piece, [2] = read_trainer, [3] = read_normalizer};
     mica_status status = MICA_OK;
     while (m.at != m.end && status == MICA_OK) {
-        field f;
-        status = read_field(p, &m, &f);
-        if (status == MICA_OK && f.wire == WIRE_BYTES && f.number >= 1 && f.number <= 3)
+        mica__proto_field f;
+        status = mica__proto_next(&p->proto, &m, &f);
+        if (status == MICA_OK && f.wire == MICA__PROTO_BYTES && f.number >= 1 && f.number <= 3)
             status = parts[f.number](p, f.content);
     }
     if (status == MICA_OK && p->out->count == 0)
-        return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": a model without a piece", p->path);
+        return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": a model without a piece", p->proto.path);
     return status;
 }
 
 mica_status mica__sentencepiece_parse(const char *path, const void *bytes, size_t size,
                                       mica__sentencepiece *out)
 {
-    parser p = {.path = path, .start = bytes, .out = out};
+    parser p = {.proto = {path, bytes}, .out = out};
     /* what the messages mean where they are silent */
     *out = (mica__sentencepiece){.unigram = true, .prefix = true, .trim = true};
     if (size > UINT32_MAX)
         return mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": %zu bytes are too many", path, size);
     mica__spend_allow(size);
-    const mica_status status = size == 0 ? mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": an empty file", path)
-                                         : read_model(&p, (message){p.start, p.start + size});
+    const mica_status status =
+        size == 0 ? mica__fail(MICA_ERR_MALFORMED_FILE, "\"%s\": an empty file", path)
+                  : read_model(&p, (mica__proto_message){p.proto.start, p.proto.start + size});
     if (status != MICA_OK)
         mica__sentencepiece_free(out);
     return status;
@@ -247,13 +182,13 @@ static void put_varint(output *out, uint64_t value)
 
 static void put_number(output *out, uint32_t number, uint64_t value)
 {
-    put_varint(out, (uint64_t)number << 3 | WIRE_VARINT);
+    put_varint(out, (uint64_t)number << 3 | MICA__PROTO_VARINT);
     put_varint(out, value);
 }
 
 static void put_bytes(output *out, uint32_t number, const void *bytes, size_t size)
 {
-    put_varint(out, (uint64_t)number << 3 | WIRE_BYTES);
+    put_varint(out, (uint64_t)number << 3 | MICA__PROTO_BYTES);
     put_varint(out, size);
     put(out, bytes, size);
 }
@@ -266,7 +201,7 @@ static void put_piece(output *out, const void *from)
     const uint8_t score[4] = {(uint8_t)bits, (uint8_t)(bits >> 8), (uint8_t)(bits >> 16),
                               (uint8_t)(bits >> 24)};
     put_bytes(out, 1, piece->text, piece->length);
-    put_varint(out, 2 << 3 | WIRE_32);
+    put_varint(out, 2 << 3 | MICA__PROTO_32);
     put(out, score, sizeof score);
     if (piece->kind != MICA__PIECE_NORMAL)
         put_number(out, 3, piece->kind);
@@ -299,7 +234,7 @@ static void put_message(output *out, uint32_t number, void (*write)(output *out,
 {
     output sized = {0};
     write(&sized, from);
-    put_varint(out, (uint64_t)number << 3 | WIRE_BYTES);
+    put_varint(out, (uint64_t)number << 3 | MICA__PROTO_BYTES);
     put_varint(out, sized.size);
     write(out, from);
 }

@@ -8,62 +8,6 @@
 #include "base/alloc.h"
 #include "graph/gradient/rules.h"
 
-/* ---- a body in another graph ---- */
-
-/* What the body's symbols stand for, out of the inputs. */
-static void match_sizes(const mica_graph *body, const mica_graph *graph, const mica_tensor *inputs,
-                        uint64_t *size)
-{
-    for (uint32_t i = 0; i < body->symbol_count; i++)
-        size[i] = MICA_SIZE_UNKNOWN;
-    for (uint32_t i = 0; i < body->input_count; i++) {
-        const mica__type *inner = mica__type_of(body, body->inputs[i]),
-                         *outer = mica__type_of(graph, inputs[i]);
-        for (uint32_t d = 0; d < inner->ndim && d < outer->ndim; d++)
-            if (inner->shape[d] > MICA_SIZE_UNKNOWN)
-                size[inner->shape[d] - MICA_SIZE_UNKNOWN - 1] = outer->shape[d];
-    }
-}
-
-static bool again_over(mica__rewrite *rewrite, const mica_tensor *inputs)
-{
-    const mica_graph *body = rewrite->from;
-    for (uint32_t i = 0; i < body->input_count; i++)
-        rewrite->map[body->inputs[i]] = inputs[i];
-    for (uint32_t i = 0; i < body->node_count; i++)
-        if (body->node[i].kind != MICA_NODE_INPUT && !mica__graph_again(rewrite, i))
-            return false;
-    return true;
-}
-
-bool mica__graph_inline(mica_graph *graph, const char *call, const mica_graph *body,
-                        const mica_tensor *inputs, mica_tensor *outputs)
-{
-    uint64_t *size = mica__alloc((body->symbol_count + 1) * sizeof *size);
-    mica__rewrite rewrite = {.from = body,
-                             .to = graph,
-                             .map = mica__calloc(body->tensor_count, sizeof *rewrite.map),
-                             .binding = size};
-    bool fine = size != NULL && rewrite.map != NULL;
-    if (!fine)
-        (void)mica__graph_fail(graph, MICA_ERR_OUT_OF_MEMORY, call, "no memory for %u tensors",
-                               body->tensor_count);
-    if (fine) {
-        match_sizes(body, graph, inputs, size);
-        for (uint32_t i = 0; i < body->symbol_count && fine; i++)
-            if (size[i] == MICA_SIZE_UNKNOWN)
-                fine = mica__graph_fail(graph, MICA_ERR_UNSUPPORTED, call,
-                                        "size '%s' of a sub-graph is not known yet",
-                                        body->text + body->symbol[i]) != 0;
-        fine = fine && again_over(&rewrite, inputs);
-    }
-    for (uint32_t i = 0; i < body->outputs.count; i++)
-        outputs[i] = fine ? rewrite.map[body->outputs.list[i].tensor] : 0;
-    mica__free(rewrite.map);
-    mica__free(size);
-    return fine;
-}
-
 /* ---- bodies that are put together ---- */
 
 /* A new body: inputs are named by their number, and so are outputs. Symbols are those of `like`, by their numbers. */
@@ -150,7 +94,7 @@ static mica_graph *gradient_body(mica_graph *graph, const mica_graph *body, cons
     for (uint32_t i = 0; i < out; i++)
         if (dy[i] != 0)
             seeds[value_count++] = body_input(made, mica__type_of(body, body->outputs.list[i].tensor));
-    if (mica__graph_inline(made, "gradient", body, inputs, outputs)) {
+    if (mica__graph_inline(made, body, inputs, outputs)) {
         value_count = 0;
         for (uint32_t i = 0; i < out; i++)
             if (dy[i] != 0)
@@ -241,8 +185,7 @@ mica__derived mica__derive_call(mica__back *b)
 
 void mica__expand_call(mica__back *b, mica_tensor *out)
 {
-    (void)mica__graph_inline(b->graph, "gradient", ((const mica__body_data *)b->node.data)->body[0], b->in,
-                             out);
+    (void)mica__graph_inline(b->graph, ((const mica__body_data *)b->node.data)->body[0], b->in, out);
 }
 
 /* One of both gradients runs. Input 0 is the predicate. */
@@ -370,7 +313,7 @@ static mica_graph *scan_back_body(const scan_back *s)
                 *sums = lists_take(&all, in), *outputs = lists_take(&all, out),
                 *values = lists_take(&all, in + out), *of = lists_take(&all, in);
     scan_back_inputs(s, made, inputs, seeds, sums);
-    if (mica__graph_inline(made, "gradient", s->body, inputs, outputs))
+    if (mica__graph_inline(made, s->body, inputs, outputs))
         scan_back_outputs(s, made, inputs, outputs, seeds, sums, values, of);
     mica__free(all.memory);
     if (body_is_fine(s->b->graph, made))

@@ -62,7 +62,7 @@ static mica_graph *round_body(mica_graph *graph, const mica__body_data *data, mi
         mica_tensor *outputs = list + body->input_count;
         for (uint32_t i = 0; i < body->input_count; i++)
             list[i] = numbered_input(made, mica__type_of(body, body->inputs[i]));
-        (void)mica__graph_inline(made, "gradient", condition, list, &goes_on);
+        (void)mica__graph_inline(made, condition, list, &goes_on);
         goes_on = mica_graph_bit_and(made, active, mica__reshape_to(made, goes_on, &flag));
         (void)mica_graph_if(made, goes_on, body, same, list, body->input_count, outputs, data->carried);
         numbered_output(made, goes_on);

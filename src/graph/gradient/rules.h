@@ -50,10 +50,6 @@ bool mica__gradients(mica_graph *graph, const mica_tensor *values, const mica_te
 
 /* ---- sub-graphs ---- */
 
-/* The nodes of `body` once more in `graph`, over `inputs`; `outputs` as many as the body has. */
-bool mica__graph_inline(mica_graph *graph, const char *call, const mica_graph *body,
-                        const mica_tensor *inputs, mica_tensor *outputs);
-
 /* Whether a scan has so many rounds that it is split before it is differentiated. */
 bool mica__scan_is_long(const mica_graph *graph, const mica__node *node, const mica_tensor *in);
 

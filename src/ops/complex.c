@@ -1,14 +1,12 @@
 /* complex.c - arithmetic of complex numbers, as regions of their parts. */
 #include "device/objects.h"
-#include "ops/region.h"
+#include "ops/programs.h"
 
 #define NONE MICA_REGION_NONE
 
 static const char *const ab_names[] = {"a", "b"};
 static const char *const x_names[] = {"x"};
 static const char *const y_names[] = {"y"};
-
-typedef enum operation { ADD, SUB, MUL, DIV, CONJ, ABS, NORM, ANGLE } operation;
 
 static uint8_t step(mica__region_program *p, mica_scalar scalar, uint8_t a, uint8_t b)
 {
@@ -76,26 +74,31 @@ static uint8_t magnitude(mica__region_program *p, uint8_t xi)
     return mica__region_step(p, MICA_SCALAR_SELECT, MICA_REGISTER_F32, plain, s, size);
 }
 
-static void program_of(mica__region_program *p, operation what)
+void mica__complex_program(mica__complex what, mica__region_program *p)
 {
-    const uint8_t ai = imag(p, 0), bi = what <= DIV ? imag(p, 1) : NONE;
+    const bool two = what <= MICA__COMPLEX_DIV;
+    mica__region_begin(p, two ? 2 : 1, 1);
+    p->input[0] = MICA_REGISTER_F32;
+    if (two)
+        p->input[1] = MICA_REGISTER_F32;
+    const uint8_t ai = imag(p, 0), bi = two ? imag(p, 1) : NONE;
     switch (what) {
-    case ADD:
-    case SUB: {
-        const mica_scalar scalar = what == ADD ? MICA_SCALAR_ADD : MICA_SCALAR_SUB;
+    case MICA__COMPLEX_ADD:
+    case MICA__COMPLEX_SUB: {
+        const mica_scalar scalar = what == MICA__COMPLEX_ADD ? MICA_SCALAR_ADD : MICA_SCALAR_SUB;
         const uint8_t re = step(p, scalar, 0, 1);
         put(p, re, step(p, scalar, ai, bi));
         break;
     }
-    case MUL: {
+    case MICA__COMPLEX_MUL: {
         const uint8_t re = sum_of_products(p, MICA_SCALAR_SUB, 0, 1, ai, bi);
         put(p, re, sum_of_products(p, MICA_SCALAR_ADD, 0, bi, ai, 1));
         break;
     }
-    case DIV: divide(p, ai, bi); break;
-    case CONJ: put(p, 0, step(p, MICA_SCALAR_NEG, ai, NONE)); break;
-    case ABS: p->output[0] = magnitude(p, ai); break;
-    case NORM: p->output[0] = sum_of_products(p, MICA_SCALAR_ADD, 0, 0, ai, ai); break;
+    case MICA__COMPLEX_DIV: divide(p, ai, bi); break;
+    case MICA__COMPLEX_CONJ: put(p, 0, step(p, MICA_SCALAR_NEG, ai, NONE)); break;
+    case MICA__COMPLEX_ABS: p->output[0] = magnitude(p, ai); break;
+    case MICA__COMPLEX_NORM: p->output[0] = sum_of_products(p, MICA_SCALAR_ADD, 0, 0, ai, ai); break;
     default: p->output[0] = step(p, MICA_SCALAR_ATAN2, ai, 0); break;
     }
 }
@@ -113,62 +116,65 @@ static mica_status check(const char *call, const char *name, const mica_buffer *
     return MICA_OK;
 }
 
-static mica_status apply(mica_encoder *encoder, const char *call, operation what, mica_buffer *a,
+static mica_status apply(mica_encoder *encoder, const char *call, mica__complex what, mica_buffer *a,
                          mica_buffer *b, mica_buffer *y)
 {
-    const bool two = what <= DIV;
+    const bool two = what <= MICA__COMPLEX_DIV;
     const mica__region_names names = {call, two ? ab_names : x_names, y_names};
     mica_buffer *const inputs[] = {a, b};
     mica__region_room room;
     MICA__TRY(check(call, two ? "a" : "x", a, true));
     MICA__TRY(check(call, "b", two ? b : NULL, true));
-    MICA__TRY(check(call, "y", y, what <= CONJ));
-    mica__region_begin(&room.program, two ? 2 : 1, 1);
-    room.program.input[0] = MICA_REGISTER_F32;
-    if (two)
-        room.program.input[1] = MICA_REGISTER_F32;
-    program_of(&room.program, what);
+    MICA__TRY(check(call, "y", y, what <= MICA__COMPLEX_CONJ));
+    mica__complex_program(what, &room.program);
     return mica__region_add(encoder, &names, &room.program, inputs, false, &y);
 }
 
 mica_status mica_complex_add(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *y)
 {
-    return apply(encoder, "complex_add", ADD, a, b, y);
+    return apply(encoder, "complex_add", MICA__COMPLEX_ADD, a, b, y);
 }
 
 mica_status mica_complex_sub(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *y)
 {
-    return apply(encoder, "complex_sub", SUB, a, b, y);
+    return apply(encoder, "complex_sub", MICA__COMPLEX_SUB, a, b, y);
 }
 
 mica_status mica_complex_mul(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *y)
 {
-    return apply(encoder, "complex_mul", MUL, a, b, y);
+    return apply(encoder, "complex_mul", MICA__COMPLEX_MUL, a, b, y);
 }
 
 mica_status mica_complex_div(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *y)
 {
-    return apply(encoder, "complex_div", DIV, a, b, y);
+    return apply(encoder, "complex_div", MICA__COMPLEX_DIV, a, b, y);
 }
 
 mica_status mica_complex_conj(mica_encoder *encoder, mica_buffer *x, mica_buffer *y)
 {
-    return apply(encoder, "complex_conj", CONJ, x, NULL, y);
+    return apply(encoder, "complex_conj", MICA__COMPLEX_CONJ, x, NULL, y);
 }
 
 mica_status mica_complex_abs(mica_encoder *encoder, mica_buffer *x, mica_buffer *y)
 {
-    return apply(encoder, "complex_abs", ABS, x, NULL, y);
+    return apply(encoder, "complex_abs", MICA__COMPLEX_ABS, x, NULL, y);
 }
 
 mica_status mica_complex_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *y)
 {
-    return apply(encoder, "complex_norm", NORM, x, NULL, y);
+    return apply(encoder, "complex_norm", MICA__COMPLEX_NORM, x, NULL, y);
 }
 
 mica_status mica_complex_angle(mica_encoder *encoder, mica_buffer *x, mica_buffer *y)
 {
-    return apply(encoder, "complex_angle", ANGLE, x, NULL, y);
+    return apply(encoder, "complex_angle", MICA__COMPLEX_ANGLE, x, NULL, y);
+}
+
+void mica__complex_join_program(mica__region_program *p)
+{
+    mica__region_begin(p, 2, 1);
+    p->input[0] = p->input[1] = MICA_REGISTER_F32;
+    put(p, 0, 1);
 }
 
 mica_status mica_complex_join(mica_encoder *encoder, mica_buffer *re, mica_buffer *im, mica_buffer *y)
@@ -179,9 +185,7 @@ mica_status mica_complex_join(mica_encoder *encoder, mica_buffer *re, mica_buffe
     MICA__TRY(check("complex_join", "re", re, false));
     MICA__TRY(check("complex_join", "im", im, false));
     MICA__TRY(check("complex_join", "y", y, true));
-    mica__region_begin(&small.program, 2, 1);
-    small.program.input[0] = small.program.input[1] = MICA_REGISTER_F32;
-    put(&small.program, 0, 1);
+    mica__complex_join_program(&small.program);
     return mica__region_add(encoder, &names, &small.program, (mica_buffer *const[]){re, im}, false, &y);
 }
 

@@ -1,7 +1,7 @@
 /* index.c - regions of casts and of the places of elements: conversions, one-hot rows, triangles, ranges. */
 #include <math.h>
 
-#include "ops/region.h"
+#include "ops/programs.h"
 
 #define NONE MICA_REGION_NONE
 
@@ -93,28 +93,32 @@ mica_status mica_one_hot(mica_encoder *encoder, mica_buffer *ids, mica_buffer *y
 }
 
 /* c - r in i64, compared with the diagonal; what lies outside is 0. */
+void mica__triangle_program(bool upper, mica_register from, mica_register to, int32_t diagonal,
+                            mica__region_program *out)
+{
+    mica__region_begin(out, 1, 1);
+    out->input[0] = (uint8_t)from;
+    const uint8_t value = cast(out, 0, from, to);
+    const uint8_t zero = mica__region_constant(out, to, (mica__scalar_value){.u64 = 0});
+    const uint8_t column = index_along(out, MICA_REGISTER_I64, 0);
+    const uint8_t row = index_along(out, MICA_REGISTER_I64, 1);
+    const uint8_t off = mica__region_step(out, MICA_SCALAR_SUB, MICA_REGISTER_I64, column, row, NONE);
+    const uint8_t bound =
+        mica__region_constant(out, MICA_REGISTER_I64, (mica__scalar_value){.i64 = diagonal});
+    const uint8_t in = mica__region_step(out, MICA_SCALAR_LESS_EQUAL, MICA_REGISTER_BOOL, upper ? bound : off,
+                                         upper ? off : bound, NONE);
+    out->output[0] = mica__region_step(out, MICA_SCALAR_SELECT, to, in, value, zero);
+}
+
 static mica_status triangle(mica_encoder *encoder, const char *call, bool upper, mica_buffer *x,
                             int32_t diagonal, mica_buffer *y)
 {
     const mica__region_names names = {call, x_names, y_names};
     mica__region_room room;
-    mica__region_program *program = &room.program;
-    const mica_register from = register_of(x), to = register_of(y);
     MICA__TRY(check_plain(call, "x", x, false));
     MICA__TRY(check_plain(call, "y", y, false));
-    mica__region_begin(program, 1, 1);
-    program->input[0] = (uint8_t)from;
-    const uint8_t value = cast(program, 0, from, to);
-    const uint8_t zero = mica__region_constant(program, to, (mica__scalar_value){.u64 = 0});
-    const uint8_t column = index_along(program, MICA_REGISTER_I64, 0);
-    const uint8_t row = index_along(program, MICA_REGISTER_I64, 1);
-    const uint8_t off = mica__region_step(program, MICA_SCALAR_SUB, MICA_REGISTER_I64, column, row, NONE);
-    const uint8_t bound =
-        mica__region_constant(program, MICA_REGISTER_I64, (mica__scalar_value){.i64 = diagonal});
-    const uint8_t in = mica__region_step(program, MICA_SCALAR_LESS_EQUAL, MICA_REGISTER_BOOL,
-                                         upper ? bound : off, upper ? off : bound, NONE);
-    program->output[0] = mica__region_step(program, MICA_SCALAR_SELECT, to, in, value, zero);
-    return mica__region_add(encoder, &names, program, &x, false, &y);
+    mica__triangle_program(upper, register_of(x), register_of(y), diagonal, &room.program);
+    return mica__region_add(encoder, &names, &room.program, &x, false, &y);
 }
 
 mica_status mica_tril(mica_encoder *encoder, mica_buffer *x, int32_t diagonal, mica_buffer *y)

@@ -1,6 +1,6 @@
 /* log_mel.c - the spectrum that Whisper takes, composed of other ops. */
 #include "device/objects.h"
-#include "ops/region.h"
+#include "ops/programs.h"
 
 #define NONE MICA_REGION_NONE
 #define ULL(x) ((unsigned long long)(x))
@@ -63,21 +63,17 @@ static mica_status take_sizes(const mica_buffer *audio, const mica_buffer *windo
     return MICA_OK;
 }
 
-/* y = (max(log10(max(x, 1e-10)), greatest - 8) + 4) / 4 where `greatest` is not NULL, else y = log10(max(x, 1e-10)). */
-static mica_status logarithm(mica_encoder *encoder, mica_buffer *x, mica_buffer *greatest, mica_buffer *y)
+/* (max(x, greatest - 8) + 4) / 4, or log10(max(x, 1e-10)). */
+void mica__log_mel_program(bool of_greatest, mica__region_program *p)
 {
-    static const char *const inputs[] = {"y", "work"}, *const outputs[] = {"y"};
-    static const mica__region_names names = {"log_mel", inputs, outputs};
     const mica_register f32 = MICA_REGISTER_F32;
-    mica__region_room room;
-    mica__region_program *p = &room.program;
-    mica__region_begin(p, greatest != NULL ? 2 : 1, 1);
+    mica__region_begin(p, of_greatest ? 2 : 1, 1);
     p->input[0] = f32;
-    if (greatest == NULL) {
+    if (!of_greatest) {
         const uint8_t least = mica__region_constant(p, f32, (mica__scalar_value){.f32 = 1e-10f});
         const uint8_t kept = mica__region_step(p, MICA_SCALAR_MAX, f32, 0, least, NONE);
         p->output[0] = mica__region_step(p, MICA_SCALAR_LOG10, f32, kept, NONE, NONE);
-        return mica__region_add(encoder, &names, p, &x, true, &y);
+        return;
     }
     p->input[1] = f32;
     const uint8_t eight = mica__region_constant(p, f32, (mica__scalar_value){.f32 = 8.0f});
@@ -86,7 +82,16 @@ static mica_status logarithm(mica_encoder *encoder, mica_buffer *x, mica_buffer 
     const uint8_t kept = mica__region_step(p, MICA_SCALAR_MAX, f32, 0, floor, NONE);
     const uint8_t moved = mica__region_step(p, MICA_SCALAR_ADD, f32, kept, four, NONE);
     p->output[0] = mica__region_step(p, MICA_SCALAR_DIV, f32, moved, four, NONE);
-    return mica__region_add(encoder, &names, p, (mica_buffer *const[]){x, greatest}, false, &y);
+}
+
+static mica_status logarithm(mica_encoder *encoder, mica_buffer *x, mica_buffer *greatest, mica_buffer *y)
+{
+    static const char *const inputs[] = {"y", "work"}, *const outputs[] = {"y"};
+    static const mica__region_names names = {"log_mel", inputs, outputs};
+    mica__region_room room;
+    mica__log_mel_program(greatest != NULL, &room.program);
+    return mica__region_add(encoder, &names, &room.program, (mica_buffer *const[]){x, greatest},
+                            greatest == NULL, &y);
 }
 
 enum { AUDIO, PADDED, FRAMES, WINDOWED, SPECTRUM, POWER, MEL, ROWS, GREATEST, VIEWS };

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "device/objects.h"
-#include "ops/region.h"
+#include "ops/programs.h"
 
 #define ULL(x) ((unsigned long long)(x))
 #define NONE MICA_REGION_NONE
@@ -360,71 +360,86 @@ static uint8_t number(mica__region_program *program, mica_register type, double 
     return mica__region_constant(program, type, constant);
 }
 
+mica_status mica__batch_norm_program(const char *who, mica_register type, float eps, bool weight, bool bias,
+                                     mica__region_program *out)
+{
+    const uint32_t count = 3u + weight + bias;
+    if (!(eps >= 0.0f) || !isfinite(eps))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: eps is %g, not 0 or above and finite", who,
+                          (double)eps);
+    mica__region_begin(out, count, 1);
+    memset(out->input, (uint8_t)type, count);
+    const uint8_t more =
+        mica__region_step(out, MICA_SCALAR_ADD, type, 2, number(out, type, (double)eps), NONE);
+    const uint8_t r = mica__region_step(out, MICA_SCALAR_RSQRT, type, more, NONE, NONE);
+    const uint8_t centred = mica__region_step(out, MICA_SCALAR_SUB, type, 0, 1, NONE);
+    uint8_t value = mica__region_step(out, MICA_SCALAR_MUL, type, centred, r, NONE);
+    if (weight)
+        value = mica__region_step(out, MICA_SCALAR_MUL, type, value, 3, NONE);
+    if (bias)
+        value = mica__region_step(out, MICA_SCALAR_ADD, type, value, (uint8_t)(count - 1), NONE);
+    out->output[0] = value;
+    return MICA_OK;
+}
+
 mica_status mica_batch_norm(mica_encoder *encoder, mica_buffer *x, mica_buffer *mean, mica_buffer *var,
                             mica_buffer *weight, mica_buffer *bias, float eps, mica_buffer *y)
 {
     const char *inputs[5] = {"x", "mean", "var"};
     static const char *const outputs[] = {"y"};
     const mica__region_names names = {"batch_norm", inputs, outputs};
-    const mica_register type = register_of(x);
     views v = {.call = "batch_norm"};
     mica__region_room room;
-    mica__region_program *p = &room.program;
     uint32_t count = 3;
     MICA__TRY(check_channels(v.call, x, 1));
     if (mean == NULL || var == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "batch_norm: %s is NULL", mean == NULL ? "mean" : "var");
-    if (!(eps >= 0.0f) || !isfinite(eps))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "batch_norm: eps is %g, not 0 or above and finite",
-                          (double)eps);
+    MICA__TRY(
+        mica__batch_norm_program(v.call, register_of(x), eps, weight != NULL, bias != NULL, &room.program));
     const uint32_t ndim = x->ndim - 1u;
     mica_buffer *buffer[5] = {x, channel_row(&v, "mean", mean, x, ndim),
                               channel_row(&v, "var", var, x, ndim)};
-    const uint8_t scale = weight != NULL ? (uint8_t)count : NONE;
     if (weight != NULL) {
         inputs[count] = "weight";
         buffer[count++] = channel_row(&v, "weight", weight, x, ndim);
     }
-    const uint8_t shift = bias != NULL ? (uint8_t)count : NONE;
     if (bias != NULL) {
         inputs[count] = "bias";
         buffer[count++] = channel_row(&v, "bias", bias, x, ndim);
     }
-    mica__region_begin(p, count, 1);
-    memset(p->input, (uint8_t)type, count);
-    const uint8_t more = mica__region_step(p, MICA_SCALAR_ADD, type, 2, number(p, type, (double)eps), NONE);
-    const uint8_t r = mica__region_step(p, MICA_SCALAR_RSQRT, type, more, NONE, NONE);
-    const uint8_t centred = mica__region_step(p, MICA_SCALAR_SUB, type, 0, 1, NONE);
-    uint8_t value = mica__region_step(p, MICA_SCALAR_MUL, type, centred, r, NONE);
-    if (scale != NONE)
-        value = mica__region_step(p, MICA_SCALAR_MUL, type, value, scale, NONE);
-    if (shift != NONE)
-        value = mica__region_step(p, MICA_SCALAR_ADD, type, value, shift, NONE);
-    p->output[0] = value;
-    return end_views(&v, v.status != MICA_OK ? v.status
-                                             : mica__region_add(encoder, &names, p, buffer, false, &y));
+    return end_views(&v, v.status != MICA_OK
+                             ? v.status
+                             : mica__region_add(encoder, &names, &room.program, buffer, false, &y));
 }
 
 /* new = (1 - momentum) running + momentum statistic * share, of mean and of var. */
+mica_status mica__running_program(const char *who, mica_register type, double momentum, double correction,
+                                  mica__region_program *out)
+{
+    if (!(momentum >= 0 && momentum <= 1))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: params.momentum is %g, not 0 to 1", who, momentum);
+    mica__region_begin(out, 4, 2);
+    memset(out->input, (uint8_t)type, 4);
+    const uint8_t keep = number(out, type, 1 - momentum);
+    for (uint8_t i = 0; i < 2; i++) {
+        const uint8_t share = number(out, type, momentum * (i == 0 ? 1 : correction));
+        const uint8_t old = mica__region_step(out, MICA_SCALAR_MUL, type, i, keep, NONE);
+        const uint8_t fresh = mica__region_step(out, MICA_SCALAR_MUL, type, (uint8_t)(2 + i), share, NONE);
+        out->output[i] = mica__region_step(out, MICA_SCALAR_ADD, type, old, fresh, NONE);
+    }
+    return MICA_OK;
+}
+
 static mica_status move_running(mica_encoder *encoder, const mica_batch_norm_operands *o, double momentum,
                                 double correction)
 {
     static const char *const inputs[] = {"running_mean", "running_var", "mean", "var"};
     static const char *const outputs[] = {"new_running_mean", "new_running_var"};
     static const mica__region_names names = {"batch_norm_train", inputs, outputs};
-    const mica_register type = register_of(o->x);
     mica__region_room room;
-    mica__region_program *p = &room.program;
-    mica__region_begin(p, 4, 2);
-    memset(p->input, (uint8_t)type, 4);
-    const uint8_t keep = number(p, type, 1 - momentum);
-    for (uint8_t i = 0; i < 2; i++) {
-        const uint8_t share = number(p, type, momentum * (i == 0 ? 1 : correction));
-        const uint8_t old = mica__region_step(p, MICA_SCALAR_MUL, type, i, keep, NONE);
-        const uint8_t fresh = mica__region_step(p, MICA_SCALAR_MUL, type, (uint8_t)(2 + i), share, NONE);
-        p->output[i] = mica__region_step(p, MICA_SCALAR_ADD, type, old, fresh, NONE);
-    }
-    return mica__region_add(encoder, &names, p,
+    MICA__TRY(
+        mica__running_program("batch_norm_train", register_of(o->x), momentum, correction, &room.program));
+    return mica__region_add(encoder, &names, &room.program,
                             (mica_buffer *const[]){o->running_mean, o->running_var, o->mean, o->var}, true,
                             (mica_buffer *const[]){o->new_running_mean, o->new_running_var});
 }
@@ -515,17 +530,21 @@ mica_status mica_log_softmax_backward(mica_encoder *encoder, mica_buffer *y, mic
     return mica__op_call(encoder, MICA_OP_SOFTMAX_BACKWARD, &params, (mica_buffer *const[]){y, dy, dx});
 }
 
+void mica__gated_residual_program(mica_register type, mica__region_program *out)
+{
+    mica__region_begin(out, 3, 1);
+    memset(out->input, (uint8_t)type, 3);
+    const uint8_t product = mica__region_step(out, MICA_SCALAR_MUL, type, 1, 2, NONE);
+    out->output[0] = mica__region_step(out, MICA_SCALAR_ADD, type, 0, product, NONE);
+}
+
 mica_status mica_gated_residual(mica_encoder *encoder, mica_buffer *x, mica_buffer *gate, mica_buffer *branch,
                                 mica_buffer *y)
 {
     static const char *const inputs[] = {"x", "gate", "branch"}, *const outputs[] = {"y"};
     static const mica__region_names names = {"gated_residual", inputs, outputs};
-    const mica_register type = register_of(x);
     mica__region_small small;
-    mica__region_program *p = &small.program;
-    mica__region_begin(p, 3, 1);
-    memset(p->input, (uint8_t)type, 3);
-    const uint8_t product = mica__region_step(p, MICA_SCALAR_MUL, type, 1, 2, NONE);
-    p->output[0] = mica__region_step(p, MICA_SCALAR_ADD, type, 0, product, NONE);
-    return mica__region_add(encoder, &names, p, (mica_buffer *const[]){x, gate, branch}, false, &y);
+    mica__gated_residual_program(register_of(x), &small.program);
+    return mica__region_add(encoder, &names, &small.program, (mica_buffer *const[]){x, gate, branch}, false,
+                            &y);
 }

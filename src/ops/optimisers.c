@@ -2,7 +2,7 @@
  * optimisers.c - steps of optimisers and clipping by the norm of all gradients: regions over parameters, gradients and moments, and reductions.
  */
 #include "device/objects.h"
-#include "ops/steps.h"
+#include "ops/updates.h"
 
 #define ULL(x) ((unsigned long long)(x))
 #define REFUSE(...) mica__fail(MICA_ERR_INVALID_ARGUMENT, __VA_ARGS__)
@@ -109,10 +109,8 @@ static bool is_positive(double x)
 
 /* ---- sgd ---- */
 
-static mica_status check_sgd(const mica_sgd_operands *operands, const mica_sgd_params *params)
+mica_status mica__sgd_check(const mica_sgd_params *params)
 {
-    if (operands == NULL || operands->parameters == NULL)
-        return REFUSE("sgd_update: %s is NULL", operands == NULL ? "operands" : "parameters");
     if (!is_positive(params->momentum) || !is_positive(params->dampening) ||
         !is_positive(params->weight_decay))
         return REFUSE(
@@ -122,10 +120,32 @@ static mica_status check_sgd(const mica_sgd_operands *operands, const mica_sgd_p
         return REFUSE("sgd_update: params.nesterov or maximize is not 0 or 1");
     if (params->nesterov != 0 && (params->momentum == 0 || params->dampening != 0))
         return REFUSE("sgd_update: params.nesterov without momentum, or with dampening");
+    return MICA_OK;
+}
+
+static mica_status check_sgd(const mica_sgd_operands *operands, const mica_sgd_params *params)
+{
+    if (operands == NULL || operands->parameters == NULL)
+        return REFUSE("sgd_update: %s is NULL", operands == NULL ? "operands" : "parameters");
+    MICA__TRY(mica__sgd_check(params));
     if ((params->momentum != 0) != (operands->momentum != NULL))
         return REFUSE("sgd_update: params.momentum is %g, but momentum is %s", params->momentum,
                       operands->momentum != NULL ? "there" : "NULL");
     return MICA_OK;
+}
+
+void mica__sgd_steps(const mica_sgd_params *params, mica__sgd_values *v)
+{
+    st_value g = gradient(v->gradients, v->scale, params->maximize, params->weight_decay, v->parameters);
+    if (params->momentum != 0) {
+        const st_value fresh = params->dampening != 0 ? st_scale(g, 1 - params->dampening) : g;
+        st_value b = st_add(st_scale(v->momentum, params->momentum), fresh);
+        if (v->step.of != NULL)
+            b = st_select(st_less_equal(v->step, st_number(v->step, 1)), g, b);
+        v->momentum = b;
+        g = params->nesterov != 0 ? st_add(g, st_scale(b, params->momentum)) : b;
+    }
+    v->parameters = st_sub(v->parameters, st_mul(v->rate, g));
 }
 
 mica_status mica_sgd_update(mica_encoder *encoder, const mica_sgd_operands *operands,
@@ -148,28 +168,18 @@ mica_status mica_sgd_update(mica_encoder *encoder, const mica_sgd_operands *oper
     const st_value step =
         moves && operands->step != NULL ? single(&u, "step", operands->step, true) : st_none;
     MICA__TRY(u.status);
-    st_value g = gradient(given, scale, own.maximize, own.weight_decay, p), b = g;
-    if (moves) {
-        const st_value fresh = own.dampening != 0 ? st_scale(g, 1 - own.dampening) : g;
-        b = st_add(st_scale(before, own.momentum), fresh);
-        if (step.of != NULL)
-            b = st_select(st_less_equal(step, st_number(step, 1)), g, b);
-        g = own.nesterov != 0 ? st_add(g, st_scale(b, own.momentum)) : b;
-    }
-    give(&u, "parameters", operands->parameters, st_sub(p, st_mul(rate, g)));
+    mica__sgd_values v = {p, given, rate, scale, before, step};
+    mica__sgd_steps(&own, &v);
+    give(&u, "parameters", operands->parameters, v.parameters);
     if (moves)
-        give(&u, "momentum", operands->momentum, b);
+        give(&u, "momentum", operands->momentum, v.momentum);
     return update_end(&u, encoder);
 }
 
 /* ---- adam ---- */
 
-static mica_status check_adam(const mica_adam_operands *operands, const mica_adam_params *params)
+mica_status mica__adam_check(const mica_adam_params *params)
 {
-    if (operands == NULL || params == NULL || operands->parameters == NULL)
-        return REFUSE("adam_update: %s is NULL", operands == NULL ? "operands"
-                                                 : params == NULL ? "params"
-                                                                  : "parameters");
     if (!is_share(params->beta1) || !is_share(params->beta2))
         return REFUSE("adam_update: params.beta1 is %g and beta2 %g, not from 0 to below 1", params->beta1,
                       params->beta2);
@@ -181,10 +191,38 @@ static mica_status check_adam(const mica_adam_operands *operands, const mica_ada
     return MICA_OK;
 }
 
+static mica_status check_adam(const mica_adam_operands *operands, const mica_adam_params *params)
+{
+    if (operands == NULL || params == NULL || operands->parameters == NULL)
+        return REFUSE("adam_update: %s is NULL", operands == NULL ? "operands"
+                                                 : params == NULL ? "params"
+                                                                  : "parameters");
+    return mica__adam_check(params);
+}
+
 /* 1 - beta^t, exact for a beta near 1 too */
 static st_value correction(st_value t, double beta)
 {
     return st_neg(st_expm1(st_scale(t, log(beta))));
+}
+
+void mica__adam_steps(const mica_adam_params *params, mica__adam_values *a)
+{
+    const double decay = params->weight_decay, coupled = params->decoupled != 0 ? 0 : decay;
+    const st_value p = a->parameters, g = gradient(a->gradients, a->scale, params->maximize, coupled, p);
+    const st_value m = st_add(a->m, st_scale(st_sub(g, a->m), 1 - params->beta1));
+    const st_value v = st_add(st_scale(a->v, params->beta2), st_mul(st_scale(g, 1 - params->beta2), g));
+    const st_value t = st_cast(a->step, st_type(p));
+    const st_value greatest = a->greatest_v.of != NULL ? st_max(a->greatest_v, v) : v;
+    const st_value root = st_div(st_sqrt(greatest), st_sqrt(correction(t, params->beta2)));
+    const st_value move =
+        st_mul(st_div(a->rate, correction(t, params->beta1)), st_div(m, st_shift(root, params->eps)));
+    const st_value kept =
+        params->decoupled != 0 && decay != 0 ? st_sub(p, st_mul(st_scale(a->rate, decay), p)) : p;
+    a->parameters = st_sub(kept, move);
+    a->m = m;
+    a->v = v;
+    a->greatest_v = greatest;
 }
 
 mica_status mica_adam_update(mica_encoder *encoder, const mica_adam_operands *operands,
@@ -204,21 +242,13 @@ mica_status mica_adam_update(mica_encoder *encoder, const mica_adam_operands *op
                                ? single(&u, "gradient_scale", operands->gradient_scale, false)
                                : st_none;
     MICA__TRY(u.status);
-    const double decay = params->weight_decay, coupled = params->decoupled != 0 ? 0 : decay;
-    const st_value g = gradient(given, scale, params->maximize, coupled, p);
-    const st_value m = st_add(old_m, st_scale(st_sub(g, old_m), 1 - params->beta1));
-    const st_value v = st_add(st_scale(old_v, params->beta2), st_mul(st_scale(g, 1 - params->beta2), g));
-    const st_value t = st_cast(step, u.type), greatest = keeps ? st_max(most, v) : v;
-    const st_value root = st_div(st_sqrt(greatest), st_sqrt(correction(t, params->beta2)));
-    const st_value move =
-        st_mul(st_div(rate, correction(t, params->beta1)), st_div(m, st_shift(root, params->eps)));
-    const st_value kept =
-        params->decoupled != 0 && decay != 0 ? st_sub(p, st_mul(st_scale(rate, decay), p)) : p;
-    give(&u, "parameters", operands->parameters, st_sub(kept, move));
-    give(&u, "m", operands->m, m);
-    give(&u, "v", operands->v, v);
+    mica__adam_values v = {p, given, old_m, old_v, rate, step, most, scale};
+    mica__adam_steps(params, &v);
+    give(&u, "parameters", operands->parameters, v.parameters);
+    give(&u, "m", operands->m, v.m);
+    give(&u, "v", operands->v, v.v);
     if (keeps)
-        give(&u, "greatest_v", operands->greatest_v, greatest);
+        give(&u, "greatest_v", operands->greatest_v, v.greatest_v);
     return update_end(&u, encoder);
 }
 
@@ -279,6 +309,11 @@ mica_status mica_gradient_norm(mica_encoder *encoder, mica_buffer *const *gradie
     return status;
 }
 
+st_value mica__clip_scale(st_value norm, double max_norm)
+{
+    return st_least(st_div(st_number(norm, max_norm), st_shift(norm, 1e-6)), 1);
+}
+
 mica_status mica_gradient_clip(mica_encoder *encoder, mica_buffer *norm, double max_norm,
                                mica_buffer *const *gradients, uint32_t count, mica_buffer *scale)
 {
@@ -297,8 +332,7 @@ mica_status mica_gradient_clip(mica_encoder *encoder, mica_buffer *norm, double 
     update u;
     update_begin(&u, "gradient_clip", norm);
     const st_value n = add_input(&u, "norm", norm, u.type);
-    const st_value by = st_div(st_number(n, max_norm), st_shift(n, 1e-6));
-    give(&u, "scale", scale, st_least(by, 1));
+    give(&u, "scale", scale, mica__clip_scale(n, max_norm));
     MICA__TRY(update_end(&u, encoder));
     for (uint32_t i = 0; i < count; i++)
         MICA__TRY(mica_mul(encoder, gradients[i], scale, gradients[i]));

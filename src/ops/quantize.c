@@ -3,7 +3,7 @@
  * the two codes of a byte are two operands that take every second element.
  */
 #include "device/objects.h"
-#include "ops/steps.h"
+#include "ops/codes.h"
 
 #define ULL(x) ((unsigned long long)(x))
 #define REFUSE(...) mica__fail(MICA_ERR_INVALID_ARGUMENT, __VA_ARGS__)
@@ -254,14 +254,10 @@ static mica_status check(const char *op, const mica_encoder *encoder, const mica
     return check_all(op, encoder, x, by, y);
 }
 
-/* ---- formulas ---- */
-
-typedef struct scaling {
-    st_value scale, point, bias; /* st_none: absent */
-} scaling;
+/* ---- scales as inputs ---- */
 
 /* Scales and the like for the elements of this half; -1: for all. An operand that has an element for each of x's goes in halves too. */
-static scaling add_scaling(job *j, const mica_buffer *x, int half)
+static mica__scaling add_scaling(job *j, const mica_buffer *x, int half)
 {
     mica_buffer *const buffer[3] = {j->by.scales, j->by.zero_points, j->by.biases};
     static const char *const name[3] = {"by.scales", "by.zero_points", "by.biases"};
@@ -276,19 +272,7 @@ static scaling add_scaling(job *j, const mica_buffer *x, int half)
                          b->shape[b->ndim - 1] == x->shape[x->ndim - 1] && b->shape[b->ndim - 1] > 1;
         value[i] = add_input(j, name[i], b, SHARED, own ? half : -1);
     }
-    return (scaling){value[0], value[1], value[2]};
-}
-
-/* All inputs are there: steps begin. Everything in the type of x. */
-static void finish_scaling(job *j, scaling *s, st_value global)
-{
-    s->scale = st_cast(s->scale, j->type);
-    if (global.of != NULL)
-        s->scale = st_mul(s->scale, st_cast(global, j->type));
-    if (s->point.of != NULL)
-        s->point = st_cast(s->point, j->type);
-    if (s->bias.of != NULL)
-        s->bias = st_cast(s->bias, j->type);
+    return (mica__scaling){value[0], value[1], value[2]};
 }
 
 static st_value add_global(job *j)
@@ -296,91 +280,7 @@ static st_value add_global(job *j)
     return j->by.global != NULL ? add_input(j, "by.global", j->by.global, SHARED, -1) : st_none;
 }
 
-static st_value rounded(st_value v, bool away)
-{
-    if (!away)
-        return st_round(v);
-    const st_value size = st_abs(v), whole = st_floor(size);
-    const st_value up = st_greater_equal(st_sub(size, whole), st_number(v, 0.5));
-    const st_value near = st_select(up, st_shift(whole, 1), whole);
-    return st_select(st_less(v, st_number(v, 0)), st_neg(near), near);
-}
-
-/* The code of E2M1 that is nearest, as a number from 0 to 15. */
-static st_value fp4_code(st_value v)
-{
-    const st_value a = st_abs(v);
-    const st_value small = st_round(st_scale(a, 2)), middle = st_shift(st_round(a), 2);
-    const st_value large = st_least(st_shift(st_round(st_scale(a, 0.5)), 4), 7);
-    const st_value code =
-        st_select(st_less(a, st_number(a, 2)), small, st_select(st_less(a, st_number(a, 4)), middle, large));
-    return st_select(st_less(v, st_number(v, 0)), st_shift(code, 8), code);
-}
-
-static st_value fp4_value(st_value code)
-{
-    const st_value negative = st_greater_equal(code, st_number(code, 8));
-    const st_value k = st_select(negative, st_shift(code, -8), code);
-    const st_value large =
-        st_select(st_less(k, st_number(k, 6)), st_shift(k, -2), st_shift(st_scale(k, 2), -8));
-    const st_value a = st_select(st_less(k, st_number(k, 4)), st_scale(k, 0.5), large);
-    return st_select(negative, st_neg(a), a);
-}
-
-/* x / scale (- bias before it), before any rounding. */
-static st_value in_units(st_value x, const scaling *s)
-{
-    return st_div(s->bias.of != NULL ? st_sub(x, s->bias) : x, s->scale);
-}
-
-/* `whole`: codes are integers; else they are floats that the store rounds. */
-static st_value code_of(const job *j, st_value x, const scaling *s, bool whole)
-{
-    const st_value v = in_units(x, s);
-    if (j->by.code == MICA_CODE_FP4)
-        return fp4_code(v);
-    const st_value near = whole ? rounded(v, j->by.away != 0) : v;
-    return st_clamp(s->point.of != NULL ? st_add(near, s->point) : near, j->by.low, j->by.high);
-}
-
-static st_value value_of(const job *j, st_value code, const scaling *s)
-{
-    if (j->by.code == MICA_CODE_FP4)
-        code = fp4_value(code);
-    if (s->bias.of != NULL)
-        return st_add(st_mul(code, s->scale), s->bias);
-    return st_mul(s->point.of != NULL ? st_sub(code, s->point) : code, s->scale);
-}
-
 /* ---- what callers have ---- */
-
-/* low and high where both are 0; false where codes of this type are not served. */
-static bool complete(mica_quantizer *by, mica_dtype dtype)
-{
-    static const struct {
-        mica_dtype dtype;
-        int32_t low, high;
-    } ends[] = {{MICA_DTYPE_I8, -128, 127},
-                {MICA_DTYPE_U8, 0, 255},
-                {MICA_DTYPE_I16, -32768, 32767},
-                {MICA_DTYPE_U16, 0, 65535},
-                {MICA_DTYPE_I32, -16777216, 16777216},
-                {MICA_DTYPE_U32, 0, 16777216},
-                {MICA_DTYPE_F8_E4M3, -448, 448},
-                {MICA_DTYPE_F8_E5M2, -57344, 57344}};
-    if (by->packed != 0 && dtype != MICA_DTYPE_U8)
-        return false;
-    if (by->code == MICA_CODE_FP4)
-        return dtype == MICA_DTYPE_U8 || dtype == MICA_DTYPE_I8;
-    for (uint32_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends[i].dtype == dtype) {
-            const bool given = by->low != 0 || by->high != 0;
-            by->low = given ? by->low : ends[i].low;
-            by->high = given ? by->high : by->packed != 0 ? 15 : ends[i].high;
-            return by->low >= ends[i].low - (by->packed != 0 ? 8 : 0) && by->high <= ends[i].high;
-        }
-    return false;
-}
 
 mica_status mica_quantize_codes(mica_encoder *encoder, mica_buffer *x, const mica_quantizer *by,
                                 mica_buffer *codes)
@@ -388,13 +288,13 @@ mica_status mica_quantize_codes(mica_encoder *encoder, mica_buffer *x, const mic
     job j;
     MICA__TRY(check("quantize_codes", encoder, x, by, codes));
     job_begin(&j, "quantize_codes", real_of(x), by);
-    if (!complete(&j.by, codes->dtype))
+    if (!mica__codes_complete(&j.by, codes->dtype))
         return REFUSE("quantize_codes: codes is %s, which does not hold codes from %d to %d",
                       mica_dtype_name(codes->dtype), by->low, by->high);
     const mica_register to = mica__register_of(codes->dtype);
     const uint32_t halves = by->packed != 0 ? 2 : 1;
     st_value from[2] = {{0}}, code[2] = {{0}};
-    scaling s[2];
+    mica__scaling s[2];
     for (uint32_t h = 0; h < halves; h++) {
         const int half = halves == 2 ? (int)h : -1;
         from[h] = add_input(&j, "x", x, EACH, half);
@@ -402,12 +302,10 @@ mica_status mica_quantize_codes(mica_encoder *encoder, mica_buffer *x, const mic
     }
     const st_value global = add_global(&j);
     for (uint32_t h = 0; h < halves; h++) {
-        finish_scaling(&j, &s[h], global);
-        code[h] = code_of(&j, from[h], &s[h], to != MICA_REGISTER_F32);
-        if (halves == 2 && j.by.low < 0 && by->code == MICA_CODE_INTEGER) /* two's complement */
-            code[h] = st_select(st_less(code[h], st_number(code[h], 0)), st_shift(code[h], 16), code[h]);
+        mica__scaling_finish(&s[h], global, j.type);
+        code[h] = mica__code_of(&j.by, from[h], &s[h], to != MICA_REGISTER_F32);
     }
-    const st_value all = halves == 2 ? st_add(code[0], st_scale(code[1], 16)) : code[0];
+    const st_value all = halves == 2 ? mica__codes_pack(&j.by, code[0], code[1]) : code[0];
     add_output(&j, "codes", codes, -1, st_cast(all, to));
     return job_end(&j, encoder, x);
 }
@@ -424,14 +322,13 @@ mica_status mica_requantize(mica_encoder *encoder, mica_buffer *sums, const mica
         by->code != MICA_CODE_INTEGER)
         return REFUSE("requantize: by.biases, global, block, packed or code is given");
     if (mica_dtype_block_bytes(codes->dtype) > 2 || mica__register_of(codes->dtype) == MICA_REGISTER_F32 ||
-        !complete(&j.by, codes->dtype))
+        !mica__codes_complete(&j.by, codes->dtype))
         return REFUSE("requantize: codes is %s, which does not hold codes from %d to %d",
                       mica_dtype_name(codes->dtype), by->low, by->high);
     const st_value sum = add_input(&j, "sums", sums, EACH, -1);
-    scaling s = add_scaling(&j, sums, -1);
-    finish_scaling(&j, &s, st_none);
-    const st_value near = rounded(st_mul(st_cast(sum, MICA_REGISTER_F32), s.scale), by->away != 0);
-    const st_value code = st_clamp(s.point.of != NULL ? st_add(near, s.point) : near, j.by.low, j.by.high);
+    mica__scaling s = add_scaling(&j, sums, -1);
+    mica__scaling_finish(&s, st_none, j.type);
+    const st_value code = mica__code_of_sum(&j.by, sum, &s);
     add_output(&j, "codes", codes, -1, st_cast(code, mica__register_of(codes->dtype)));
     return job_end(&j, encoder, sums);
 }
@@ -443,16 +340,12 @@ static mica_status dequantize_half(mica_encoder *encoder, mica_buffer *codes, co
     job j;
     job_begin(&j, "dequantize_codes", real_of(y), by);
     const st_value both = add_input(&j, "codes", codes, EACH, -1);
-    scaling s = add_scaling(&j, y, half);
+    mica__scaling s = add_scaling(&j, y, half);
     const st_value global = add_global(&j);
-    finish_scaling(&j, &s, global);
-    st_value code = both;
-    if (half >= 0)
-        code = half == 0 ? st_bit_and(both, st_number(both, 15)) : st_shift_right(both, st_number(both, 4));
-    code = st_cast(code, j.type);
-    if (half >= 0 && by->low < 0 && by->code == MICA_CODE_INTEGER)
-        code = st_select(st_greater_equal(code, st_number(code, 8)), st_shift(code, -16), code);
-    add_output(&j, "y", y, half, value_of(&j, code, &s));
+    mica__scaling_finish(&s, global, j.type);
+    const st_value code =
+        half < 0 ? st_cast(both, j.type) : mica__codes_unpack(by, both, (uint32_t)half, j.type);
+    add_output(&j, "y", y, half, mica__value_of(by, code, &s));
     return job_end(&j, encoder, y);
 }
 
@@ -461,7 +354,7 @@ mica_status mica_dequantize_codes(mica_encoder *encoder, mica_buffer *codes, con
 {
     MICA__TRY(check("dequantize_codes", encoder, y, by, codes));
     mica_quantizer own = *by;
-    if (!complete(&own, codes->dtype))
+    if (!mica__codes_complete(&own, codes->dtype))
         return REFUSE("dequantize_codes: codes is %s, which does not hold codes from %d to %d",
                       mica_dtype_name(codes->dtype), by->low, by->high);
     if (by->packed == 0)
@@ -470,52 +363,23 @@ mica_status mica_dequantize_codes(mica_encoder *encoder, mica_buffer *codes, con
     return dequantize_half(encoder, codes, &own, 1, y);
 }
 
-/* Codes that are never written: i8's where no others are asked for. */
-static mica_status complete_fake(const char *op, mica_quantizer *by)
-{
-    if (by->packed != 0)
-        return REFUSE("%s: by.packed is 1, but no codes are written", op);
-    if (by->low == 0 && by->high == 0) {
-        by->low = -128;
-        by->high = 127;
-    }
-    return MICA_OK;
-}
-
 mica_status mica_fake_quantize(mica_encoder *encoder, mica_buffer *x, const mica_quantizer *by,
                                mica_buffer *y)
 {
     job j;
     MICA__TRY(check("fake_quantize", encoder, x, by, y));
     job_begin(&j, "fake_quantize", real_of(x), by);
-    MICA__TRY(complete_fake("fake_quantize", &j.by));
+    if (!mica__codes_complete_fake(&j.by))
+        return REFUSE("fake_quantize: by.packed is 1, but no codes are written");
     const st_value from = add_input(&j, "x", x, EACH, -1);
-    scaling s = add_scaling(&j, x, -1);
+    mica__scaling s = add_scaling(&j, x, -1);
     const st_value global = add_global(&j);
-    finish_scaling(&j, &s, global);
-    add_output(&j, "y", y, -1, value_of(&j, code_of(&j, from, &s, true), &s));
+    mica__scaling_finish(&s, global, j.type);
+    add_output(&j, "y", y, -1, mica__value_of(&j.by, mica__code_of(&j.by, from, &s, true), &s));
     return job_end(&j, encoder, x);
 }
 
 /* ---- backward ---- */
-
-/* What reaches x. `inside`: where the code is not an end that it was brought back to. */
-static st_value straight_through(const job *j, mica_straight straight, st_value dy, st_value units,
-                                 st_value inside)
-{
-    switch (straight) {
-    case MICA_STRAIGHT_IDENTITY: return dy;
-    case MICA_STRAIGHT_TANH: {
-        const st_value t = st_tanh(units);
-        return st_mul(dy, st_sub(st_number(t, 1), st_square(t)));
-    }
-    case MICA_STRAIGHT_HARD_TANH: {
-        const st_value part = st_scale(st_abs(units), 1.0 / j->by.high);
-        return st_mul(dy, st_greatest(st_sub(st_number(part, 1), part), 0));
-    }
-    default: return st_where(inside, dy);
-    }
-}
 
 static mica_status check_backward(mica_encoder *encoder, mica_buffer *x, const mica_quantizer *by,
                                   mica_buffer *dy, mica_straight straight, mica_buffer *dx,
@@ -543,23 +407,19 @@ mica_status mica_fake_quantize_backward(mica_encoder *encoder, mica_buffer *x, c
     job j;
     MICA__TRY(check_backward(encoder, x, by, dy, straight, dx, dscale));
     job_begin(&j, "fake_quantize_backward", real_of(x), by);
-    MICA__TRY(complete_fake("fake_quantize_backward", &j.by));
+    if (!mica__codes_complete_fake(&j.by))
+        return REFUSE("fake_quantize_backward: by.packed is 1, but no codes are written");
     const st_value from = add_input(&j, "x", x, EACH, -1), reaches = add_input(&j, "dy", dy, EACH, -1);
-    scaling s = add_scaling(&j, x, -1);
+    mica__scaling s = add_scaling(&j, x, -1);
     const st_value global = add_global(&j);
-    finish_scaling(&j, &s, global);
-    const st_value units = in_units(from, &s), near = rounded(units, j.by.away != 0);
-    const st_value judged = straight == MICA_STRAIGHT_ROUNDED ? near : units;
-    const st_value v = s.point.of != NULL ? st_add(judged, s.point) : judged;
-    const st_value below = st_less(v, st_number(v, j.by.low)), above = st_greater(v, st_number(v, j.by.high));
-    const st_value inside = st_bit_not(st_bit_or(below, above));
-    const st_value end = st_select(below, st_number(v, j.by.low), st_number(v, j.by.high));
-    const st_value far = s.point.of != NULL ? st_sub(end, s.point) : end;
-    const st_value slope = st_select(inside, st_sub(near, units), far);
+    mica__scaling_finish(&s, global, j.type);
+    st_value of_x, of_scale;
+    mica__code_slopes(&j.by, straight, from, reaches, &s, dx != NULL ? &of_x : NULL,
+                      dscale != NULL ? &of_scale : NULL);
     if (dx != NULL)
-        add_output(&j, "dx", dx, -1, straight_through(&j, straight, reaches, units, inside));
+        add_output(&j, "dx", dx, -1, of_x);
     if (dscale != NULL)
-        add_output(&j, "dscale", dscale, -1, st_mul(reaches, slope));
+        add_output(&j, "dscale", dscale, -1, of_scale);
     return job_end(&j, encoder, x);
 }
 
@@ -620,7 +480,8 @@ mica_status mica_quantize_scales(mica_encoder *encoder, mica_buffer *x, const mi
     job j;
     MICA__TRY(check_scales(encoder, x, by));
     job_begin(&j, "quantize_scales", real_of(x), by);
-    MICA__TRY(complete_fake("quantize_scales", &j.by));
+    if (!mica__codes_complete_fake(&j.by))
+        return REFUSE("quantize_scales: by.packed is 1, but no codes are written");
     if (j.by.high <= 0)
         return REFUSE("quantize_scales: by.high is %d, not above 0", j.by.high);
     MICA__TRY(reduce_blocks(encoder, by->biases != NULL ? MICA_REDUCE_MAX : MICA_REDUCE_MAX_ABS, x, by,
@@ -630,16 +491,14 @@ mica_status mica_quantize_scales(mica_encoder *encoder, mica_buffer *x, const mi
     j.by.block = 0; /* the rest is of scales alone */
     const st_value most = add_input(&j, "by.scales", by->scales, EACH, -1);
     if (by->biases == NULL) {
-        add_output(&j, "by.scales", by->scales, -1,
-                   st_greatest(st_div(most, st_number(most, j.by.high)), 1e-12));
+        add_output(&j, "by.scales", by->scales, -1, mica__scale_of_most(&j.by, most));
         return job_end(&j, encoder, x);
     }
     const st_value least = add_input(&j, "by.biases", by->biases, EACH, -1);
-    const st_value step = st_div(st_sub(most, least), st_number(most, (double)j.by.high - j.by.low));
-    const st_value scale = st_select(st_greater(step, st_number(step, 0)), step, st_number(step, 1));
+    st_value scale, bias;
+    mica__scale_of_ends(&j.by, most, least, &scale, &bias);
     add_output(&j, "by.scales", by->scales, -1, scale);
-    add_output(&j, "by.biases", by->biases, -1,
-               j.by.low != 0 ? st_sub(least, st_scale(scale, j.by.low)) : least);
+    add_output(&j, "by.biases", by->biases, -1, bias);
     return job_end(&j, encoder, x);
 }
 
@@ -655,7 +514,6 @@ mica_status mica_scales_follow(mica_encoder *encoder, mica_buffer *scales, doubl
     job_begin(&j, "scales_follow", real_of(scales), &(mica_quantizer){0});
     const st_value now = add_input(&j, "scales", scales, EACH, -1),
                    before = add_input(&j, "state", state, EACH, -1);
-    const st_value mean = st_add(st_scale(before, decay), st_scale(now, 1 - decay));
-    add_output(&j, "state", state, -1, st_select(st_greater(before, st_number(before, 0)), mean, now));
+    add_output(&j, "state", state, -1, mica__scale_that_follows(before, now, decay));
     return job_end(&j, encoder, scales);
 }

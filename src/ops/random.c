@@ -2,7 +2,7 @@
 #include "base/half.h"
 #include "device/hazard.h"
 #include "device/objects.h"
-#include "ops/steps.h"
+#include "ops/draws.h"
 
 #define ULL(x) ((unsigned long long)(x))
 
@@ -16,7 +16,7 @@ typedef struct draw {
     mica__region_room room; /* last: its steps have no end */
 } draw;
 
-static st_value word_of(mica__steps *steps, uint64_t word)
+st_value mica__draw_word(mica__steps *steps, uint64_t word)
 {
     mica_region_step step;
     memset(&step, 0, sizeof step);
@@ -29,23 +29,22 @@ static st_value word_of(mica__steps *steps, uint64_t word)
 
 static st_value shift_right(st_value a, uint32_t bits)
 {
-    return st_shift_right(a, word_of(a.of, bits));
+    return st_shift_right(a, mica__draw_word(a.of, bits));
 }
 
-/* The element's number in the order of its shape. */
-static st_value place_in(mica__steps *steps, const mica_buffer *y)
+st_value mica__draw_place(mica__steps *steps, uint32_t ndim, const uint64_t *shape)
 {
     st_value place = st_none;
     uint64_t below = 1;
-    for (uint32_t d = y->ndim; d-- > 0; below *= y->shape[d]) {
-        if (y->shape[d] == 1)
+    for (uint32_t d = ndim; d-- > 0; below *= shape[d]) {
+        if (shape[d] == 1)
             continue;
-        st_value term = st_index(steps, MICA_REGISTER_U64, (uint8_t)(y->ndim - 1 - d));
+        st_value term = st_index(steps, MICA_REGISTER_U64, (uint8_t)(ndim - 1 - d));
         if (below != 1)
-            term = st_mul(term, word_of(steps, below));
+            term = st_mul(term, mica__draw_word(steps, below));
         place = place.of == NULL ? term : st_add(place, term);
     }
-    return place.of == NULL ? word_of(steps, 0) : place;
+    return place.of == NULL ? mica__draw_word(steps, 0) : place;
 }
 
 static mica_status take_state(draw *d, mica_buffer *state)
@@ -87,13 +86,14 @@ static mica_status begin(draw *d, const char *call, const mica_random *random, c
         add_input(d, "random.state", d->state[1], MICA_REGISTER_U64);
     }
     d->steps = (mica__steps){.program = &d->room.program, .room = MICA_REGION_STEPS};
-    st_value seed = word_of(&d->steps, random->seed), offset = word_of(&d->steps, random->offset);
+    st_value seed = mica__draw_word(&d->steps, random->seed),
+             offset = mica__draw_word(&d->steps, random->offset);
     if (random->state != NULL) {
         seed = st_add(seed, st_input(&d->steps, first));
         offset = st_add(offset, st_input(&d->steps, first + 1));
     }
-    *out_bits =
-        st_step(MICA_SCALAR_RANDOM, MICA_REGISTER_U64, st_add(place_in(&d->steps, y), offset), seed, st_none);
+    *out_bits = st_step(MICA_SCALAR_RANDOM, MICA_REGISTER_U64,
+                        st_add(mica__draw_place(&d->steps, y->ndim, y->shape), offset), seed, st_none);
     return MICA_OK;
 }
 
@@ -151,28 +151,39 @@ static bool holds(mica_dtype dtype, int64_t low, int64_t last)
     return low >= 0 && (bits == 64 || last < (int64_t)1 << bits);
 }
 
+mica_status mica__draw_whole_check(const char *who, mica_dtype dtype, int64_t low, int64_t high)
+{
+    const uint64_t count = (uint64_t)high - (uint64_t)low;
+    if (high <= low || count > (uint64_t)1 << 32)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: high is %lld and low %lld: not 1 to 2^32 numbers",
+                          who, (long long)high, (long long)low);
+    if (!is_whole(dtype) || !holds(dtype, low, high - 1))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: low %lld or high %lld does not fit %s", who,
+                          (long long)low, (long long)high, mica_dtype_name(dtype));
+    return MICA_OK;
+}
+
+/* The upper half of the product of 96 bits, and nothing of it overflows. */
+st_value mica__draw_whole(st_value bits, int64_t low, int64_t high, mica_register type)
+{
+    const uint64_t count = (uint64_t)high - (uint64_t)low;
+    const st_value n = mica__draw_word(bits.of, count),
+                   lower = st_mul(st_bit_and(bits, mica__draw_word(bits.of, UINT32_MAX)), n),
+                   upper = st_mul(shift_right(bits, 32), n);
+    const st_value number = shift_right(st_add(upper, shift_right(lower, 32)), 32);
+    return st_cast(st_add(number, mica__draw_word(bits.of, (uint64_t)low)), type);
+}
+
 mica_status mica_random_integers(mica_encoder *encoder, int64_t low, int64_t high, const mica_random *random,
                                  mica_buffer *y)
 {
     draw d;
     st_value bits = st_none;
-    const uint64_t count = (uint64_t)high - (uint64_t)low;
     MICA__TRY(check_whole("random_integers", y));
-    if (high <= low || count > (uint64_t)1 << 32)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "random_integers: high is %lld and low %lld: not 1 to 2^32 numbers",
-                          (long long)high, (long long)low);
-    if (y != NULL && !holds(y->dtype, low, high - 1))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "random_integers: low %lld or high %lld does not fit %s",
-                          (long long)low, (long long)high, mica_dtype_name(y->dtype));
+    MICA__TRY(mica__draw_whole_check("random_integers", y != NULL ? y->dtype : MICA_DTYPE_I64, low, high));
     const mica_status status = begin(&d, "random_integers", random, NULL, NULL, MICA_REGISTER_NONE, y, &bits);
-    if (bits.of != NULL) { /* the upper half of the product of 96 bits, and nothing of it overflows */
-        const st_value n = word_of(&d.steps, count),
-                       lower = st_mul(st_bit_and(bits, word_of(&d.steps, UINT32_MAX)), n),
-                       upper = st_mul(shift_right(bits, 32), n);
-        const st_value number = shift_right(st_add(upper, shift_right(lower, 32)), 32);
-        bits = st_cast(st_add(number, word_of(&d.steps, (uint64_t)low)), register_of(y));
-    }
+    if (bits.of != NULL)
+        bits = mica__draw_whole(bits, low, high, register_of(y));
     return finish(&d, status, encoder, false, bits, y);
 }
 
@@ -235,29 +246,38 @@ static st_value fraction(st_value bits, uint32_t digits, mica_register type)
     return st_scale(st_cast(shift_right(bits, 64 - digits), type), ldexp(1.0, -(int)digits));
 }
 
+mica_status mica__draw_uniform_check(const char *who, mica_dtype dtype, double low, double high)
+{
+    const bool fits = dtype == MICA_DTYPE_F64 ? isfinite(high - low)
+                                              : isfinite((float)low) && isfinite((float)(high - low));
+    if (!(low < high) || !fits)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "%s: low is %g and high %g, not finite and one below the other", who, low, high);
+    if (!(beside(dtype, low, false) <= beside(dtype, high, true)))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: no number of %s lies from low %g to below high %g",
+                          who, mica_dtype_name(dtype), low, high);
+    return MICA_OK;
+}
+
+st_value mica__draw_uniform(st_value bits, mica_dtype dtype, double low, double high)
+{
+    const mica_register type = dtype == MICA_DTYPE_F64 ? MICA_REGISTER_F64 : MICA_REGISTER_F32;
+    const st_value part = fraction(bits, digits_of(dtype), type);
+    return st_clamp(st_shift(st_scale(part, high - low), low), beside(dtype, low, false),
+                    beside(dtype, high, true));
+}
+
 mica_status mica_random_uniform(mica_encoder *encoder, double low, double high, const mica_random *random,
                                 mica_buffer *y)
 {
     draw d;
     st_value value = st_none;
-    MICA__TRY(check_real("random_uniform", "y", y));
     const mica_dtype dtype = y != NULL ? y->dtype : MICA_DTYPE_F32;
-    const bool fits = dtype == MICA_DTYPE_F64 ? isfinite(high - low)
-                                              : isfinite((float)low) && isfinite((float)(high - low));
-    if (!(low < high) || !fits)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "random_uniform: low is %g and high %g, not finite and one below the other", low,
-                          high);
-    const double least = beside(dtype, low, false), most = beside(dtype, high, true);
-    if (!(least <= most))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "random_uniform: no number of %s lies from low %g to below high %g",
-                          mica_dtype_name(dtype), low, high);
+    MICA__TRY(check_real("random_uniform", "y", y));
+    MICA__TRY(mica__draw_uniform_check("random_uniform", dtype, low, high));
     const mica_status status = begin(&d, "random_uniform", random, NULL, NULL, MICA_REGISTER_NONE, y, &value);
-    if (value.of != NULL) {
-        const st_value part = fraction(value, digits_of(dtype), real_of(y));
-        value = st_clamp(st_shift(st_scale(part, high - low), low), least, most);
-    }
+    if (value.of != NULL)
+        value = mica__draw_uniform(value, dtype, low, high);
     return finish(&d, status, encoder, false, value, y);
 }
 
@@ -267,33 +287,41 @@ static st_value upper_half(st_value bits, mica_register type)
     return st_shift(st_scale(st_cast(shift_right(bits, 32), type), 0x1p-32), 0x1p-33);
 }
 
+mica_status mica__draw_normal_check(const char *who, mica_register type, double mean, double deviation)
+{
+    const bool wide = type == MICA_REGISTER_F64;
+    if (!(wide ? isfinite(mean) : isfinite((float)mean)))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: mean is %g, not finite", who, mean);
+    if (!(deviation >= 0.0) || !(wide ? isfinite(deviation) : isfinite((float)deviation)))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: deviation is %g, not 0 or above and finite", who,
+                          deviation);
+    return MICA_OK;
+}
+
+st_value mica__draw_normal(st_value bits, mica_register type, double mean, double deviation)
+{
+    const st_value radius = st_sqrt(st_scale(st_log(upper_half(bits, type)), -2));
+    const st_value turn = st_cast(st_cast(bits, MICA_REGISTER_I32), type);
+    const st_value z = st_mul(radius, st_cos(st_scale(turn, 6.283185307179586 * 0x1p-32)));
+    return st_shift(st_scale(z, deviation), mean);
+}
+
 mica_status mica_random_normal(mica_encoder *encoder, double mean, double deviation,
                                const mica_random *random, mica_buffer *y)
 {
     draw d;
     st_value value = st_none;
-    const mica_register type = real_of(y);
-    const bool wide = type == MICA_REGISTER_F64;
     MICA__TRY(check_real("random_normal", "y", y));
-    if (!(wide ? isfinite(mean) : isfinite((float)mean)))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "random_normal: mean is %g, not finite", mean);
-    if (!(deviation >= 0.0) || !(wide ? isfinite(deviation) : isfinite((float)deviation)))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
-                          "random_normal: deviation is %g, not 0 or above and finite", deviation);
+    MICA__TRY(mica__draw_normal_check("random_normal", real_of(y), mean, deviation));
     const mica_status status = begin(&d, "random_normal", random, NULL, NULL, MICA_REGISTER_NONE, y, &value);
-    if (value.of != NULL) {
-        const st_value radius = st_sqrt(st_scale(st_log(upper_half(value, type)), -2));
-        const st_value turn = st_cast(st_cast(value, MICA_REGISTER_I32), type);
-        const st_value z = st_mul(radius, st_cos(st_scale(turn, 6.283185307179586 * 0x1p-32)));
-        value = st_shift(st_scale(z, deviation), mean);
-    }
+    if (value.of != NULL)
+        value = mica__draw_normal(value, real_of(y), mean, deviation);
     return finish(&d, status, encoder, false, value, y);
 }
 
 /* ---- choices ---- */
 
-/* Whether the element is one of the p * 2^24 of 2^24. */
-static st_value chosen(st_value bits, st_value p)
+st_value mica__draw_chosen(st_value bits, st_value p)
 {
     return st_less(fraction(bits, 24, st_type(p)), p);
 }
@@ -313,9 +341,23 @@ mica_status mica_random_bernoulli(mica_encoder *encoder, mica_buffer *probabilit
     if (value.of != NULL) {
         const st_value part =
             probability != NULL ? st_input(&d.steps, 0) : st_constant(&d.steps, MICA_REGISTER_F32, p);
-        value = st_cast(chosen(value, part), register_of(y));
+        value = st_cast(mica__draw_chosen(value, part), register_of(y));
     }
     return finish(&d, status, encoder, false, value, y);
+}
+
+mica_status mica__draw_dropout_check(const char *who, double p)
+{
+    if (!(p >= 0.0 && p <= 1.0))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: p is %g, not from 0 to 1", who, p);
+    return MICA_OK;
+}
+
+st_value mica__draw_dropout(st_value bits, st_value x, double p)
+{
+    const st_value kept = st_scale(x, p < 1.0 ? 1.0 / (1.0 - p) : 0.0),
+                   drop = st_constant(bits.of, MICA_REGISTER_F32, p);
+    return st_select(mica__draw_chosen(bits, drop), st_number(kept, 0), kept);
 }
 
 mica_status mica_dropout(mica_encoder *encoder, mica_buffer *x, double p, const mica_random *random,
@@ -325,14 +367,10 @@ mica_status mica_dropout(mica_encoder *encoder, mica_buffer *x, double p, const 
     st_value value = st_none;
     MICA__TRY(check_real("dropout", "x", x));
     MICA__TRY(check_real("dropout", "y", y));
-    if (!(p >= 0.0 && p <= 1.0))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "dropout: p is %g, not from 0 to 1", p);
+    MICA__TRY(mica__draw_dropout_check("dropout", p));
     const mica_status status = begin(&d, "dropout", random, "x", x, real_of(x), y, &value);
-    if (value.of != NULL) {
-        const st_value kept = st_scale(st_input(&d.steps, 0), p < 1.0 ? 1.0 / (1.0 - p) : 0.0),
-                       drop = st_constant(&d.steps, MICA_REGISTER_F32, p);
-        value = st_select(chosen(value, drop), st_number(kept, 0), kept);
-    }
+    if (value.of != NULL)
+        value = mica__draw_dropout(value, st_input(&d.steps, 0), p);
     return finish(&d, status, encoder, true, value, y);
 }
 
@@ -389,6 +427,13 @@ static mica_status check_categorical(const mica_encoder *encoder, const mica_buf
     return check_ids(logits, work, ids);
 }
 
+/* log1p: what is near 1 wins, and must be told apart */
+st_value mica__draw_gumbel(st_value bits, st_value logit)
+{
+    const st_value u = st_least(upper_half(bits, st_type(logit)), 1 - 0x1p-24);
+    return st_sub(logit, st_log(st_neg(st_log1p(st_neg(u)))));
+}
+
 mica_status mica_random_categorical(mica_encoder *encoder, mica_buffer *logits, const mica_random *random,
                                     mica_buffer *work, mica_buffer *ids)
 {
@@ -397,10 +442,8 @@ mica_status mica_random_categorical(mica_encoder *encoder, mica_buffer *logits, 
     MICA__TRY(check_categorical(encoder, logits, work, ids));
     mica_status status =
         begin(&d, "random_categorical", random, "logits", logits, real_of(logits), work, &value);
-    if (value.of != NULL) { /* log1p: what is near 1 wins, and must be told apart */
-        const st_value u = st_least(upper_half(value, real_of(logits)), 1 - 0x1p-24);
-        value = st_sub(st_input(&d.steps, 0), st_log(st_neg(st_log1p(st_neg(u)))));
-    }
+    if (value.of != NULL)
+        value = mica__draw_gumbel(value, st_input(&d.steps, 0));
     status = finish(&d, status, encoder, true, value, work);
     return status == MICA_OK ? mica_argmax(encoder, work, ids) : status;
 }

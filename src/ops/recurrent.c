@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "device/objects.h"
-#include "ops/region.h"
+#include "ops/programs.h"
 
 #define ULL(x) ((unsigned long long)(x))
 #define NONE MICA_REGION_NONE
@@ -260,21 +260,31 @@ static mica_register register_of(const mica_buffer *x)
     return x != NULL && x->dtype == MICA_DTYPE_F64 ? MICA_REGISTER_F64 : MICA_REGISTER_F32;
 }
 
+void mica__delta_gates_program(mica_register type, mica__region_program *out)
+{
+    uint8_t dt;
+    mica__region_begin(out, 4, 2);
+    memset(out->input, (uint8_t)type, 4);
+    out->output[0] = add_steps(out, type, 2, 3, &dt);
+    out->output[1] = mica__region_step(out, MICA_SCALAR_SIGMOID, type, 1, NONE, NONE);
+}
+
+void mica__ssm_gates_program(mica_register type, mica__region_program *out)
+{
+    mica__region_begin(out, 3, 2);
+    memset(out->input, (uint8_t)type, 3);
+    out->output[0] = add_steps(out, type, 1, 2, &out->output[1]);
+}
+
 mica_status mica_delta_gates(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *a_log,
                              mica_buffer *dt_bias, mica_buffer *g, mica_buffer *beta)
 {
     static const char *const inputs[] = {"a", "b", "a_log", "dt_bias"}, *const outputs[] = {"g", "beta"};
     static const mica__region_names names = {"delta_gates", inputs, outputs};
-    const mica_register type = register_of(a);
     mica__region_room room;
-    mica__region_program *p = &room.program;
-    uint8_t dt;
-    mica__region_begin(p, 4, 2);
-    p->input[0] = p->input[1] = p->input[2] = p->input[3] = (uint8_t)type;
-    p->output[0] = add_steps(p, type, 2, 3, &dt);
-    p->output[1] = mica__region_step(p, MICA_SCALAR_SIGMOID, type, 1, NONE, NONE);
-    return mica__region_add(encoder, &names, p, (mica_buffer *const[]){a, b, a_log, dt_bias}, false,
-                            (mica_buffer *const[]){g, beta});
+    mica__delta_gates_program(register_of(a), &room.program);
+    return mica__region_add(encoder, &names, &room.program, (mica_buffer *const[]){a, b, a_log, dt_bias},
+                            false, (mica_buffer *const[]){g, beta});
 }
 
 mica_status mica_ssm_gates(mica_encoder *encoder, mica_buffer *a, mica_buffer *a_log, mica_buffer *dt_bias,
@@ -282,12 +292,8 @@ mica_status mica_ssm_gates(mica_encoder *encoder, mica_buffer *a, mica_buffer *a
 {
     static const char *const inputs[] = {"a", "a_log", "dt_bias"}, *const outputs[] = {"g", "dt"};
     static const mica__region_names names = {"ssm_gates", inputs, outputs};
-    const mica_register type = register_of(a);
     mica__region_room room;
-    mica__region_program *p = &room.program;
-    mica__region_begin(p, 3, 2);
-    p->input[0] = p->input[1] = p->input[2] = (uint8_t)type;
-    p->output[0] = add_steps(p, type, 1, 2, &p->output[1]);
-    return mica__region_add(encoder, &names, p, (mica_buffer *const[]){a, a_log, dt_bias}, false,
+    mica__ssm_gates_program(register_of(a), &room.program);
+    return mica__region_add(encoder, &names, &room.program, (mica_buffer *const[]){a, a_log, dt_bias}, false,
                             (mica_buffer *const[]){g, dt});
 }

@@ -1,7 +1,7 @@
 /*
  * region.c - regions, and every op that is one: a checked program and its operands become a record.
  */
-#include "ops/region.h"
+#include "ops/programs.h"
 
 #include <math.h>
 #include <string.h>
@@ -360,19 +360,23 @@ static mica_register real_of(const mica_buffer *buffer)
     return buffer != NULL && buffer->dtype == MICA_DTYPE_F64 ? MICA_REGISTER_F64 : MICA_REGISTER_F32;
 }
 
+void mica__gate_program(mica_scalar act, mica_register type, mica__region_program *out)
+{
+    mica__region_begin(out, 2, 1);
+    out->input[0] = out->input[1] = (uint8_t)type;
+    const uint8_t open = mica__region_step(out, act, type, 0, NONE, NONE);
+    out->output[0] = mica__region_step(out, MICA_SCALAR_MUL, type, open, 1, NONE);
+}
+
 static mica_status gate(mica_encoder *encoder, const char *name, mica_scalar act, mica_buffer *gate_values,
                         mica_buffer *up, mica_buffer *y)
 {
     static const char *const inputs[] = {"gate", "up"};
     const mica__region_names names = {name, inputs, result_names};
-    const mica_register type = real_of(gate_values);
     mica__region_small small;
-    mica__region_program *program = &small.program;
-    mica__region_begin(program, 2, 1);
-    program->input[0] = program->input[1] = (uint8_t)type;
-    const uint8_t open = mica__region_step(program, act, type, 0, NONE, NONE);
-    program->output[0] = mica__region_step(program, MICA_SCALAR_MUL, type, open, 1, NONE);
-    return mica__region_add(encoder, &names, program, (mica_buffer *const[]){gate_values, up}, true, &y);
+    mica__gate_program(act, real_of(gate_values), &small.program);
+    return mica__region_add(encoder, &names, &small.program, (mica_buffer *const[]){gate_values, up}, true,
+                            &y);
 }
 
 mica_status mica_silu_mul(mica_encoder *encoder, mica_buffer *gate_values, mica_buffer *up, mica_buffer *y)
@@ -413,6 +417,26 @@ mica_status mica_clipped_swiglu(mica_encoder *encoder, mica_buffer *gate_values,
                             &y);
 }
 
+mica_status mica__number_program(const char *who, mica_scalar scalar, mica_register type, float number,
+                                 mica__region_program *out)
+{
+    const bool cap = scalar == MICA_SCALAR_SOFTCAP;
+    if (!isfinite(number) || (cap && !(number > 0.0f)))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s is %g, not %sfinite", who,
+                          cap                         ? "cap"
+                          : scalar == MICA_SCALAR_ELU ? "alpha"
+                                                      : "slope",
+                          (double)number, cap ? "above 0 and " : "");
+    mica__scalar_value value = {.f32 = number};
+    if (type == MICA_REGISTER_F64)
+        value.f64 = (double)number;
+    mica__region_begin(out, 1, 1);
+    out->input[0] = (uint8_t)type;
+    const uint8_t constant = mica__region_constant(out, type, value);
+    out->output[0] = mica__region_step(out, scalar, type, 0, constant, NONE);
+    return MICA_OK;
+}
+
 /* A scalar of x and a number. */
 static mica_status with_number(mica_encoder *encoder, mica_scalar scalar, mica_buffer *x, float number,
                                mica_buffer *y)
@@ -421,38 +445,24 @@ static mica_status with_number(mica_encoder *encoder, mica_scalar scalar, mica_b
     const mica__scalar_info *info = mica__scalar_of(scalar);
     const mica__region_names names = {info->name, inputs, result_names};
     const bool wide = x != NULL && x->dtype == MICA_DTYPE_F64 && (info->in >> MICA_REGISTER_F64 & 1) != 0;
-    const mica_register type = wide ? MICA_REGISTER_F64 : MICA_REGISTER_F32;
     mica__region_small small;
-    mica__region_program *program = &small.program;
-    mica__region_begin(program, 1, 1);
-    program->input[0] = (uint8_t)type;
-    mica__scalar_value value = {.f32 = number};
-    if (wide)
-        value.f64 = (double)number;
-    const uint8_t constant = mica__region_constant(program, type, value);
-    program->output[0] = mica__region_step(program, scalar, type, 0, constant, NONE);
-    return mica__region_add(encoder, &names, program, &x, true, &y);
+    MICA__TRY(mica__number_program(info->name, scalar, wide ? MICA_REGISTER_F64 : MICA_REGISTER_F32, number,
+                                   &small.program));
+    return mica__region_add(encoder, &names, &small.program, &x, true, &y);
 }
 
 mica_status mica_softcap(mica_encoder *encoder, mica_buffer *x, float cap, mica_buffer *y)
 {
-    if (!(cap > 0.0f) || !isfinite(cap))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "softcap: cap is %g, not above 0 and finite",
-                          (double)cap);
     return with_number(encoder, MICA_SCALAR_SOFTCAP, x, cap, y);
 }
 
 mica_status mica_leaky_relu(mica_encoder *encoder, mica_buffer *x, float slope, mica_buffer *y)
 {
-    if (!isfinite(slope))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "leaky_relu: slope is %g, not finite", (double)slope);
     return with_number(encoder, MICA_SCALAR_LEAKY_RELU, x, slope, y);
 }
 
 mica_status mica_elu(mica_encoder *encoder, mica_buffer *x, float alpha, mica_buffer *y)
 {
-    if (!isfinite(alpha))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "elu: alpha is %g, not finite", (double)alpha);
     return with_number(encoder, MICA_SCALAR_ELU, x, alpha, y);
 }
 
@@ -476,26 +486,32 @@ static mica__scalar_value bound_of(mica_register type, double value, bool low)
     return (mica__scalar_value){.u64 = (uint64_t)value};
 }
 
+mica_status mica__clamp_program(const char *who, mica_register type, double low, double high,
+                                mica__region_program *out)
+{
+    if (!(low <= high))
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: low is %g and high %g, which is not above it", who,
+                          low, high);
+    mica__region_begin(out, 1, 1);
+    out->input[0] = (uint8_t)type;
+    const uint8_t bottom = mica__region_constant(out, type, bound_of(type, low, true));
+    const uint8_t top = mica__region_constant(out, type, bound_of(type, high, false));
+    const uint8_t above = mica__region_step(out, MICA_SCALAR_MAX, type, 0, bottom, NONE);
+    out->output[0] = mica__region_step(out, MICA_SCALAR_MIN, type, above, top, NONE);
+    return MICA_OK;
+}
+
 mica_status mica_clamp(mica_encoder *encoder, mica_buffer *x, double low, double high, mica_buffer *y)
 {
     static const char *const inputs[] = {"x"};
     static const mica__region_names names = {"clamp", inputs, result_names};
     const mica_register type = x != NULL ? mica__register_of(x->dtype) : MICA_REGISTER_NONE;
     mica__region_small small;
-    mica__region_program *program = &small.program;
-    if (!(low <= high))
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "clamp: low is %g and high %g, which is not above it",
-                          low, high);
     if (encoder != NULL && x != NULL && ((MICA__SET_NUMBER >> type & 1) == 0 || x->dtype == MICA_DTYPE_C64))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "clamp: x is %s, which it does not take",
                           mica_dtype_name(x->dtype));
-    mica__region_begin(program, 1, 1);
-    program->input[0] = (uint8_t)type;
-    const uint8_t bottom = mica__region_constant(program, type, bound_of(type, low, true));
-    const uint8_t top = mica__region_constant(program, type, bound_of(type, high, false));
-    const uint8_t above = mica__region_step(program, MICA_SCALAR_MAX, type, 0, bottom, NONE);
-    program->output[0] = mica__region_step(program, MICA_SCALAR_MIN, type, above, top, NONE);
-    return mica__region_add(encoder, &names, program, &x, true, &y);
+    MICA__TRY(mica__clamp_program("clamp", type, low, high, &small.program));
+    return mica__region_add(encoder, &names, &small.program, &x, true, &y);
 }
 
 /* The f32 from which every smaller float rounds as from `value` itself: towards 0, the last bit set where some was lost. */

@@ -343,6 +343,23 @@ static bool make_room(mica_graph *graph, uint32_t ids, uint32_t outputs)
     return fits;
 }
 
+/* Whether a type is one that a tensor may have: no computed size goes beyond what can be counted. */
+static bool is_countable(const mica_graph *graph, const mica__type *type)
+{
+    uint64_t elements = 1;
+    bool fits = type->ndim <= MICA_MAX_DIMS;
+    for (uint32_t d = 0; d < type->ndim && fits; d++) {
+        const uint64_t size = type->shape[d];
+        if (mica__size_known(size)) {
+            fits = size == 0 || elements <= (1ull << 56) / size;
+            elements *= size == 0 ? 1 : size;
+        } else {
+            fits = size <= MICA_SIZE_UNKNOWN + graph->symbol_count;
+        }
+    }
+    return fits;
+}
+
 mica_tensor mica__graph_add_node(mica_graph *graph, mica_node_kind kind, uint32_t code,
                                  const mica_tensor *inputs, uint32_t input_count, const mica__type *types,
                                  uint32_t output_count, const void *data, uint32_t data_bytes)
@@ -350,6 +367,11 @@ mica_tensor mica__graph_add_node(mica_graph *graph, mica_node_kind kind, uint32_
     if (input_count > MICA_GRAPH_INPUTS || output_count > MICA_GRAPH_INPUTS)
         return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "node", "%u inputs, over %u",
                                 input_count > output_count ? input_count : output_count, MICA_GRAPH_INPUTS);
+    for (uint32_t i = 0; i < output_count; i++)
+        if (types[i].dtype != MICA_DTYPE_NONE && !is_countable(graph, &types[i]))
+            return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "node",
+                                    "output %u would have over 2^56 elements, or a size that is no symbol",
+                                    i);
     void *copy = data_bytes == 0 ? NULL : mica__graph_memory(graph, data_bytes);
     if (!make_room(graph, input_count + output_count, output_count) || (data_bytes != 0 && copy == NULL))
         return 0;

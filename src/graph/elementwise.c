@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "graph/ir.h"
-#include "base/half.h"
 #include "ops/region.h"
 
 /* Of two types of one register the one that holds both: the larger; of different ones of a size f32. */
@@ -199,42 +198,4 @@ mica_tensor mica_graph_region(mica_graph *graph, const mica_region *region, cons
     for (uint32_t i = 0; i < program->output_count && outputs != NULL; i++)
         outputs[i] = first == 0 ? 0 : first + i;
     return first;
-}
-
-/* ---- numbers ---- */
-
-/* The bytes of `value` in a plain type; false where it does not fit. */
-static bool bytes_of(double value, mica_dtype dtype, unsigned char out[8])
-{
-    mica__scalar_value constant = {.u64 = 0};
-    uint64_t bits = 0;
-    if (!mica__constant_of(value, dtype, &constant))
-        return false;
-    switch (dtype) {
-    case MICA_DTYPE_F16: bits = mica__f32_to_f16(constant.f32); break;
-    case MICA_DTYPE_BF16: bits = mica__f32_to_bf16(constant.f32); break;
-    case MICA_DTYPE_F8_E4M3: bits = mica__f32_to_f8_e4m3(constant.f32); break;
-    case MICA_DTYPE_F8_E5M2: bits = mica__f32_to_f8_e5m2(constant.f32); break;
-    case MICA_DTYPE_E8M0: bits = mica__f32_to_e8m0(constant.f32); break;
-    case MICA_DTYPE_F32:
-    case MICA_DTYPE_C64: bits = mica__f32_bits(constant.f32); break;
-    default: bits = constant.u64; break;
-    }
-    for (int i = 0; i < 8; i++)
-        out[i] = (unsigned char)(bits >> 8 * i);
-    return true;
-}
-
-mica_tensor mica_graph_number(mica_graph *graph, mica_dtype dtype, double value)
-{
-    unsigned char bytes[8];
-    if (!mica__graph_begins(graph, "number"))
-        return 0;
-    if (dtype <= MICA_DTYPE_NONE || dtype >= MICA_DTYPE_COUNT || !is_plain(dtype))
-        return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "number", "dtype is %s",
-                                mica_dtype_name(dtype));
-    if (!bytes_of(value, dtype, bytes))
-        return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "number", "%g does not fit %s", value,
-                                mica_dtype_name(dtype));
-    return mica_graph_constant(graph, dtype, 0, NULL, bytes, mica_dtype_block_bytes(dtype));
 }

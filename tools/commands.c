@@ -122,6 +122,26 @@ static const tool_option pass_options[] = {
 };
 static const tool_group pass_group = {"options", pass_options, COUNT(pass_options)};
 
+static const tool_option graph_options[] = {
+    {"inputs", "-i", TOOL_PATH, "FILE", NULL, NULL, 0, 0,
+     "npz, npy or safetensors file with the inputs by their names; else random ones"},
+    {"outputs", "-o", TOOL_PATH, "FILE", NULL, NULL, 0, 0,
+     "of 'graph run': npz or safetensors file for the outputs; else their first elements are printed"},
+    {"parameters", NULL, TOOL_PATH, "FILE", NULL, NULL, 0, 0,
+     "file or folder with tensors for the graph's parameters"},
+    {"mode", NULL, TOOL_WORD, "HOW", "eager|lazy|compiled", NULL, 0, 0, "how it runs; else compiled"},
+    {"precision", NULL, TOOL_WORD, "TYPE", "as-written|f16|bf16", "as-written", 0, 0,
+     "type of products, convolutions and attention"},
+    {"seed", NULL, TOOL_NUMBER, "N", NULL, "1", 0, 1u << 30, "of random inputs"},
+    {"seconds", NULL, TOOL_REAL, "S", NULL, "2", 0, 3600, "of 'graph bench': how long"},
+    {"dot", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "of 'graph print': for Graphviz"},
+    {"optimised", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "of 'graph print': behind the passes"},
+    TOOL_DEVICE_OPTION,
+    TOOL_THREADS_OPTION,
+    TOOL_JSON_OPTION,
+};
+static const tool_group graph_group = {"options", graph_options, COUNT(graph_options)};
+
 static const tool_option inspect_options[] = {
     TENSORS,
     {"ctx", NULL, TOOL_NUMBER, "N", NULL, "4096", 1, 1u << 30, "context length of the memory estimate"},
@@ -289,6 +309,21 @@ static const tool_command commands[] = {
             "three must give the same tokens.",
         .group = {&pass_group},
         .run = tool_pass,
+    },
+    {
+        .name = "graph",
+        .summary = "run, print or measure a graph: an ONNX file, or one that was saved",
+        .description = "'graph run' opens the file, feeds the inputs by their names and writes the outputs. "
+                       "'graph print' shows a node on each line, "
+                       "with types and shapes. 'graph bench' runs it again and again with inputs that lie on "
+                       "the device: least and median time, what "
+                       "planning took, memory of temporaries and the least that their schedule allows. "
+                       "Files: ONNX (.onnx), graphs saved by "
+                       "mica_graph_save, text as 'graph print' writes it (.txt). What a file asks for and "
+                       "mica does not have is refused by name.",
+        .argument = {{"WHAT", TOOL_WORD, "run|print|bench", 0}, {"FILE", TOOL_PATH, NULL, 0}},
+        .group = {&graph_group},
+        .run = tool_graph,
     },
     {
         .name = "inspect",

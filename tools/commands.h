@@ -14,6 +14,7 @@ int tool_info(const tool_call *call);
 int tool_cache(const tool_call *call);
 int tool_bench(const tool_call *call);
 int tool_pass(const tool_call *call);
+int tool_graph(const tool_call *call);
 int tool_inspect(const tool_call *call);
 int tool_quantize(const tool_call *call);
 int tool_convert(const tool_call *call);

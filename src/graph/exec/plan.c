@@ -102,8 +102,16 @@ static mica_status constant_leaf(const mica_executable *executable, const mica_g
                                  mica_tensor tensor, mica_buffer **out)
 {
     const mica__blob *blob = ((const mica__constant_data *)mica__node_of(graph, tensor)->data)->blob;
-    MICA__TRY(mica__buffer_for(executable->device, mica__type_of(graph, tensor), out));
-    return mica_buffer_write(*out, 0, blob->data, blob->bytes);
+    mica_buffer *buffer = NULL;
+    MICA__TRY(mica__buffer_for(executable->device, mica__type_of(graph, tensor), &buffer));
+    mica_status status = mica_buffer_write(buffer, 0, blob->data, blob->bytes);
+    if (status == MICA_OK && (executable->options.flags & MICA_COMPILE_AS_WRITTEN) == 0 &&
+        mica__is_weight(graph, tensor))
+        status = mica_buffer_pack(buffer, out);
+    else if (status == MICA_OK)
+        *out = mica_buffer_retain(buffer);
+    mica_buffer_release(buffer);
+    return status;
 }
 
 static bool is_used(const mica_graph *graph, mica_tensor tensor)

@@ -1,5 +1,5 @@
 /*
- * prepare.c - parting a graph into what follows from parameters alone and the rest.
+ * prepare.c - parting a graph into what follows from parameters and constants alone, and the rest.
  */
 #include "graph/exec/prepare.h"
 
@@ -10,8 +10,8 @@
 
 #define PREFIX "prepared/"
 
-/* How each tensor stands to parameters. */
-enum { VARIES, CONSTANT, PREPARED }; /* PREPARED: of parameters, and constants, alone */
+/* What a tensor follows from: something that comes with a run; constants alone; parameters and constants. */
+enum { VARIES, CONSTANT, PREPARED };
 
 typedef struct parting {
     const mica_graph *graph;
@@ -66,7 +66,7 @@ static void hand_over(parting *p, mica_tensor tensor, bool weight)
 {
     const mica__node *node = mica__node_of(p->graph, tensor);
     const mica__type *type = mica__type_of(p->graph, tensor);
-    if (p->kind[tensor] != PREPARED || mica__is_leaf(node) || p->handed[tensor] != 0 || !is_known(type) ||
+    if (p->kind[tensor] == VARIES || mica__is_leaf(node) || p->handed[tensor] != 0 || !is_known(type) ||
         !(weight || is_computed(p->graph, tensor)) || mica__type_bytes(type) > p->allowed)
         return;
     p->allowed -= mica__type_bytes(type);
@@ -81,6 +81,10 @@ static uint32_t find_handed(parting *p)
     for (uint32_t i = 0; i < graph->parameter_count; i++)
         if (p->kind[graph->parameters[i]] == PREPARED)
             p->allowed += 2 * mica__type_bytes(mica__type_of(graph, graph->parameters[i]));
+    for (uint32_t n = 0; n < graph->node_count; n++)
+        if (graph->node[n].kind == MICA_NODE_CONSTANT)
+            p->allowed +=
+                2 * mica__type_bytes(mica__type_of(graph, *mica__node_outputs(graph, &graph->node[n])));
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const mica__node *node = &graph->node[n];
         const bool varies = node->output_count != 0 && p->kind[mica__node_outputs(graph, node)[0]] == VARIES;

@@ -1,5 +1,5 @@
 /*
- * prepare.h - what follows from parameters alone is computed once, not with each run: a graph is parted into one that makes such tensors and one that takes
+ * prepare.h - what follows from parameters and constants alone is computed once, not with each run: a graph is parted into one that makes such tensors and one that takes
  * them as parameters.
  */
 #ifndef MICA_GRAPH_PREPARE_H

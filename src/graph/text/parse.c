@@ -74,7 +74,7 @@ bool mica__reader_uint(mica__reader *reader, uint64_t most, uint64_t *out)
     const char *begin = reader->at;
     for (; reader->at < reader->end && is_digit(*reader->at); reader->at++) {
         const uint64_t digit = (uint64_t)(*reader->at - '0');
-        if (value > (most - digit) / 10)
+        if (digit > most || value > (most - digit) / 10)
             return mica__reader_wrong(reader, "a number over %llu", (unsigned long long)most);
         value = value * 10 + digit;
     }

@@ -78,7 +78,7 @@ typedef struct mica__text_blobs {
     uint32_t count, capacity;
 } mica__text_blobs;
 
-/* Bytes of the constant "cN" of a file, `bytes` of them, into `to`. */
+/* Bytes of the constant "cN" of a file, `bytes` of them, into `to`; NULL: only whether it is there with so many. */
 typedef mica_status mica__text_fetch(void *context, uint32_t number, const mica__type *type, void *to,
                                      uint64_t bytes);
 

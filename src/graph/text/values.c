@@ -347,6 +347,9 @@ static bool read_numbers(mica__reader *reader, mica_dtype dtype, unsigned char *
 /* Bytes of a constant of a file. */
 static bool fetch_constant(mica__reader *reader, mica__line *line, uint64_t number, uint64_t bytes)
 {
+    reader->status = reader->fetch(reader->context, (uint32_t)number, &line->type[0], NULL, bytes);
+    if (reader->status != MICA_OK)
+        return false; /* nothing is allocated for what is not there */
     mica__blob *blob = mica__blob_create(NULL, bytes);
     if (blob == NULL) {
         reader->status = mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph_load: no memory for %llu bytes",

@@ -194,9 +194,9 @@ static mica_status read_items(const mica__onnx_parser *p, mica__proto_message m,
     MICA__TRY(mica__onnx_take(p, tensors || graphs ? 0 : count, sizeof *strings, &strings));
     MICA__TRY(mica__onnx_take(p, tensors ? count : 0, sizeof *tensor, &tensor));
     MICA__TRY(mica__onnx_take(p, graphs ? count : 0, sizeof *graph, &graph));
-    out->strings = strings;
-    out->tensors = tensor;
-    out->graphs = graph;
+    out->strings = tensors || graphs ? NULL : strings;
+    out->tensors = tensors ? tensor : NULL;
+    out->graphs = graphs ? graph : NULL;
     while (m.at != m.end) {
         mica__proto_field f;
         mica__proto_message content;

@@ -339,6 +339,9 @@ static mica_status import_node(mica__ox *im, mica__ox_scope *scope, const mica__
         status = import_function(&o, function);
     else if (o.row == NULL)
         status = mica__fail(MICA_ERR_UNSUPPORTED, "operator %.60s is not known", node->op);
+    else if (o.version < o.row->since)
+        status = mica__fail(MICA_ERR_UNSUPPORTED, "of opset %llu; it is read from %u on",
+                            (unsigned long long)o.version, o.row->since);
     else if (o.input_count > o.row->inputs || o.output_count > o.row->outputs)
         status = mica__fail(MICA_ERR_UNSUPPORTED, "%u inputs and %u outputs, more than are known of it",
                             o.input_count, o.output_count);

@@ -15,7 +15,8 @@
 
 #define MICA__OX_FOLD \
     4096u /* elements of what is computed while importing; larger constants are the graph's to fold */
-#define MICA__OX_DEPTH 32u /* bodies and functions inside of one another */
+#define MICA__OX_NEWEST 28u /* operator set of ONNX's own domain */
+#define MICA__OX_DEPTH 32u  /* bodies and functions inside of one another */
 
 /* A tensor that is known while importing: contiguous elements, of any alignment; 4-bit ones as i8 or u8. */
 typedef struct mica__ox_host {

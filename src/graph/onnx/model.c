@@ -295,10 +295,9 @@ static mica_status check_operators(const mica__onnx *model)
 static mica_status check_versions(const mica__onnx *model)
 {
     for (uint32_t i = 0; i < model->opset_count; i++)
-        if (model->opset[i].domain[0] == '\0' &&
-            (model->opset[i].version < 13 || model->opset[i].version > 28))
-            return mica__fail(MICA_ERR_UNSUPPORTED, "\"%s\": opset %llu; 13 to 28 are read", model->path,
-                              (unsigned long long)model->opset[i].version);
+        if (model->opset[i].domain[0] == '\0' && model->opset[i].version > MICA__OX_NEWEST)
+            return mica__fail(MICA_ERR_UNSUPPORTED, "\"%s\": opset %llu; up to %u are read", model->path,
+                              (unsigned long long)model->opset[i].version, MICA__OX_NEWEST);
     return MICA_OK;
 }
 

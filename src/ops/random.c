@@ -283,8 +283,8 @@ mica_status mica_random_normal(mica_encoder *encoder, double mean, double deviat
     const mica_status status = begin(&d, "random_normal", random, NULL, NULL, MICA_REGISTER_NONE, y, &value);
     if (value.of != NULL) {
         const st_value radius = st_sqrt(st_scale(st_log(upper_half(value, type)), -2));
-        const st_value turn = st_cast(st_cast(value, MICA_REGISTER_I32), type);
-        const st_value z = st_mul(radius, st_cos(st_scale(turn, 6.283185307179586 * 0x1p-32)));
+        const st_value angle = st_cast(st_cast(value, MICA_REGISTER_I32), type);
+        const st_value z = st_mul(radius, st_cos(st_scale(angle, 6.283185307179586 * 0x1p-32)));
         value = st_shift(st_scale(z, deviation), mean);
     }
     return finish(&d, status, encoder, false, value, y);

@@ -98,7 +98,7 @@ static mica_status enable_times(mica__times *times)
     return MICA_OK;
 }
 
-static void turn_round(mica_profile_entry *entry, uint64_t begin, uint64_t end)
+static void reverse(mica_profile_entry *entry, uint64_t begin, uint64_t end)
 {
     for (; begin + 1 < end; begin++, end--) {
         const mica_profile_entry first = entry[begin];
@@ -107,15 +107,15 @@ static void turn_round(mica_profile_entry *entry, uint64_t begin, uint64_t end)
     }
 }
 
-/* Oldest first: where the newest are over the oldest, both parts are turned round, then the whole. */
+/* Oldest first: where the newest are over the oldest, both parts are reversed, then the whole. */
 static void put_in_order(mica_profile_entry *entry, uint64_t count)
 {
     const uint64_t oldest = count % MICA__TIMES_KEPT;
     if (count <= MICA__TIMES_KEPT)
         return;
-    turn_round(entry, 0, oldest);
-    turn_round(entry, oldest, MICA__TIMES_KEPT);
-    turn_round(entry, 0, MICA__TIMES_KEPT);
+    reverse(entry, 0, oldest);
+    reverse(entry, oldest, MICA__TIMES_KEPT);
+    reverse(entry, 0, MICA__TIMES_KEPT);
 }
 
 static void give(mica__times *times, mica__profile *out)

@@ -328,8 +328,8 @@ void mica__op_same_shape(mica__op_builder *op, uint32_t slot, uint32_t other)
     if (op->status != MICA_OK)
         return;
     const mica__operand *a = &op->record.operand[slot], *b = &op->record.operand[other];
-    mica__op_require(op, a->ndim == b->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof a->shape[0]) == 0,
-                     "%s and %s differ in shape", mica__op_argument(op, slot), mica__op_argument(op, other));
+    mica__op_require(op, mica__operands_alike(a, b), "%s and %s differ in shape", mica__op_argument(op, slot),
+                     mica__op_argument(op, other));
 }
 
 void mica__op_broadcast(mica__op_builder *op, uint32_t slot, uint32_t other)
@@ -338,7 +338,7 @@ void mica__op_broadcast(mica__op_builder *op, uint32_t slot, uint32_t other)
         return;
     mica__operand *o = &op->record.operand[slot];
     const mica__operand *target = &op->record.operand[other];
-    if (o->ndim == target->ndim && memcmp(o->shape, target->shape, o->ndim * sizeof o->shape[0]) == 0)
+    if (mica__operands_alike(o, target))
         return;
     const uint32_t missing = target->ndim - o->ndim;
     mica__op_require(op, o->ndim <= target->ndim, "%s has more dimensions than %s",

@@ -76,6 +76,13 @@ bool mica__op_has(const mica__op_builder *op, uint32_t slot);
 /* The shape that the op gives a slot which the table calls RULED: checked, or written where somebody asks for it. Sizes may be
  * unknown. */
 void mica__op_shape(mica__op_builder *op, uint32_t slot, uint32_t ndim, const uint64_t *shape);
+static inline bool mica__operands_alike(const mica__operand *a, const mica__operand *b)
+{
+    bool same = a->ndim == b->ndim;
+    for (uint32_t d = 0; same && d < a->ndim; d++)
+        same = a->shape[d] == b->shape[d];
+    return same;
+}
 /* Same shape as another operand. */
 void mica__op_same_shape(mica__op_builder *op, uint32_t slot, uint32_t other);
 /* No gaps. */

@@ -301,8 +301,8 @@ mica_status mica__draw_normal_check(const char *who, mica_register type, double 
 st_value mica__draw_normal(st_value bits, mica_register type, double mean, double deviation)
 {
     const st_value radius = st_sqrt(st_scale(st_log(upper_half(bits, type)), -2));
-    const st_value turn = st_cast(st_cast(bits, MICA_REGISTER_I32), type);
-    const st_value z = st_mul(radius, st_cos(st_scale(turn, 6.283185307179586 * 0x1p-32)));
+    const st_value angle = st_cast(st_cast(bits, MICA_REGISTER_I32), type);
+    const st_value z = st_mul(radius, st_cos(st_scale(angle, 6.283185307179586 * 0x1p-32)));
     return st_shift(st_scale(z, deviation), mean);
 }
 

@@ -285,72 +285,144 @@ mica_status mica_region_supported(mica_device *device, const mica_region *region
 static const char *const value_names[] = {"a", "b", "c"};
 static const char *const result_names[] = {"y"};
 
+/* Such an op: its row, and its program for each type of registers, which need not be made and looked at in every call. */
+typedef struct scalar_op {
+    const char *name;
+    uint8_t arity, in; /* set of types; of select those of the last two values */
+    uint8_t first;     /* the value whose type decides; those before it are bool */
+} scalar_op;
+
+/* A mica__region_program of one step. */
+typedef struct one_step {
+    uint8_t input_count, output_count, step_count, axes;
+    uint8_t input[MICA_REGION_INPUTS], output[MICA_REGION_OUTPUTS], output_imag[MICA_REGION_OUTPUTS];
+    uint8_t special, reserved[3];
+    _Alignas(8) mica_region_step step;
+} one_step;
+_Static_assert(offsetof(one_step, output_imag) == offsetof(mica__region_program, output_imag) &&
+                   offsetof(one_step, special) == offsetof(mica__region_program, special) &&
+                   offsetof(one_step, step) == offsetof(mica__region_program, step),
+               "the same, with its step");
+
+typedef union scalar_program {
+    one_step made;
+    mica__region_program program;
+} scalar_program;
+
+#define STEP(...)
+#define STEP_OF(...)
+enum {
+#define PUBLIC(name, ...) ROW_##name,
+#include "backend/scalars.def"
+#undef PUBLIC
+    ROWS
+};
+
+#define FIRST(name) (MICA__SCALAR_##name == MICA__SCALAR_select)
+static const scalar_op scalar_ops[ROWS] = {
+#define PUBLIC(name, arity, in, ...) {#name, arity, MICA__SET_##in, FIRST(name)},
+#include "backend/scalars.def"
+#undef PUBLIC
+};
+
+#define OUT(out, type) (MICA__SET_##out == MICA__SET_SAME ? (type) : MICA_REGISTER_BOOL)
+#define NONES NONE, NONE, NONE, NONE, NONE, NONE, NONE
+#define OF_TYPE(name, arity, out, type)                                                                      \
+    {                                                                                                        \
+        {                                                                                                    \
+            arity, 1, 1, 0,                                                                                  \
+                {FIRST(name) ? MICA_REGISTER_BOOL : (type), (arity) > 1 ? (type) : 0,                        \
+                 (arity) > 2 ? (type) : 0},                                                                  \
+                {arity, NONES}, {NONE, NONES}, 0, {0},                                                       \
+            {                                                                                                \
+                MICA__SCALAR_##name, OUT(out, type), {0, (arity) > 1 ? 1 : NONE, (arity) > 2 ? 2 : NONE}, 0, \
+                    {0},                                                                                     \
+                {                                                                                            \
+                    0                                                                                        \
+                }                                                                                            \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+static const scalar_program programs[ROWS][MICA_REGISTER_COUNT] = {
+#define PUBLIC(name, arity, in, out, ...)          \
+    {{{0}},                                        \
+     OF_TYPE(name, arity, out, MICA_REGISTER_F32), \
+     OF_TYPE(name, arity, out, MICA_REGISTER_F64), \
+     OF_TYPE(name, arity, out, MICA_REGISTER_I32), \
+     OF_TYPE(name, arity, out, MICA_REGISTER_U32), \
+     OF_TYPE(name, arity, out, MICA_REGISTER_I64), \
+     OF_TYPE(name, arity, out, MICA_REGISTER_U64), \
+     OF_TYPE(name, arity, out, MICA_REGISTER_BOOL)},
+#include "backend/scalars.def"
+#undef PUBLIC
+};
+
 /* Whether input j may be what it is, beside the one whose type decides. */
-static bool fits(const mica__scalar_info *info, uint32_t first, mica_buffer *const *inputs, uint32_t j)
+static inline bool fits(const scalar_op *info, mica_register type, const mica_buffer *input, uint32_t j)
 {
-    const uint32_t dtype = inputs[j]->dtype, type = mica__register_of(dtype);
-    if (j < first)
-        return type == MICA_REGISTER_BOOL;
-    return dtype != MICA_DTYPE_C64 && (info->in >> type & 1) != 0 &&
-           type == mica__register_of(inputs[first]->dtype);
+    const mica_register own = mica__register_of(input->dtype);
+    return j < info->first ? own == MICA_REGISTER_BOOL : own == type && input->dtype != MICA_DTYPE_C64;
 }
 
-static mica_status refuse_value(const mica__scalar_info *info, uint32_t first, mica_buffer *const *inputs,
-                                uint32_t j)
+static MICA__COLD mica_status refuse_value(const scalar_op *info, mica_buffer *const *inputs, uint32_t j)
 {
     const char *name = mica_dtype_name(inputs[j]->dtype);
-    if (j <= first || inputs[j]->dtype == MICA_DTYPE_C64 ||
+    if (j <= info->first || inputs[j]->dtype == MICA_DTYPE_C64 ||
         (info->in >> mica__register_of(inputs[j]->dtype) & 1) == 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s is %s, which it does not take", info->name,
                           value_names[j], name);
     return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: %s is %s, but %s is %s", info->name, value_names[j],
-                      name, value_names[first], mica_dtype_name(inputs[first]->dtype));
+                      name, value_names[info->first], mica_dtype_name(inputs[info->first]->dtype));
 }
 
-static mica_status apply_scalar(mica_encoder *encoder, mica_scalar scalar, mica_buffer *const *inputs,
+static mica_status apply_scalar(mica_encoder *encoder, uint32_t row, mica_buffer *const *inputs,
                                 mica_buffer *y)
 {
-    const mica__scalar_info *info = mica__scalar_of(scalar);
+    const scalar_op *info = &scalar_ops[row];
     const mica__region_names names = {info->name, value_names, result_names};
-    const uint32_t first = scalar == MICA_SCALAR_SELECT ? 1 : 0;
-    mica__region_small small;
-    mica__region_program *program = &small.program;
+    mica_register type = MICA_REGISTER_F32; /* what is NULL is found where all operands are looked at */
     bool all = encoder != NULL;
-    mica__region_begin(program, info->arity, 1);
-    for (uint32_t j = 0; j < info->arity; j++) {
+    for (uint32_t j = 0; j < info->arity; j++)
         all = all && inputs[j] != NULL;
-        program->input[j] =
-            inputs[j] != NULL ? (uint8_t)mica__register_of(inputs[j]->dtype) : MICA_REGISTER_NONE;
-    }
-    for (uint32_t j = 0; all && j < info->arity;
-         j++) /* what is NULL is found where all operands are looked at */
-        if (!fits(info, first, inputs, j))
-            return refuse_value(info, first, inputs, j);
-    const uint8_t type = info->out == 0 ? program->input[first] : MICA_REGISTER_BOOL;
-    program->output[0] = mica__region_step(program, scalar, (mica_register)type, 0,
-                                           info->arity > 1 ? 1 : NONE, info->arity > 2 ? 2 : NONE);
-    return mica__region_add(encoder, &names, program, inputs, false, &y);
+    if (inputs[info->first] != NULL)
+        type = mica__register_of(inputs[info->first]->dtype);
+    for (uint32_t j = 0; all && j < info->arity; j++)
+        if (!fits(info, type, inputs[j], j) || (info->in >> type & 1) == 0)
+            return refuse_value(info, inputs, j);
+    const mica__region_program *program = &programs[row][type].program;
+    mica__op_builder op;
+    begin(&op, encoder, &names, program);
+    mica__op_require(&op, encoder != NULL, "encoder is NULL");
+    for (uint32_t j = 0; j < info->arity; j++)
+        put(&op, program, j, inputs[j]);
+    put(&op, program, info->arity, y);
+    fit_type(&op, info->arity, (mica_register)program->step[0].type);
+    mica__op_require(&op, !mica__op_ok(&op) || y->dtype != MICA_DTYPE_C64,
+                     "y is c64, but the region gives it one value");
+    for (uint32_t j = 0; mica__op_ok(&op) && j < info->arity; j++)
+        if (!mica__operands_alike(&op.record.operand[j], &op.record.operand[info->arity]))
+            mica__op_broadcast(&op, j, info->arity);
+    return mica__op_add(&op);
 }
 
-#define STEP(...)
-#define STEP_OF(...)
-#define PUBLIC(name, arity, ...) SCALAR_##arity(mica_##name, MICA__SCALAR_##name)
-#define SCALAR_1(name, scalar)                                                           \
-    mica_status name(mica_encoder *encoder, mica_buffer *a, mica_buffer *y)              \
-    {                                                                                    \
-        return apply_scalar(encoder, (mica_scalar)scalar, (mica_buffer *const[]){a}, y); \
+#define PUBLIC(name, arity, ...) SCALAR_##arity(mica_##name, ROW_##name)
+#define SCALAR_1(name, row)                                                 \
+    mica_status name(mica_encoder *encoder, mica_buffer *a, mica_buffer *y) \
+    {                                                                       \
+        return apply_scalar(encoder, row, (mica_buffer *const[]){a}, y);    \
     }
-#define SCALAR_2(name, scalar)                                                              \
+#define SCALAR_2(name, row)                                                                 \
     mica_status name(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *y) \
     {                                                                                       \
-        return apply_scalar(encoder, (mica_scalar)scalar, (mica_buffer *const[]){a, b}, y); \
+        return apply_scalar(encoder, row, (mica_buffer *const[]){a, b}, y);                 \
     }
-#define SCALAR_3(name, scalar)                                                                              \
+#define SCALAR_3(name, row)                                                                                 \
     mica_status name(mica_encoder *encoder, mica_buffer *a, mica_buffer *b, mica_buffer *c, mica_buffer *y) \
     {                                                                                                       \
-        return apply_scalar(encoder, (mica_scalar)scalar, (mica_buffer *const[]){a, b, c}, y);              \
+        return apply_scalar(encoder, row, (mica_buffer *const[]){a, b, c}, y);                              \
     }
 #include "backend/scalars.def"
+#undef PUBLIC
 
 /* ---- ops of a few steps ---- */
 

@@ -32,7 +32,7 @@ typedef struct mica__cpu_fft {
 typedef struct mica__cpu_fft_places {
     uint64_t roots, across;             /* double pairs: the roots of `order`, those of `length` */
     uint64_t first_roots, second_roots; /* of a column, in the type */
-    uint64_t turns;                     /* [first][2][lanes]: roots by column and lane */
+    uint64_t twiddles;                  /* [first][2][lanes]: roots by column and lane */
     uint64_t block[2]; /* [greater of first and second][2][lanes], and a square of lanes more */
     uint64_t spectrum; /* complex [length]: of the chirp */
     /* complex [length] and what lies between the two steps; lanes: [lanes][length] in row */
@@ -77,7 +77,7 @@ static inline mica__cpu_fft_places mica__cpu_fft_places_of(const mica__cpu_fft *
     p.across = mica__cpu_fft_take(&p, alone ? 0 : mica__cpu_fft_root_bytes(length));
     p.first_roots = mica__cpu_fft_take(&p, fft->first * 2 * size);
     p.second_roots = mica__cpu_fft_take(&p, fft->second * 2 * size);
-    p.turns = mica__cpu_fft_take(&p, alone ? 0 : fft->first * 2 * lanes * size);
+    p.twiddles = mica__cpu_fft_take(&p, alone ? 0 : fft->first * 2 * lanes * size);
     p.block[0] = mica__cpu_fft_take(&p, (2 * most + lanes) * lanes * size);
     p.block[1] = mica__cpu_fft_take(&p, (2 * most + lanes) * lanes * size);
     p.spectrum = mica__cpu_fft_take(&p, own_rows && fft->of.chirp != 0 ? length * 2 * size : 0);

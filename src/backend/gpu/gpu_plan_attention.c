@@ -12,8 +12,8 @@
 #define PREFILL_TOKENS 16u /* from here on tokens share a tile */
 #define PREFILL_ROWS 32u   /* rows of such a tile */
 #define DECODE_ROWS 8u     /* most rows where a tile has one token */
-#define TURBO 64u          /* values of a turbo block, which are turned together */
-#define TURN_RUNS 16u      /* blocks that a group turns */
+#define TURBO 64u          /* values of a turbo block, which are transformed together */
+#define HADAMARD_RUNS 16u  /* blocks that a group transforms */
 
 static bool is_there(const mica__record *record, uint32_t slot)
 {
@@ -160,7 +160,7 @@ typedef struct attention_plan {
     mk_attention_more_params params;
     bool plain;
     /* keys or values are turbo blocks: q goes into their basis first, y comes back out of it */
-    bool turns_q, turns_y;
+    bool hadamard_q, hadamard_y;
     uint32_t rows, values;
     uint64_t partial_bytes, q_at, q_bytes, y_at, y_bytes; /* in scratch: f32 in the blocks' basis */
 } attention_plan;
@@ -171,14 +171,14 @@ static void set_program(const attention_plan *a, mica__plan *plan)
     mica__gpu_plan_constant(plan, "VPER", a->values);
     if (!a->plain)
         mica__gpu_plan_constant(plan, "MORE", 1);
-    if (a->turns_q || a->turns_y)
+    if (a->hadamard_q || a->hadamard_y)
         mica__gpu_plan_constant(plan, "TURBO", 1);
 }
 
 /* q, and y: the operand, or what stands for it in scratch. */
 static void bind_q(const attention_plan *a, mica__plan *plan)
 {
-    if (a->turns_q)
+    if (a->hadamard_q)
         mica__gpu_plan_scratch(plan, a->q_at, a->q_bytes, MICA_ACCESS_READ);
     else
         mica__gpu_plan_operand(plan, a->record, MICA__ATTENTION_Q, 0);
@@ -186,7 +186,7 @@ static void bind_q(const attention_plan *a, mica__plan *plan)
 
 static void bind_y(const attention_plan *a, mica__plan *plan)
 {
-    if (a->turns_y)
+    if (a->hadamard_y)
         mica__gpu_plan_scratch(plan, a->y_at, a->y_bytes, MICA_ACCESS_WRITE);
     else
         mica__gpu_plan_operand(plan, a->record, MICA__ATTENTION_Y, 0);
@@ -245,24 +245,24 @@ static mica_status add_part(const attention_plan *a, mica__plan *plan)
     return MICA_OK;
 }
 
-/* Decides where the turned q and y lie, and has the kernel read and write them there. */
+/* Decides where the transformed q and y lie, and has the kernel read and write them there. */
 static void place_turned(attention_plan *a)
 {
     mk_attention_params *p = &a->params.a;
     const uint64_t rows = (uint64_t)p->tokens * p->heads;
-    a->turns_q = p->k_type >= MK_TURBO2, a->turns_y = p->v_type >= MK_TURBO2;
+    a->hadamard_q = p->k_type >= MK_TURBO2, a->hadamard_y = p->v_type >= MK_TURBO2;
     a->q_at = (a->partial_bytes + 63) / 64 * 64;
-    a->q_bytes = a->turns_q ? (4 * rows * p->dim + 63) / 64 * 64 : 0;
+    a->q_bytes = a->hadamard_q ? (4 * rows * p->dim + 63) / 64 * 64 : 0;
     a->y_at = a->q_at + a->q_bytes;
-    a->y_bytes = a->turns_y ? (4 * rows * p->v_dim + 63) / 64 * 64 : 0;
-    if (a->turns_q)
+    a->y_bytes = a->hadamard_y ? (4 * rows * p->v_dim + 63) / 64 * 64 : 0;
+    if (a->hadamard_q)
         p->q_type = MICA__MK_F32, p->q_head = 4ull * p->dim, p->q_token = p->heads * p->q_head;
-    if (a->turns_y)
+    if (a->hadamard_y)
         p->y_type = MICA__MK_F32, p->y_head = 4ull * p->v_dim, p->y_token = p->heads * p->y_head;
 }
 
 /* q into the basis of the blocks, or y back: runs of TURBO values of each head. */
-static mica_status add_turn(const attention_plan *a, bool back, mica__plan *plan)
+static mica_status add_hadamard(const attention_plan *a, bool back, mica__plan *plan)
 {
     const uint32_t slot = back ? MICA__ATTENTION_Y : MICA__ATTENTION_Q;
     const mica__operand *o = &a->record->operand[slot];
@@ -277,7 +277,7 @@ static mica_status add_turn(const attention_plan *a, bool back, mica__plan *plan
     p.stride[1 - own][0] = o->shape[1] * scratch_head, p.stride[1 - own][1] = scratch_head,
                  p.stride[1 - own][2] = 4 * TURBO;
     p.step[own] = bytes, p.step[1 - own] = 4;
-    p.n = p.length = TURBO, p.apart = 1, p.columns = TURN_RUNS;
+    p.n = p.length = TURBO, p.apart = 1, p.columns = HADAMARD_RUNS;
     p.runs = o->shape[0] * o->shape[1] * (dim / TURBO);
     p.flags = MK_HADAMARD_FIRST | MK_HADAMARD_LAST | MK_HADAMARD_SIGNS | MK_HADAMARD_TURBO |
               (back ? MK_HADAMARD_UNDO : 0);
@@ -285,7 +285,7 @@ static mica_status add_turn(const attention_plan *a, bool back, mica__plan *plan
     p.y_type = back ? mica__gpu_type(o->dtype) : MICA__MK_F32;
     p.scale = 0.125f;
     const mica_status status =
-        mica__gpu_plan_next(plan, "hadamard/hadamard", (p.runs + TURN_RUNS - 1) / TURN_RUNS);
+        mica__gpu_plan_next(plan, "hadamard/hadamard", (p.runs + HADAMARD_RUNS - 1) / HADAMARD_RUNS);
     if (status != MICA_OK)
         return status;
     for (uint32_t i = 0; i < 2; i++) { /* x, and signs, which are not read */
@@ -322,10 +322,10 @@ mica_status mica__gpu_plan_attention(const mica__record *record, const mica__dev
     a.values = (p->v_dim + MICA__MK_WG - 1) / MICA__MK_WG;
     a.partial_bytes = p->splits > 1 ? 4ull * p->tokens * p->heads * p->splits * (p->v_dim + 2) : 64;
     place_turned(&a);
-    status = a.turns_q ? add_turn(&a, false, plan) : MICA_OK;
+    status = a.hadamard_q ? add_hadamard(&a, false, plan) : MICA_OK;
     if (status == MICA_OK)
         status = add_part(&a, plan);
     if (status == MICA_OK && p->splits > 1)
         status = add_combine(&a, plan);
-    return status == MICA_OK && a.turns_y ? add_turn(&a, true, plan) : status;
+    return status == MICA_OK && a.hadamard_y ? add_hadamard(&a, true, plan) : status;
 }

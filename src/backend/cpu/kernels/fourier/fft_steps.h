@@ -7,7 +7,7 @@
 typedef struct NAME(fft) {
     const mica__cpu_fft *fft;
     fft_roots roots, across;
-    R *first_roots, *second_roots, *turns, *block[2], *spectrum, *row, *folded;
+    R *first_roots, *second_roots, *twiddles, *block[2], *spectrum, *row, *folded;
 } NAME(fft);
 
 static NAME(fft) NAME(fft_of)(const mica__cpu_args *args)
@@ -21,7 +21,7 @@ static NAME(fft) NAME(fft_of)(const mica__cpu_args *args)
          .across = fft_roots_at(local + p.across, fft->of.length)};
     t.first_roots = (R *)(void *)(local + p.first_roots);
     t.second_roots = (R *)(void *)(local + p.second_roots);
-    t.turns = (R *)(void *)(local + p.turns);
+    t.twiddles = (R *)(void *)(local + p.twiddles);
     t.block[0] = (R *)(void *)(local + p.block[0]);
     t.block[1] = (R *)(void *)(local + p.block[1]);
     t.spectrum = (R *)(void *)(local + p.spectrum);
@@ -86,15 +86,15 @@ static void NAME(unfold)(const NAME(fft) * t, const unsigned char *x, uint64_t k
 static inline void NAME(sample)(const NAME(fft) * t, const unsigned char *x, uint64_t k, R *out)
 {
     const mica__fourier *of = &t->fft->of;
-    double turn[2];
+    double twiddle[2];
     if (x == NULL) {
         const uint64_t own = k < of->inner ? k : of->length - k;
         out[0] = out[1] = 0;
         if (own >= of->inner)
             return;
-        NAME(chirp)(t, own, turn);
-        out[0] = (R)turn[0];
-        out[1] = (R)-turn[1];
+        NAME(chirp)(t, own, twiddle);
+        out[0] = (R)twiddle[0];
+        out[1] = (R)-twiddle[1];
         return;
     }
     if (k >= of->inner) {
@@ -117,8 +117,8 @@ static inline void NAME(sample)(const NAME(fft) * t, const unsigned char *x, uin
         out[1] = 0;
     }
     if (of->chirp != 0) {
-        NAME(chirp)(t, k, turn);
-        NAME(multiply)(out, turn[0], turn[1]);
+        NAME(chirp)(t, k, twiddle);
+        NAME(multiply)(out, twiddle[0], twiddle[1]);
     }
 }
 
@@ -143,9 +143,9 @@ static inline void NAME(result)(const NAME(fft) * t, const R *row, uint64_t k, R
     out[0] = row[2 * k + (of->chirp != 0)]; /* a convolution came back by an inverse transform */
     out[1] = row[2 * k + (of->chirp == 0)];
     if (of->chirp != 0) {
-        double turn[2];
-        NAME(chirp)(t, k, turn);
-        NAME(multiply)(out, turn[0], turn[1]);
+        double twiddle[2];
+        NAME(chirp)(t, k, twiddle);
+        NAME(multiply)(out, twiddle[0], twiddle[1]);
     }
 }
 
@@ -221,7 +221,7 @@ static void NAME(convolve)(const R *spectrum, R factor, uint64_t count, R *row)
 
 /* ---- columns of a row ---- */
 
-/* Column `column` and its LANES - 1 neighbours, as far as the row has them: transformed, turned and folded. `swap`: parts of the row are exchanged. */
+/* Column `column` and its LANES - 1 neighbours, as far as the row has them: transformed, multiplied by its twiddles and folded. `swap`: parts of the row are exchanged. */
 static void NAME(first_columns)(const NAME(fft) * t, const R *row, bool swap, uint64_t column, R *folded)
 {
     const uint64_t n = t->fft->first, m = t->fft->second, here = m - column < LANES ? m - column : LANES;
@@ -240,9 +240,9 @@ static void NAME(first_columns)(const NAME(fft) * t, const R *row, bool swap, ui
     for (uint64_t k = 1; k < n && m > 1; k++) {
         double base[2];
         fft_root(&t->across, k * column, base);
-        NAME(complex) turn = NAME(at)(t->turns, k), a = NAME(at)(done, k);
-        turn = NAME(times)(turn, V_SET1((R)base[0]), V_SET1((R)base[1]), V_SET1((R)-base[1]));
-        NAME(put)(done, k, NAME(times)(a, turn.re, turn.im, V_SUB(V_SET1(0), turn.im)));
+        NAME(complex) twiddle = NAME(at)(t->twiddles, k), a = NAME(at)(done, k);
+        twiddle = NAME(times)(twiddle, V_SET1((R)base[0]), V_SET1((R)base[1]), V_SET1((R)-base[1]));
+        NAME(put)(done, k, NAME(times)(a, twiddle.re, twiddle.im, V_SUB(V_SET1(0), twiddle.im)));
     }
     for (uint64_t k = 0; k < n; k += LANES) { /* lanes were columns, and become the numbers of one */
         R *to = folded + (k * m + column * LANES) * 2, square[2][LANES * LANES];
@@ -311,21 +311,21 @@ static void NAME(prepare_columns)(const NAME(fft) * t)
         for (uint64_t lane = 0; lane < LANES; lane++) {
             double root[2];
             fft_root(&t->across, k * lane % fft->of.length, root);
-            t->turns[k * 2 * LANES + lane] = (R)root[0];
-            t->turns[k * 2 * LANES + LANES + lane] = (R)root[1];
+            t->twiddles[k * 2 * LANES + lane] = (R)root[0];
+            t->twiddles[k * 2 * LANES + LANES + lane] = (R)root[1];
         }
 }
 
 /* ---- short rows in lanes ---- */
 
 /* [lanes][pitch] to [pitch][lanes] or back. */
-static void NAME(turn_rows)(const R *rows, uint64_t pitch, R *block)
+static void NAME(transpose_rows)(const R *rows, uint64_t pitch, R *block)
 {
     for (uint64_t i = 0; i < pitch; i += LANES)
         V_TRANSPOSE(rows + i, pitch, block + i * LANES, LANES);
 }
 
-static void NAME(turn_back)(const R *block, uint64_t pitch, R *rows)
+static void NAME(transpose_back)(const R *block, uint64_t pitch, R *rows)
 {
     for (uint64_t i = 0; i < pitch; i += LANES)
         V_TRANSPOSE(block + i * LANES, LANES, rows + i, pitch);
@@ -335,9 +335,9 @@ static void NAME(turn_back)(const R *block, uint64_t pitch, R *rows)
 static void NAME(transform_lanes)(const NAME(fft) * t, uint64_t pitch)
 {
     const mica__fourier *of = &t->fft->of;
-    NAME(turn_rows)(t->row, pitch, t->block[0]);
+    NAME(transpose_rows)(t->row, pitch, t->block[0]);
     R *done = NAME(transform)(t->block[0], t->block[1], of->length, t->first_roots);
-    NAME(turn_back)(done, pitch, t->row);
+    NAME(transpose_back)(done, pitch, t->row);
 }
 
 static inline uint64_t NAME(pitch)(const mica__cpu_fft *fft)

@@ -120,7 +120,7 @@ static double block_of(uint32_t kind, const float *x, uint64_t n, double before,
 
 /* ---- rows of f32, f16, bf16 ---- */
 
-static void turn(const float *x, uint64_t n, float *y)
+static void reverse(const float *x, uint64_t n, float *y)
 {
     for (uint64_t i = 0; i < n; i++)
         y[n - 1 - i] = row_element((const unsigned char *)(x + i), MICA_DTYPE_F32);
@@ -148,7 +148,7 @@ static double scan_block(const float_row *r, uint64_t k, uint64_t n, double befo
         r->scan->exclusive == 0 && r->scan->reverse == 0)
         return block_of(r->scan->kind, x, n, before, (float *)(void *)(r->to + at * y_step));
     if (r->scan->reverse != 0) {
-        turn(x, n, results);
+        reverse(x, n, results);
         memcpy(values, results, n * sizeof *values);
         x = values;
     }
@@ -158,7 +158,7 @@ static double scan_block(const float_row *r, uint64_t k, uint64_t n, double befo
     results[-1] = (float)before;
     const float *y = r->scan->exclusive != 0 ? results - 1 : results;
     if (r->scan->reverse != 0) {
-        turn(y, n, values);
+        reverse(y, n, values);
         y = values;
     }
     row_store_strided(r->to + at * y_step, r->y->dtype, y_step, y, n);

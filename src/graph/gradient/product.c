@@ -184,7 +184,13 @@ mica__derived mica__derive_route(mica__back *b)
                              (const mica_tensor[]){logits, scale, ids, dy}, 4);
     if (b->wanted[2]) {
         mica_tensor plain[2];
-        (void)mica_graph_op(graph, MICA_OP_ROUTE, params, (const mica_tensor[]){logits, bias, 0}, 3, 3, NULL,
+        mica_operand_desc asked[2] = {{.ndim = 0}, {.ndim = 0}};
+        for (uint32_t i = 0; i < 2; i++) {
+            const mica__type type = mica__type_copy(graph, b->out[i]);
+            asked[i] = (mica_operand_desc){.dtype = type.dtype, .ndim = type.ndim};
+            memcpy(asked[i].shape, type.shape, sizeof type.shape);
+        }
+        (void)mica_graph_op(graph, MICA_OP_ROUTE, params, (const mica_tensor[]){logits, bias, 0}, 3, 3, asked,
                             plain, 2);
         const mica_tensor each = mica_graph_mul(graph, mica__wide(graph, dy), plain[1]);
         const uint64_t all = MICA_SIZE_REST;

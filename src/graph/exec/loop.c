@@ -13,9 +13,9 @@
 
 struct mica__loop {
     uint8_t kind;
-    mica_device *device;         /* borrowed: the sequence's */
+    mica_device *device;         /* borrowed: the schedule's */
     mica_graph *graph[2];        /* bodies of known sizes */
-    mica__sequence *sequence[2]; /* IF: then, else; WHILE: condition, body; SCAN: none, body */
+    mica__schedule *schedule[2]; /* IF: then, else; WHILE: condition, body; SCAN: none, body */
     mica_buffer *predicate;
     mica_buffer **from,
         **carried; /* what is carried begins as `from` (NULL: zeros, or the number of the first round) */
@@ -37,7 +37,7 @@ static mica__type *input_types(const mica_graph *graph, const mica__node *node, 
 }
 
 typedef struct body_call {
-    const mica__sequence_desc *outer;
+    const mica__schedule_desc *outer;
     mica_arena *arena;
     const mica_graph *body; /* of known sizes */
     mica_buffer *const *inputs;
@@ -45,7 +45,7 @@ typedef struct body_call {
     uint32_t links;              /* outputs 0 .. are inputs 0 .. of the next round */
 } body_call;
 
-static mica_status make_sequence(const body_call *call, mica__sequence **out)
+static mica_status make_sequence(const body_call *call, mica__schedule **out)
 {
     const mica_graph *body = call->body;
     mica_buffer **leaf = mica__calloc(body->tensor_count, sizeof *leaf);
@@ -55,7 +55,7 @@ static mica_status make_sequence(const body_call *call, mica__sequence **out)
         leaf[body->inputs[i]] = call->inputs[i];
     for (uint32_t i = 0; status == MICA_OK && i < call->links; i++)
         link[i] = (mica__link){.output = i, .leaf = body->inputs[i]};
-    uint32_t made = 0; /* constants of the body lie on the device while the sequence does */
+    uint32_t made = 0; /* constants of the body lie on the device while the schedule does */
     for (mica_tensor t = 1; status == MICA_OK && t < body->tensor_count; t++) {
         const mica__node *node = mica__node_of(body, t);
         if (node->kind != MICA_NODE_CONSTANT)
@@ -66,7 +66,7 @@ static mica_status make_sequence(const body_call *call, mica__sequence **out)
             status = mica_buffer_write(leaf[t], 0, blob->data, blob->bytes);
         made = t;
     }
-    mica__sequence_desc desc = *call->outer;
+    mica__schedule_desc desc = *call->outer;
     desc.graph = body;
     desc.arena = call->arena;
     desc.leaf = leaf;
@@ -74,10 +74,10 @@ static mica_status make_sequence(const body_call *call, mica__sequence **out)
     desc.link = link;
     desc.link_count = call->links;
     if (status == MICA_OK)
-        status = mica__sequence_create(&desc, out);
+        status = mica__schedule_create(&desc, out);
     for (mica_tensor t = 1; leaf != NULL && t <= made; t++)
         if (mica__node_of(body, t)->kind == MICA_NODE_CONSTANT)
-            mica_buffer_release(leaf[t]); /* the sequence keeps them */
+            mica_buffer_release(leaf[t]); /* the schedule keeps them */
     mica__free(leaf);
     mica__free(link);
     return status;
@@ -96,7 +96,7 @@ static mica_buffer **gather_buffers(const mica_graph *graph, const mica__node *n
     return list;
 }
 
-static mica_status make_if(mica__loop *loop, const mica__sequence_desc *outer, mica_arena *arena,
+static mica_status make_if(mica__loop *loop, const mica__schedule_desc *outer, mica_arena *arena,
                            const mica__node *node, mica_buffer *const *fixed)
 {
     const mica__body_data *data = node->data;
@@ -114,7 +114,7 @@ static mica_status make_if(mica__loop *loop, const mica__sequence_desc *outer, m
                                 .inputs = list,
                                 .outputs = status == MICA_OK ? list + node->input_count - 1 : NULL};
         if (status == MICA_OK)
-            status = make_sequence(&call, &loop->sequence[i]);
+            status = make_sequence(&call, &loop->schedule[i]);
     }
     mica__free(types);
     mica__free(list);
@@ -140,7 +140,7 @@ static mica_status make_carried(mica__loop *loop, const mica_graph *graph, const
     return MICA_OK;
 }
 
-static mica_status make_while(mica__loop *loop, const mica__sequence_desc *outer, mica_arena *arena,
+static mica_status make_while(mica__loop *loop, const mica__schedule_desc *outer, mica_arena *arena,
                               const mica__node *node, mica_buffer *const *fixed)
 {
     const mica__body_data *data = node->data;
@@ -172,7 +172,7 @@ static mica_status make_while(mica__loop *loop, const mica__sequence_desc *outer
                                 .outputs = i == 0 ? &predicate : nothing,
                                 .links = i == 0 ? 0 : data->carried};
         if (status == MICA_OK)
-            status = make_sequence(&call, &loop->sequence[i]);
+            status = make_sequence(&call, &loop->schedule[i]);
     }
     mica_buffer_release(predicate);
     mica__free(types);
@@ -268,7 +268,7 @@ static mica_status count_rounds(counting *c, const mica_graph *graph, const mica
 }
 
 /* The buffers that the counting body begins with: carried ones, then the scanned inputs and the others. */
-static mica_status scan_buffers(mica__loop *loop, const mica__sequence_desc *outer, const mica__node *node,
+static mica_status scan_buffers(mica__loop *loop, const mica__schedule_desc *outer, const mica__node *node,
                                 const mica_scan_desc *scan, mica_buffer *const *fixed, mica_buffer ***out)
 {
     const mica_tensor *in = mica__node_inputs(outer->graph, node),
@@ -306,7 +306,7 @@ static uint64_t length_of(const mica_graph *graph, const mica__node *node, const
                               : mica__type_of(graph, mica__node_inputs(graph, node)[scan->carried])->shape[0];
 }
 
-static mica_status make_scan(mica__loop *loop, const mica__sequence_desc *outer, mica_arena *arena,
+static mica_status make_scan(mica__loop *loop, const mica__schedule_desc *outer, mica_arena *arena,
                              const mica__node *node, mica_buffer *const *fixed)
 {
     const mica__body_data *data = node->data;
@@ -342,7 +342,7 @@ static mica_status make_scan(mica__loop *loop, const mica__sequence_desc *outer,
                             .outputs = nothing,
                             .links = 1u + node->output_count};
     if (status == MICA_OK)
-        status = nothing == NULL ? MICA_ERR_OUT_OF_MEMORY : make_sequence(&call, &loop->sequence[1]);
+        status = nothing == NULL ? MICA_ERR_OUT_OF_MEMORY : make_sequence(&call, &loop->schedule[1]);
     mica_graph_release(open);
     mica__free(types);
     mica__free(c.in);
@@ -351,7 +351,7 @@ static mica_status make_scan(mica__loop *loop, const mica__sequence_desc *outer,
     return status;
 }
 
-mica_status mica__loop_create(const mica__sequence_desc *outer, mica_arena *arena, const mica__node *node,
+mica_status mica__loop_create(const mica__schedule_desc *outer, mica_arena *arena, const mica__node *node,
                               mica_buffer *const *fixed, mica__loop **out)
 {
     *out = NULL;
@@ -375,7 +375,7 @@ void mica__loop_release(mica__loop *loop)
     if (loop == NULL)
         return;
     for (uint32_t i = 0; i < 2; i++) {
-        mica__sequence_release(loop->sequence[i]);
+        mica__schedule_release(loop->schedule[i]);
         mica_graph_release(loop->graph[i]);
     }
     for (uint32_t i = 0; i < loop->carried_count; i++) {
@@ -420,7 +420,7 @@ static mica_status run_while(mica__loop *loop)
 {
     for (uint64_t round = 0;; round++) {
         bool on = false;
-        MICA__TRY(mica__sequence_run(loop->sequence[0]));
+        MICA__TRY(mica__schedule_run(loop->schedule[0]));
         MICA__TRY(holds(loop, &on));
         if (!on || (loop->bounded && round == loop->rounds))
             return MICA_OK;
@@ -428,7 +428,7 @@ static mica_status run_while(mica__loop *loop)
             return mica__fail(MICA_ERR_BUDGET,
                               "graph: a loop without a bound has not ended after %llu rounds",
                               (unsigned long long)round);
-        MICA__TRY(mica__sequence_run(loop->sequence[1]));
+        MICA__TRY(mica__schedule_run(loop->schedule[1]));
     }
 }
 
@@ -437,19 +437,19 @@ mica_status mica__loop_run(mica__loop *loop)
     bool yes = false;
     if (loop->kind == MICA_NODE_IF) {
         MICA__TRY(holds(loop, &yes));
-        return mica__sequence_run(loop->sequence[yes ? 0 : 1]);
+        return mica__schedule_run(loop->schedule[yes ? 0 : 1]);
     }
     MICA__TRY(begin_rounds(loop));
     if (loop->kind == MICA_NODE_WHILE)
         return run_while(loop);
     for (uint64_t round = 0; round < loop->rounds; round++)
-        MICA__TRY(mica__sequence_run(loop->sequence[1]));
+        MICA__TRY(mica__schedule_run(loop->schedule[1]));
     return MICA_OK;
 }
 
 void mica__loop_count(const mica__loop *loop, mica_executable_stats *stats)
 {
     for (uint32_t i = 0; i < 2; i++)
-        if (loop->sequence[i] != NULL)
-            mica__sequence_count(loop->sequence[i], stats);
+        if (loop->schedule[i] != NULL)
+            mica__schedule_count(loop->schedule[i], stats);
 }

@@ -4,12 +4,12 @@
 #ifndef MICA_GRAPH_LOOP_H
 #define MICA_GRAPH_LOOP_H
 
-#include "graph/exec/sequence.h"
+#include "graph/exec/schedule.h"
 
 typedef struct mica__loop mica__loop;
 
 /* `fixed`: buffers of the node's inputs, and of those of its outputs that somebody wants; all contiguous. */
-mica_status mica__loop_create(const mica__sequence_desc *outer, mica_arena *arena, const mica__node *node,
+mica_status mica__loop_create(const mica__schedule_desc *outer, mica_arena *arena, const mica__node *node,
                               mica_buffer *const *fixed, mica__loop **out);
 void mica__loop_release(mica__loop *loop);
 /* Runs it to its end and waits. */

@@ -76,7 +76,7 @@ static mica_status pack_weights(mica_executable *executable)
 static void release_instance(const mica_graph *graph, mica__instance *instance)
 {
     mica_fence_release(instance->fence);
-    mica__sequence_release(instance->sequence);
+    mica__schedule_release(instance->schedule);
     for (uint32_t t = 0; instance->leaf != NULL && t < graph->tensor_count; t++)
         mica_buffer_release(instance->leaf[t]);
     for (uint32_t i = 0; instance->mine != NULL && i < graph->input_count; i++)
@@ -194,7 +194,7 @@ static mica_status make_instance(mica_executable *executable, mica__plan_of *pla
             .output = executable->link[l].output,
             .leaf = mica__names_find(graph, &graph->leaves, executable->graph->text + leaf->name)};
     }
-    const mica__sequence_desc desc = {.graph = graph,
+    const mica__schedule_desc desc = {.graph = graph,
                                       .device = executable->device,
                                       .arena = instance->arena,
                                       .mode = executable->options.mode,
@@ -204,7 +204,7 @@ static mica_status make_instance(mica_executable *executable, mica__plan_of *pla
                                       .link = links,
                                       .link_count = executable->link_count};
     if (status == MICA_OK)
-        status = mica__sequence_create(&desc, &instance->sequence);
+        status = mica__schedule_create(&desc, &instance->schedule);
     mica__free(links);
     return status;
 }
@@ -252,7 +252,7 @@ static void count_memory(mica_executable *executable, const mica__plan_of *plan)
     const mica__instance *instance = &plan->instance[0];
     stats->records = stats->dispatches = stats->arena_bytes = stats->arena_bound = 0;
     stats->parameter_bytes = stats->io_bytes = 0;
-    mica__sequence_count(instance->sequence, stats);
+    mica__schedule_count(instance->schedule, stats);
     for (mica_tensor t = 1; t < plan->graph->tensor_count; t++)
         if (instance->leaf[t] != NULL)
             *(mica__node_of(plan->graph, t)->kind == MICA_NODE_INPUT ? &stats->io_bytes
@@ -351,7 +351,7 @@ mica_status mica__plan_instance(mica_executable *executable, mica__plan_of *plan
     mica__instance *instance = &plan->instance[plan->next];
     plan->next = (plan->next + 1) % plan->instance_count;
     *out = instance;
-    if (instance->sequence != NULL)
+    if (instance->schedule != NULL)
         return MICA_OK;
     const mica_status status = make_instance(executable, plan, instance);
     if (status != MICA_OK)

@@ -18,9 +18,9 @@ typedef struct mica__held {
     mica_buffer *packed; /* a weight as its matmul reads it fastest; NULL: as it is */
 } mica__held;
 
-/* One run at a time: a sequence with inputs and outputs of its own. */
+/* One run at a time: a schedule with inputs and outputs of its own. */
 typedef struct mica__instance {
-    mica__sequence *sequence;
+    mica__schedule *schedule;
     mica_arena *arena;
     mica_buffer **leaf;   /* by tensor of the plan's graph: all leaves; a reference each */
     mica_buffer **mine;   /* by input: where bytes of the caller's go; NULL: a state */

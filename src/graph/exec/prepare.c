@@ -289,7 +289,7 @@ mica_status mica__prepare_run(mica__prepared *prepared, mica_device *device,
     if (graph == NULL || !prepared->stale)
         return MICA_OK;
     mica_graph *concrete = NULL;
-    mica__sequence *sequence = NULL;
+    mica__schedule *schedule = NULL;
     MICA__TRY(mica__graph_concrete(graph, NULL, &concrete));
     mica_buffer **leaf = mica__calloc(concrete->tensor_count, sizeof *leaf);
     mica_status status = leaf == NULL ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory") : MICA_OK;
@@ -299,13 +299,13 @@ mica_status mica__prepare_run(mica__prepared *prepared, mica_device *device,
         if (prepared->ready[i] == NULL)
             status = mica__buffer_for(device, mica__type_of(concrete, concrete->outputs.list[i].tensor),
                                       &prepared->ready[i]);
-    const mica__sequence_desc desc = {
+    const mica__schedule_desc desc = {
         .graph = concrete, .device = device, .mode = MICA_MODE_LAZY, .leaf = leaf, .output = prepared->ready};
     if (status == MICA_OK)
-        status = mica__sequence_create(&desc, &sequence);
+        status = mica__schedule_create(&desc, &schedule);
     if (status == MICA_OK)
-        status = mica__sequence_run(sequence);
-    mica__sequence_release(sequence);
+        status = mica__schedule_run(schedule);
+    mica__schedule_release(schedule);
     for (mica_tensor t = 1; leaf != NULL && t < concrete->tensor_count; t++)
         mica_buffer_release(leaf[t]);
     mica__free(leaf);

@@ -5,7 +5,7 @@
 #ifndef MICA_GRAPH_PREPARE_H
 #define MICA_GRAPH_PREPARE_H
 
-#include "graph/exec/sequence.h"
+#include "graph/exec/schedule.h"
 
 typedef struct mica__prepared {
     mica_graph *main;   /* what runs; its parameters are some of the graph's, and those that `before` makes */

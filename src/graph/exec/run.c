@@ -1,5 +1,5 @@
 /*
- * run.c - one run: inputs to where the sequence reads them, the sequence, outputs to where the caller wants them.
+ * run.c - one run: inputs to where the schedule reads them, the schedule, outputs to where the caller wants them.
  */
 #include <string.h>
 
@@ -97,7 +97,7 @@ static mica_status copy_on_device(mica_device *device, mica_buffer *from, mica_b
     return status;
 }
 
-/* A buffer that lies as the sequence's own does is read where it is; others are copied. */
+/* A buffer that lies as the schedule's own does is read where it is; others are copied. */
 static mica_status feed_buffer(mica__instance *instance, mica_device *device, mica_tensor leaf,
                                mica_buffer *from)
 {
@@ -105,7 +105,7 @@ static mica_status feed_buffer(mica__instance *instance, mica_device *device, mi
     if (*own == from)
         return MICA_OK;
     if (mica__buffer_contiguous(from) && !from->temporary &&
-        mica__sequence_bind(instance->sequence, leaf, from) == MICA_OK) {
+        mica__schedule_bind(instance->schedule, leaf, from) == MICA_OK) {
         mica_buffer_release(*own);
         *own = mica_buffer_retain(from);
         return MICA_OK;
@@ -118,7 +118,7 @@ static mica_status feed_bytes(mica__instance *instance, mica_tensor leaf, mica_b
                               const mica_array *array)
 {
     if (instance->leaf[leaf] != mine) {
-        MICA__TRY(mica__sequence_bind(instance->sequence, leaf, mine));
+        MICA__TRY(mica__schedule_bind(instance->schedule, leaf, mine));
         mica_buffer_release(instance->leaf[leaf]);
         instance->leaf[leaf] = mica_buffer_retain(mine);
     }
@@ -236,7 +236,7 @@ static mica_status start(mica_executable *executable, mica__plan_of *plan, mica_
                          const mica_array *inputs, uint32_t input_count)
 {
     MICA__TRY(feed(executable, plan, instance, inputs, input_count));
-    return mica__sequence_submit(instance->sequence, &instance->fence);
+    return mica__schedule_submit(instance->schedule, &instance->fence);
 }
 
 static mica_status commit(mica_executable *executable, const mica_array *inputs, uint32_t input_count,

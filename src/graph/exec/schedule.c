@@ -1,10 +1,10 @@
 /*
- * sequence.c - cutting a graph into steps, giving buffers to what outlives a step, and running the steps.
+ * schedule.c - cutting a graph into steps, giving buffers to what outlives a step, and running the steps.
  *
- * What only one step knows is a temporary of its session. What several steps read lies in a buffer of the sequence. An output is computed where it belongs;
+ * What only one step knows is a temporary of its session. What several steps read lies in a buffer of the schedule. An output is computed where it belongs;
  * one that is linked to a leaf is computed in that leaf's own memory where every other use of the old value comes before it, else copied there at the end.
  */
-#include "graph/exec/sequence.h"
+#include "graph/exec/schedule.h"
 
 #include <string.h>
 
@@ -26,8 +26,8 @@ typedef struct end_copy {
     mica_buffer *to, *through; /* `through`: a leaf that another copy may overwrite goes there first */
 } end_copy;
 
-struct mica__sequence {
-    mica__sequence_desc desc;
+struct mica__schedule {
+    mica__schedule_desc desc;
     mica_arena *arena;
     mica_buffer **fixed; /* by tensor: what is there before a step begins, or where it belongs */
     uint8_t *computed;   /* by tensor: leaves, and what other steps compute */
@@ -47,7 +47,7 @@ static bool is_control(const mica__node *node)
     return node->kind == MICA_NODE_IF || node->kind == MICA_NODE_WHILE || node->kind == MICA_NODE_SCAN;
 }
 
-static void find_roots(mica__sequence *p)
+static void find_roots(mica__schedule *p)
 {
     const mica_graph *graph = p->desc.graph;
     for (mica_tensor t = 1; t < graph->tensor_count; t++) {
@@ -57,7 +57,7 @@ static void find_roots(mica__sequence *p)
 }
 
 /* Marks what outputs need, from behind; nodes nobody needs are not emitted. */
-static void find_uses(mica__sequence *p)
+static void find_uses(mica__schedule *p)
 {
     const mica_graph *graph = p->desc.graph;
     for (uint32_t i = 0; i < graph->outputs.count; i++) { /* what goes out is never taken by who updates it */
@@ -79,7 +79,7 @@ static void find_uses(mica__sequence *p)
     p->used[0] = 0;
 }
 
-static bool node_is_used(const mica__sequence *p, const mica__node *node)
+static bool node_is_used(const mica__schedule *p, const mica__node *node)
 {
     bool used = false;
     for (uint32_t i = 0; i < node->output_count; i++)
@@ -101,7 +101,7 @@ static mica_tensor below_reshapes(const mica_graph *graph, mica_tensor tensor)
 }
 
 /* Whether a node may write where `leaf` lies though it reads it there. */
-static bool may_overwrite(const mica__sequence *p, const mica__node *node, mica_tensor tensor,
+static bool may_overwrite(const mica__schedule *p, const mica__node *node, mica_tensor tensor,
                           mica_tensor leaf)
 {
     const mica_graph *graph = p->desc.graph;
@@ -119,7 +119,7 @@ static bool may_overwrite(const mica__sequence *p, const mica__node *node, mica_
 }
 
 /* An op that updates the leaf itself: the new value may take its place. */
-static bool updates(const mica__sequence *p, const mica__node *node, mica_tensor tensor, mica_tensor leaf)
+static bool updates(const mica__schedule *p, const mica__node *node, mica_tensor tensor, mica_tensor leaf)
 {
     const mica_graph *graph = p->desc.graph;
     if (node->kind != MICA_NODE_OP)
@@ -144,7 +144,7 @@ static bool updates(const mica__sequence *p, const mica__node *node, mica_tensor
 }
 
 /* Whether the value that a leaf gets may be computed in its memory. */
-static bool fits_in_place(const mica__sequence *p, mica_tensor tensor, mica_tensor leaf)
+static bool fits_in_place(const mica__schedule *p, mica_tensor tensor, mica_tensor leaf)
 {
     const mica__tensor *t = &p->desc.graph->tensor[tensor];
     const mica__node *node = &p->desc.graph->node[t->node];
@@ -156,7 +156,7 @@ static bool fits_in_place(const mica__sequence *p, mica_tensor tensor, mica_tens
 }
 
 /* Puts `to` where the tensor is computed, in the shape that it has there; false where something is there already. */
-static bool place_at(mica__sequence *p, mica_tensor tensor, mica_buffer *to, mica_status *status)
+static bool place_at(mica__schedule *p, mica_tensor tensor, mica_buffer *to, mica_status *status)
 {
     const mica_graph *graph = p->desc.graph;
     const mica_tensor at = below_reshapes(graph, tensor);
@@ -167,7 +167,7 @@ static bool place_at(mica__sequence *p, mica_tensor tensor, mica_buffer *to, mic
     return true;
 }
 
-static mica_status place_outputs(mica__sequence *p)
+static mica_status place_outputs(mica__schedule *p)
 {
     const mica_graph *graph = p->desc.graph;
     mica_status status = MICA_OK;
@@ -194,7 +194,7 @@ static mica_status place_outputs(mica__sequence *p)
 }
 
 /* A leaf that another copy changes is kept apart first. */
-static mica_status guard_copies(mica__sequence *p)
+static mica_status guard_copies(mica__schedule *p)
 {
     for (uint32_t i = 0; i < p->copy_count; i++) {
         const mica_tensor root = p->root[p->copies[i].tensor];
@@ -210,7 +210,7 @@ static mica_status guard_copies(mica__sequence *p)
 
 /* ---- steps ---- */
 
-static void cut(mica__sequence *p)
+static void cut(mica__schedule *p)
 {
     const mica_graph *graph = p->desc.graph;
     uint32_t begin = 0;
@@ -226,7 +226,7 @@ static void cut(mica__sequence *p)
 }
 
 /* The step that computes each node is the last one that begins at or before it. */
-static uint32_t step_of(const mica__sequence *p, uint32_t node)
+static uint32_t step_of(const mica__schedule *p, uint32_t node)
 {
     uint32_t low = 0, high = p->step_count;
     while (high - low > 1) {
@@ -240,7 +240,7 @@ static uint32_t step_of(const mica__sequence *p, uint32_t node)
 }
 
 /* A buffer for whatever one step computes and another reads. */
-static mica_status keep(mica__sequence *p, mica_tensor tensor, uint32_t user)
+static mica_status keep(mica__schedule *p, mica_tensor tensor, uint32_t user)
 {
     const mica_graph *graph = p->desc.graph;
     const mica_tensor root = p->root[tensor];
@@ -253,7 +253,7 @@ static mica_status keep(mica__sequence *p, mica_tensor tensor, uint32_t user)
                : mica__buffer_for(p->desc.device, mica__type_of(graph, root), &p->fixed[root]);
 }
 
-static mica_status keep_between_steps(mica__sequence *p)
+static mica_status keep_between_steps(mica__schedule *p)
 {
     const mica_graph *graph = p->desc.graph;
     for (uint32_t n = 0; n < graph->node_count; n++) {
@@ -273,7 +273,7 @@ static mica_status keep_between_steps(mica__sequence *p)
 
 /* ---- emitting a step ---- */
 
-static mica__emitter emitter_of(mica__sequence *p, mica_session *session, mica_encoder *encoder,
+static mica__emitter emitter_of(mica__schedule *p, mica_session *session, mica_encoder *encoder,
                                 mica_buffer **buffer)
 {
     return (mica__emitter){.graph = p->desc.graph,
@@ -287,7 +287,7 @@ static mica__emitter emitter_of(mica__sequence *p, mica_session *session, mica_e
 }
 
 /* All that is fixed, each with a reference of its own. */
-static mica_buffer **begin_buffers(const mica__sequence *p)
+static mica_buffer **begin_buffers(const mica__schedule *p)
 {
     const uint32_t count = p->desc.graph->tensor_count;
     mica_buffer **buffer = mica__calloc(count, sizeof *buffer);
@@ -297,14 +297,14 @@ static mica_buffer **begin_buffers(const mica__sequence *p)
     return buffer;
 }
 
-static void end_buffers(const mica__sequence *p, mica_buffer **buffer)
+static void end_buffers(const mica__schedule *p, mica_buffer **buffer)
 {
     for (uint32_t t = 0; t < p->desc.graph->tensor_count && buffer != NULL; t++)
         mica_buffer_release(buffer[t]);
     mica__free(buffer);
 }
 
-static mica_status emit_copies(mica__sequence *p, mica__emitter *e)
+static mica_status emit_copies(mica__schedule *p, mica__emitter *e)
 {
     for (uint32_t i = 0; i < p->copy_count; i++)
         if (p->copies[i].through != NULL)
@@ -317,7 +317,7 @@ static mica_status emit_copies(mica__sequence *p, mica__emitter *e)
     return MICA_OK;
 }
 
-static mica_status emit_step(mica__sequence *p, const step *s, mica__emitter *e)
+static mica_status emit_step(mica__schedule *p, const step *s, mica__emitter *e)
 {
     for (uint32_t n = s->begin; n < s->end; n++)
         if (node_is_used(p, &p->desc.graph->node[n]))
@@ -325,7 +325,7 @@ static mica_status emit_step(mica__sequence *p, const step *s, mica__emitter *e)
     return s->last ? emit_copies(p, e) : MICA_OK;
 }
 
-static void add_stats(mica__sequence *p, const mica_session_stats *stats)
+static void add_stats(mica__schedule *p, const mica_session_stats *stats)
 {
     p->stats.records_out += stats->records_out;
     p->stats.dispatches += stats->dispatches;
@@ -336,7 +336,7 @@ static void add_stats(mica__sequence *p, const mica_session_stats *stats)
 }
 
 /* The step in one session: kept as a recording, or run at once. */
-static mica_status in_a_session(mica__sequence *p, step *s, bool record)
+static mica_status in_a_session(mica__schedule *p, step *s, bool record)
 {
     mica_session *session = NULL;
     mica_session_stats stats;
@@ -359,7 +359,7 @@ static mica_status in_a_session(mica__sequence *p, step *s, bool record)
 }
 
 /* One node after the other, each to its end; what nobody needs any more goes. */
-static mica_status one_by_one(mica__sequence *p, const step *s)
+static mica_status one_by_one(mica__schedule *p, const step *s)
 {
     const mica_graph *graph = p->desc.graph;
     mica_buffer **buffer = begin_buffers(p);
@@ -393,7 +393,7 @@ static mica_status one_by_one(mica__sequence *p, const step *s)
 
 /* ---- life ---- */
 
-static mica_status take_memory(mica__sequence *p)
+static mica_status take_memory(mica__schedule *p)
 {
     const mica_graph *graph = p->desc.graph;
     const uint32_t tensors = graph->tensor_count;
@@ -409,12 +409,12 @@ static mica_status take_memory(mica__sequence *p)
     p->copies = mica__calloc(graph->outputs.count + p->desc.link_count + 1, sizeof *p->copies);
     if (p->fixed == NULL || p->computed == NULL || p->root == NULL || p->last_use == NULL ||
         p->used == NULL || p->steps == NULL || p->copies == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory for a sequence of %u nodes",
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory for a schedule of %u nodes",
                           graph->node_count);
     return MICA_OK;
 }
 
-static void take_leaves(mica__sequence *p)
+static void take_leaves(mica__schedule *p)
 {
     const mica_graph *graph = p->desc.graph;
     for (mica_tensor t = 1; t < graph->tensor_count; t++)
@@ -425,7 +425,7 @@ static void take_leaves(mica__sequence *p)
         }
 }
 
-static mica_status make_steps(mica__sequence *p)
+static mica_status make_steps(mica__schedule *p)
 {
     for (uint32_t i = 0; i < p->step_count; i++) {
         step *s = &p->steps[i];
@@ -438,7 +438,7 @@ static mica_status make_steps(mica__sequence *p)
     return MICA_OK;
 }
 
-static mica_status plan(mica__sequence *p)
+static mica_status plan(mica__schedule *p)
 {
     MICA__TRY(take_memory(p));
     find_roots(p);
@@ -451,25 +451,25 @@ static mica_status plan(mica__sequence *p)
     return make_steps(p);
 }
 
-mica_status mica__sequence_create(const mica__sequence_desc *desc, mica__sequence **out)
+mica_status mica__schedule_create(const mica__schedule_desc *desc, mica__schedule **out)
 {
     *out = NULL;
-    mica__sequence *p = mica__calloc(1, sizeof *p);
+    mica__schedule *p = mica__calloc(1, sizeof *p);
     if (p == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory for a sequence");
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory for a schedule");
     p->desc = *desc;
     p->arena = desc->arena;
     const mica_status status = plan(p);
     p->desc.leaf = p->desc.output = NULL; /* the caller's lists, which are not looked at again */
     p->desc.link = NULL;
     if (status != MICA_OK)
-        mica__sequence_release(p);
+        mica__schedule_release(p);
     else
         *out = p;
     return status;
 }
 
-void mica__sequence_release(mica__sequence *p)
+void mica__schedule_release(mica__schedule *p)
 {
     if (p == NULL)
         return;
@@ -489,7 +489,7 @@ void mica__sequence_release(mica__sequence *p)
 
 /* ---- running ---- */
 
-static mica_status run_step(mica__sequence *p, step *s)
+static mica_status run_step(mica__schedule *p, step *s)
 {
     MICA__TRY(mica__spend(1));
     if (s->control)
@@ -499,14 +499,14 @@ static mica_status run_step(mica__sequence *p, step *s)
     return p->desc.mode == MICA_MODE_LAZY ? in_a_session(p, s, false) : one_by_one(p, s);
 }
 
-mica_status mica__sequence_run(mica__sequence *p)
+mica_status mica__schedule_run(mica__schedule *p)
 {
     for (uint32_t i = 0; i < p->step_count; i++)
         MICA__TRY(run_step(p, &p->steps[i]));
     return MICA_OK;
 }
 
-mica_status mica__sequence_submit(mica__sequence *p, mica_fence **out_fence)
+mica_status mica__schedule_submit(mica__schedule *p, mica_fence **out_fence)
 {
     *out_fence = NULL;
     for (uint32_t i = 0; i + 1 < p->step_count; i++)
@@ -517,11 +517,11 @@ mica_status mica__sequence_submit(mica__sequence *p, mica_fence **out_fence)
     return run_step(p, s);
 }
 
-mica_status mica__sequence_bind(mica__sequence *p, mica_tensor leaf, mica_buffer *to)
+mica_status mica__schedule_bind(mica__schedule *p, mica_tensor leaf, mica_buffer *to)
 {
     uint32_t uses = 0;
     if (p->step_count != 1 || p->fixed[leaf] == NULL)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "graph: the sequence has several steps");
+        return mica__fail(MICA_ERR_UNSUPPORTED, "graph: the schedule has several steps");
     if (p->fixed[leaf] == to)
         return MICA_OK;
     if (p->steps[0].recording != NULL)
@@ -531,7 +531,7 @@ mica_status mica__sequence_bind(mica__sequence *p, mica_tensor leaf, mica_buffer
     return MICA_OK;
 }
 
-void mica__sequence_count(const mica__sequence *p, mica_executable_stats *stats)
+void mica__schedule_count(const mica__schedule *p, mica_executable_stats *stats)
 {
     stats->records += p->stats.records_out;
     stats->dispatches += p->stats.dispatches;

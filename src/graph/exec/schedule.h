@@ -1,0 +1,45 @@
+/*
+ * schedule.h - a graph of known sizes as steps on one device: runs of nodes that are submitted together, and choices and loops between them, which look at
+ * what was computed.
+ *
+ * A schedule owns what its steps share; leaves, outputs and states are buffers that the caller gives. One schedule runs once at a time.
+ */
+#ifndef MICA_GRAPH_SCHEDULE_H
+#define MICA_GRAPH_SCHEDULE_H
+
+#include "graph/exec/emit.h"
+#include "mica/executable.h"
+
+typedef struct mica__schedule mica__schedule;
+
+/* Output `output` of the graph is what leaf `leaf` holds after a run. */
+typedef struct mica__link {
+    uint32_t output;
+    mica_tensor leaf;
+} mica__link;
+
+typedef struct mica__schedule_desc {
+    const mica_graph *graph; /* borrowed while the schedule lives; all sizes known, no CALL, no SCAN */
+    mica_device *device;
+    mica_arena *arena; /* of recordings; NULL: one of its own */
+    mica_graph_mode mode;
+    uint64_t most_rounds;       /* of loops without a bound */
+    mica_buffer *const *leaf;   /* by tensor: of every leaf that is used */
+    mica_buffer *const *output; /* of every output that is no link, contiguous; NULL: nobody wants it */
+    const mica__link *link;
+    uint32_t link_count;
+} mica__schedule_desc;
+
+mica_status mica__schedule_create(const mica__schedule_desc *desc, mica__schedule **out);
+/* NULL is fine. Waits for what runs. */
+void mica__schedule_release(mica__schedule *schedule);
+/* Runs it and waits. */
+mica_status mica__schedule_run(mica__schedule *schedule);
+/* Submits it; what can only be known behind it is waited for. `out_fence` NULL where all is done already. */
+mica_status mica__schedule_submit(mica__schedule *schedule, mica_fence **out_fence);
+/* Leaf `from` is `to` from now on: same type and shape. UNSUPPORTED: recordings cannot be bound so; the caller copies. */
+mica_status mica__schedule_bind(mica__schedule *schedule, mica_tensor leaf, mica_buffer *to);
+/* Adds what its recordings hold. */
+void mica__schedule_count(const mica__schedule *schedule, mica_executable_stats *stats);
+
+#endif

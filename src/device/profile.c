@@ -29,7 +29,7 @@ static int more_time_first(const void *a, const void *b)
 /* Moves what the backend has gathered to the device. */
 mica_status mica_profile_end(mica_device *device)
 {
-    mica__profile fresh = {NULL};
+    mica__profile fresh = {.entry = NULL};
     if (device == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "profile_end: device is NULL");
     if (atomic_exchange(&device->profiling, 0) == 0)

@@ -233,7 +233,7 @@ static void test_queues(void **state)
 
 static void test_times(void **state)
 {
-    mica__profile times = {NULL};
+    mica__profile times = {.entry = NULL};
     (void)state;
     rig r = rig_opened();
     mica__memory *memory = rig_memory(&r, NULL, 4);

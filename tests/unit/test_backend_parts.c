@@ -71,7 +71,7 @@ static void the_last_times_are_kept(void **state)
 {
     enum { KERNELS = 300, ALL = MICA__TIMES_KEPT + 101 };
     mica__times times = {0};
-    mica__profile out = {NULL};
+    mica__profile out = {.entry = NULL};
     char name[16];
     (void)state;
     mica__times_add(&times, &(mica_profile_entry){.index = 7}, "early", "");
@@ -119,7 +119,7 @@ static void plans_grow(void **state)
 {
     enum { DISPATCHES = 300, BYTES = 4096, BINDINGS = 5 };
     const mica__record record = {.operand_count = 2, .params_size = 8};
-    mica__plan plan = {NULL};
+    mica__plan plan = {.dispatch = NULL};
     (void)state;
     for (int again = 0; again < 2; again++) {
         assert_int_equal(mica__planning_begin(&plan, &record), MICA_OK);

@@ -1,5 +1,5 @@
 """What docs/ops.md says of error bounds and speed: the rows of tests/conform/conform_table.c and of tests/oracle/oracle_float.c, which the tests
-hold kernels to, and the rows of docs/bench_ops.json, one run of `mica bench ops --json` that is kept."""
+hold kernels to, and the rows of docs/bench_ops.json, one run of `mica bench ops --json` that is kept with the words machine, commit and note before its rows."""
 import functools
 import json
 import os
@@ -130,9 +130,8 @@ def speed_head():
     run = speed_run()
     if not run["ops"]:
         return "Speed: no run is kept."
-    return (f"Speed: {run['machine']}, commit {run['commit']}; ceilings measured in the same run are {run['read_gb_per_s']:.1f} GB/s of reading and "
-            f"{run['gflop_per_s']:.0f} GFLOP/s of f32. One run on a machine that is shared: single rows stray by a factor of two, `mica bench ops` "
-            "prints them anew.")
+    return (f"Speed: {run['machine']}, commit {run['commit']}, {run['note']}. `mica bench ops` prints these rows anew, with the ceilings of the machine; "
+            f"`docs/measurements.md` has what was measured on idle ones.")
 
 
 def speed(names):
@@ -140,10 +139,9 @@ def speed(names):
     rows = [row for row in speed_run()["ops"] if row["op"] in names]
     if not rows:
         return "Speed: not measured by `mica bench ops`.\n"
-    out = ["| type | shape | us | GB/s | GFLOP/s | % of ceiling |", "| --- | --- | --- | --- | --- | --- |"]
+    out = ["| type | shape | us | GB/s | GFLOP/s |", "| --- | --- | --- | --- | --- |"]
     for row in rows:
-        cells = [row["us"], row["gb_per_s"], row["gflop_per_s"], row["share"]]
-        cells = ["" if c is None else f"{c:.1f}" for c in cells[:3]] + [f"{cells[3]:.0f}"]
+        cells = ["" if row[c] is None else f"{row[c]:.1f}" for c in ("us", "gb_per_s", "gflop_per_s")]
         out.append(f"| {row['type']} | {row['shape']} | " + " | ".join(cells) + " |")
     return "\n".join(out) + "\n"
 

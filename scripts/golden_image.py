@@ -57,18 +57,27 @@ def convs():
     conv(3, 1, 2, 3, 1, True, True, (3, 2, 3), (2, 3, 3), (2, 1, 3), 1, (0, 1, 1), (1, 0, 2))
 
 
+def back(numbers, x, y, name="pool_back", *more):
+    """What reaches x for dy of slot 3."""
+    y.backward(values(3, *y.shape))
+    case(name, numbers, torch.cat([v.grad.reshape(-1) for v in (x, *more)]))
+
+
 def pool(kind, dims, size, kernel, stride, dilation, padding, ceil_mode, count):
     """kind 0 max, 2 mean. x [2, 3, ..]; of max y, then the places, as another case."""
-    x = values(0, 2, 3, *size)
+    x = values(0, 2, 3, *size).requires_grad_()
     numbers = [kind, dims, *size, *kernel, *stride, *dilation, *padding, int(ceil_mode), int(count)]
     if kind == 0:
         f = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[dims - 1]
         y, places = f(x, kernel, stride, padding, dilation, ceil_mode=ceil_mode, return_indices=True)
-        case("pool", numbers, y)
+        case("pool", numbers, y.detach())
         case("pool_places", numbers, places.double())
+        back(numbers, x, y)
     else:
         f = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[dims - 1]
-        case("pool", numbers, f(x, kernel, stride, padding, ceil_mode=ceil_mode, count_include_pad=count))
+        y = f(x, kernel, stride, padding, ceil_mode=ceil_mode, count_include_pad=count)
+        case("pool", numbers, y.detach())
+        back(numbers, x, y)
 
 
 def pools():
@@ -99,8 +108,10 @@ def resizes():
         if (name == "cubic" or antialias) and dims != 2:
             continue
         full = name if mode == 0 else {"linear": ("linear", "bilinear", "trilinear")[dims - 1], "cubic": "bicubic"}[name]
-        y = F.interpolate(values(0, 1, 2, *size), out, mode=full, align_corners=align, antialias=bool(antialias))
-        case("resize", [mode, corners, antialias, dims, *size, *out], y)
+        x = values(0, 1, 2, *size).requires_grad_()
+        y = F.interpolate(x, out, mode=full, align_corners=align, antialias=bool(antialias))
+        case("resize", [mode, corners, antialias, dims, *size, *out], y.detach())
+        back([mode, corners, antialias, dims, *size, *out], x, y, "resize_back")
 
 
 def grids():
@@ -108,8 +119,10 @@ def grids():
     for mode, name in enumerate(("nearest", "bilinear", "bicubic")):
         for padding, pad in enumerate(("zeros", "border", "reflection")):
             for align in (0, 1):
-                y = F.grid_sample(values(0, 2, 2, 5, 6), values(1, 2, 3, 4, 2) * 0.71875 + 0.015625, name, pad, bool(align))
-                case("grid_sample", [mode, padding, align], y)
+                x, grid = values(0, 2, 2, 5, 6).requires_grad_(), (values(1, 2, 3, 4, 2) * 0.71875 + 0.015625).requires_grad_()
+                y = F.grid_sample(x, grid, name, pad, bool(align))
+                case("grid_sample", [mode, padding, align], y.detach())
+                back([mode, padding, align], x, y, "grid_back", grid)
 
 
 convs()

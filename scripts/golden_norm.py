@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import torch
 import torch.nn.functional as F
-from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLRotaryEmbedding, apply_rotary_pos_emb
+from transformers.models.gemma4.modeling_gemma4 import apply_multidimensional_rope
+from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLRotaryEmbedding, apply_rotary_pos_emb, apply_rotary_pos_emb_vision
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextRotaryEmbedding
 
 SHAPE = (3, 4, 5, 2)
@@ -46,6 +47,18 @@ def norms():
     norm("instance_norm", lambda x, w, b: F.instance_norm(x, None, None, w, b, True, 0.1, EPS), SHAPE[1])
     mean, var = values(4, SHAPE[1]), values(5, SHAPE[1])
     norm("batch_norm", lambda x, w, b: F.batch_norm(x, mean, var, w, b, True, 0.25, EPS), SHAPE[1], mean, var)
+    x = values(0, *SHAPE).requires_grad_()
+    y = x / (x.square().sum(-1, keepdim=True) + EPS).sqrt()  # F.normalize, with eps inside
+    y.backward(values(3, *SHAPE))
+    assert torch.allclose(y, F.normalize(x, dim=-1), atol=2e-2)
+    case("l2_norm", y, x.grad)
+    for name, mask in ("softmax_added", values(7, *SHAPE[-2:])), ("softmax_hidden", values(7, *SHAPE[-2:]) > -0.5):
+        mask = mask.clone()
+        mask[..., 0] = True if mask.dtype == torch.bool else mask[..., 0]  # no row without anything
+        x = values(0, *SHAPE).requires_grad_()
+        y = F.softmax(x * 0.75 + mask if mask.dtype != torch.bool else (x * 0.75).masked_fill(~mask, -torch.inf), -1)
+        y.backward(values(3, *SHAPE))
+        case(name, y, x.grad)
     for name, call in ("softmax", F.softmax), ("log_softmax", F.log_softmax):
         x = values(0, *SHAPE).requires_grad_()
         y = call(x * 0.75, -1)
@@ -67,7 +80,23 @@ def ropes():
         case(name, apply_rotary_pos_emb(x[None], x[None], cos, sin, unsqueeze_dim=2)[0])
 
 
+def vision():
+    """By row and column: each half of a head by one of them (Gemma 4), or the pairs of a whole head (Qwen 2 VL)."""
+    tokens, heads, dim = 5, 2, 16
+    x = values(6, tokens, heads, dim)
+    token = torch.arange(tokens)
+    positions = torch.stack([token * 3 % 7, token * 5 % 11]).to(torch.float64)
+    frequency = 100.0 ** (-torch.arange(0, dim // 2, 2, dtype=torch.float64) / (dim // 2))
+    row, column = (p[:, None] * frequency for p in positions)
+    both = torch.cat([row, row, column, column], -1)
+    case("rope_2d", apply_multidimensional_rope(x[None], both.cos()[None], both.sin()[None], positions.T[None]))
+    angles = torch.cat([row, column], -1)
+    whole = torch.cat([angles, angles], -1)
+    case("rope_vision", apply_rotary_pos_emb_vision(x, x, whole.cos(), whole.sin())[0])
+
+
 norms()
 ropes()
+vision()
 with open("tests/golden/norm.txt", "w", encoding="ascii") as file:
     file.write("\n".join(LINES) + "\n")

@@ -150,6 +150,22 @@ static inline void rig_check_gradient(mica_op op, const void *params, rig_array 
 
 /* ---- what PyTorch gave ---- */
 
+/* The body on every device that there is, in f32 and on the cpu in f64 as well. */
+static inline void golden_each(void (*body)(mica_dtype dtype))
+{
+    static const char *const ids[] = {"opencl", "cuda"};
+    mica_device *cpu = device;
+
+    body(MICA_DTYPE_F64);
+    body(MICA_DTYPE_F32);
+    for (size_t i = 0; i < 2; i++) {
+        if (mica_device_open(ids[i], NULL, &device) == MICA_OK)
+            body(MICA_DTYPE_F32);
+        mica_device_release(device);
+    }
+    device = cpu;
+}
+
 typedef struct golden_case {
     char name[32];
     uint32_t number_count, result_count;

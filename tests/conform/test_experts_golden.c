@@ -16,7 +16,7 @@
 #include "support/status.h"
 
 enum { TOKENS = 6, EXPERTS = 12, SLOTS = 3, CHOSEN = TOKENS * SLOTS, ALL = TOKENS * EXPERTS };
-enum { SOFTMAX_FIRST, NORMALISE, SCALE, SCORING, GROUPS, TOP_GROUPS, GROUP_BEST, BIASED, NUMBERS };
+enum { SOFTMAX_FIRST, NORMALISE, SCALE, SCORING, GROUPS, TOP_GROUPS, GROUP_BEST, BIASED, SCALED, NUMBERS };
 
 static mica_buffer *made(mica_device *device, mica_dtype dtype, uint32_t ndim, const uint64_t *shape,
                          const float *x, uint64_t count)
@@ -50,23 +50,27 @@ static void check(mica_device *device, const golden_line *line)
                                       .groups = (uint32_t)n[GROUPS],
                                       .top_groups = (uint32_t)n[TOP_GROUPS],
                                       .group_best = (uint32_t)n[GROUP_BEST]};
-    float logit[ALL], reach[CHOSEN], bias[EXPERTS];
+    float logit[ALL], reach[CHOSEN], bias[EXPERTS], own[EXPERTS];
     uint32_t id[CHOSEN];
 
     for (uint32_t i = 0; i < ALL; i++)
         logit[i] = (float)(golden_value(0, i) + i % EXPERTS / 1024.0);
     for (uint32_t i = 0; i < CHOSEN; i++)
         reach[i] = (float)golden_value(1, i);
-    for (uint32_t i = 0; i < EXPERTS; i++)
+    for (uint32_t i = 0; i < EXPERTS; i++) {
         bias[i] = (float)(golden_value(2, i) / 4);
+        own[i] = (float)(1 + golden_value(3, i) / 4);
+    }
     mica_buffer *logits = made(device, MICA_DTYPE_F32, 2, SHAPE(TOKENS, EXPERTS), logit, ALL),
                 *biases = made(device, MICA_DTYPE_F32, 1, SHAPE(EXPERTS), bias, EXPERTS),
+                *scales =
+                    n[SCALED] != 0 ? made(device, MICA_DTYPE_F32, 1, SHAPE(EXPERTS), own, EXPERTS) : NULL,
                 *dweights = made(device, MICA_DTYPE_F32, 2, SHAPE(TOKENS, SLOTS), reach, CHOSEN),
                 *ids = made(device, MICA_DTYPE_U32, 2, SHAPE(TOKENS, SLOTS), NULL, 0),
                 *weights = made(device, MICA_DTYPE_F32, 2, SHAPE(TOKENS, SLOTS), NULL, 0),
                 *dlogits = made(device, MICA_DTYPE_F32, 2, SHAPE(TOKENS, EXPERTS), NULL, 0);
-    must(mica_route(encoder, logits, n[BIASED] != 0 ? biases : NULL, NULL, &params, ids, weights));
-    must(mica_route_backward(encoder, logits, NULL, ids, dweights, &params, dlogits));
+    must(mica_route(encoder, logits, n[BIASED] != 0 ? biases : NULL, scales, &params, ids, weights));
+    must(mica_route_backward(encoder, logits, scales, ids, dweights, &params, dlogits));
     end();
     must(mica_buffer_read(ids, 0, id, sizeof id));
     for (uint32_t i = 0; i < CHOSEN; i++)
@@ -74,7 +78,7 @@ static void check(mica_device *device, const golden_line *line)
             fail_msg("%s: id %u is %u, not %g", line->name, i, id[i], line->result[i]);
     compare(line->name, "weight", weights, line->result + CHOSEN, CHOSEN);
     compare(line->name, "gradient", dlogits, line->result + 2 * CHOSEN, ALL);
-    mica_buffer *const all[] = {logits, biases, dweights, ids, weights, dlogits};
+    mica_buffer *const all[] = {logits, biases, scales, dweights, ids, weights, dlogits};
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
         mica_buffer_release(all[i]);
 }
@@ -95,7 +99,7 @@ static void test_routers(void **state)
         cases++;
     }
     assert_int_equal(more, 0);
-    assert_int_equal(cases, 5);
+    assert_int_equal(cases, 8);
     (void)fclose(file);
 }
 

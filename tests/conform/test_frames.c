@@ -22,6 +22,15 @@ static uint64_t windows_of(int64_t n, int64_t kernel, int64_t stride, int64_t di
     return (uint64_t)(ceil_mode && (count - 1) * stride >= n + padding ? count - 1 : count);
 }
 
+/* The gradient that PyTorch has for dy of slot 3. */
+static void compare_back(const golden_case *g, mica_op op, const void *params, rig_array *operand,
+                         uint32_t count, mica_dtype dtype)
+{
+    rig_run(op, params, operand, count, dtype);
+    golden_compare(g, &operand[count - 1], dtype == MICA_DTYPE_F64 ? 1e-8 : 1e-5);
+    rig_free(operand, count);
+}
+
 static void run_pool(const golden_case *g, mica_dtype dtype)
 {
     const int64_t *n = g->number;
@@ -40,6 +49,13 @@ static void run_pool(const golden_case *g, mica_dtype dtype)
     for (uint32_t d = 0; d < dims; d++) {
         x[2 + d] = (uint64_t)each[d];
         y[2 + d] = windows_of(each[d], p.kernel[d], p.stride[d], p.dilation[d], p.low[d], p.ceil_mode != 0);
+    }
+    if (strcmp(g->name, "pool_back") == 0) {
+        rig_array back[3] = {rig_values(0, 2 + dims, x), rig_values(3, 2 + dims, y),
+                             rig_array_of(2 + dims, x)};
+
+        compare_back(g, MICA_OP_POOL_WINDOWS_BACKWARD, &p, back, 3, dtype);
+        return;
     }
     rig_array in = rig_values(0, 2 + dims, x), out = rig_array_of(2 + dims, y);
     mica_buffer *from = rig_upload(&in, dtype), *to = rig_upload(&out, dtype), *places = NULL;
@@ -101,10 +117,47 @@ static void run_resize(const golden_case *g, mica_dtype dtype)
         x[2 + d] = (uint64_t)n[4 + d];
         y[2 + d] = (uint64_t)n[4 + dims + d];
     }
+    if (strcmp(g->name, "resize_back") == 0) {
+        rig_array back[2] = {rig_values(3, 2 + dims, y), rig_array_of(2 + dims, x)};
+
+        compare_back(g, MICA_OP_RESIZE_BACKWARD, &p, back, 2, dtype);
+        return;
+    }
     rig_array operand[2] = {rig_values(0, 2 + dims, x), rig_array_of(2 + dims, y)};
     rig_run(MICA_OP_RESIZE, &p, operand, 2, dtype);
     golden_compare(g, &operand[1], dtype == MICA_DTYPE_F64 ? 1e-8 : 2e-6);
     rig_free(operand, 2);
+}
+
+/* Both gradients, one behind the other as the case has them. */
+static void run_grid_back(const golden_case *g, const mica_grid_params *p, rig_array *operand,
+                          mica_dtype dtype)
+{
+    rig_array dy = rig_values(3, 4, (uint64_t[]){2, 2, 3, 4}),
+              both = rig_array_of(1, (uint64_t[]){operand[0].count + operand[1].count});
+    mica_buffer *in[3] = {rig_upload(&operand[0], dtype), rig_upload(&operand[1], dtype),
+                          rig_upload(&dy, dtype)},
+                *out[2] = {rig_upload(&operand[0], dtype), rig_upload(&operand[1], dtype)};
+    const size_t unit = dtype == MICA_DTYPE_F64 ? 8 : 4, first = (size_t)operand[0].count * unit;
+    double *wide = test_alloc(both.count, sizeof *wide);
+    mica_encoder *encoder = NULL;
+
+    must(mica_encoder_begin(device, NULL, &encoder));
+    must(mica_grid_sample_backward(encoder, in[0], in[1], in[2], p, out[0], out[1]));
+    must(mica_encoder_commit_and_wait(encoder));
+    mica_encoder_release(encoder);
+    must(mica_buffer_read(out[0], 0, wide, first));
+    must(mica_buffer_read(out[1], 0, (uint8_t *)wide + first, operand[1].count * unit));
+    for (uint64_t i = 0; i < both.count; i++)
+        both.value[i] = unit == 8 ? wide[i] : (double)((float *)wide)[i];
+    golden_compare(g, &both, unit == 8 ? 1e-8 : 4e-5);
+    for (int i = 0; i < 3; i++)
+        mica_buffer_release(in[i]);
+    mica_buffer_release(out[0]);
+    mica_buffer_release(out[1]);
+    free(wide);
+    free(dy.value);
+    free(both.value);
 }
 
 static void run_grid(const golden_case *g, mica_dtype dtype)
@@ -116,37 +169,42 @@ static void run_grid(const golden_case *g, mica_dtype dtype)
 
     for (uint64_t i = 0; i < operand[1].count; i++)
         operand[1].value[i] = operand[1].value[i] * 0.71875 + 0.015625;
+    if (strcmp(g->name, "grid_back") == 0) {
+        run_grid_back(g, &p, operand, dtype);
+        rig_free(operand, 3);
+        return;
+    }
     rig_run(MICA_OP_GRID_SAMPLE, &p, operand, 3, dtype);
     golden_compare(g, &operand[2], dtype == MICA_DTYPE_F64 ? 1e-8 : 1e-5);
     rig_free(operand, 3);
 }
 
-static void test_golden(void **state)
+static void check_golden(mica_dtype dtype)
 {
     FILE *file = fopen("tests/golden/image.txt", "rb");
     golden_case g;
     uint32_t count = 0;
 
-    (void)state;
     assert_non_null(file);
-    while (golden_next(file, &g)) {
-        for (int wide = 0; wide < 2; wide++) {
-            const mica_dtype dtype = wide ? MICA_DTYPE_F64 : MICA_DTYPE_F32;
-
-            count += strncmp(g.name, "conv", 4) != 0;
-            if (strncmp(g.name, "pool", 4) == 0)
-                run_pool(&g, dtype);
-            else if (strcmp(g.name, "im2col") == 0 || strcmp(g.name, "col2im") == 0)
-                run_im2col(&g, dtype);
-            else if (strcmp(g.name, "resize") == 0)
-                run_resize(&g, dtype);
-            else if (strcmp(g.name, "grid_sample") == 0)
-                run_grid(&g, dtype);
-        }
-        free(g.result);
+    for (; golden_next(file, &g); free(g.result)) {
+        count += strncmp(g.name, "conv", 4) != 0;
+        if (strncmp(g.name, "pool", 4) == 0)
+            run_pool(&g, dtype);
+        else if (strcmp(g.name, "im2col") == 0 || strcmp(g.name, "col2im") == 0)
+            run_im2col(&g, dtype);
+        else if (strncmp(g.name, "resize", 6) == 0)
+            run_resize(&g, dtype);
+        else if (strncmp(g.name, "grid", 4) == 0)
+            run_grid(&g, dtype);
     }
     (void)fclose(file);
     assert_true(count >= 100);
+}
+
+static void test_golden(void **state)
+{
+    (void)state;
+    golden_each(check_golden);
 }
 
 /* ---- gradients ---- */

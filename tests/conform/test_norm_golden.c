@@ -1,6 +1,6 @@
 /*
  * test_norm_golden.c - norms, softmax and their gradients against PyTorch, rotary embeddings by several axes against transformers: tests/golden/norm.txt,
- * which scripts/golden_norm.py makes. Norms in f64, on the cpu.
+ * which scripts/golden_norm.py makes. Norms in f64 on the cpu, in f32 on every device.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -12,27 +12,20 @@
 #include <cmocka.h>
 
 #include "mica/mica.h"
+#include "support/devices.h"
 #include "support/status.h"
 
 enum { N = 3, C = 4, H = 5, W = 2, ALL = N * C * H * W, MOST = 512, TOKENS = 5, HEADS = 2, DIM = 16 };
 #define EPS 0x1p-10f
 #define SCALE 0.75f
-#define SHAPE(...) ((const uint64_t[]){__VA_ARGS__})
+/* f64 of some dozens of terms, the file has 15 digits; f32 of some dozens of terms of up to 2, over roots of 2^-10 and more: 32 times 2 times some
+ * ten roundings. */
+#define NEAR_F64 1e-13
+#define NEAR_F32 4e-5
 
 static mica_device *device;
 
-static int open_device(void **state)
-{
-    (void)state;
-    return mica_device_open("cpu", NULL, &device) == MICA_OK ? 0 : -1;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    mica_device_release(device);
-    return mica_host_bytes() == 0 ? 0 : -1;
-}
+static mica_dtype type; /* of the norms */
 
 /* As the script's values(). */
 static double value_of(uint64_t slot, uint64_t i)
@@ -52,15 +45,21 @@ static mica_buffer *empty(mica_dtype dtype, uint32_t ndim, const uint64_t *shape
 
 static mica_buffer *given(uint64_t slot, uint32_t ndim, const uint64_t *shape)
 {
-    mica_buffer *buffer = empty(MICA_DTYPE_F64, ndim, shape);
+    mica_buffer *buffer = empty(type, ndim, shape);
     double values[MOST];
+    float narrow[MOST];
     uint64_t count = 1;
 
     for (uint32_t d = 0; d < ndim; d++)
         count *= shape[d];
-    for (uint64_t i = 0; i < count; i++)
+    for (uint64_t i = 0; i < count; i++) {
         values[i] = value_of(slot, i);
-    must(mica_buffer_write(buffer, 0, values, count * sizeof *values));
+        narrow[i] = (float)values[i];
+    }
+    if (type == MICA_DTYPE_F64)
+        must(mica_buffer_write(buffer, 0, values, count * sizeof *values));
+    else
+        must(mica_buffer_write(buffer, 0, narrow, count * sizeof *narrow));
     return buffer;
 }
 
@@ -98,13 +97,18 @@ static void compare(results *r, const double *got, uint64_t count, double room)
     }
 }
 
-/* f64 of some dozens of terms; the file has 15 digits. */
 static void compare_buffer(results *r, mica_buffer *buffer, uint64_t count)
 {
     double got[MOST];
+    float narrow[MOST];
 
-    must(mica_buffer_read(buffer, 0, got, count * sizeof *got));
-    compare(r, got, count, 1e-13);
+    if (type == MICA_DTYPE_F64)
+        must(mica_buffer_read(buffer, 0, got, count * sizeof *got));
+    else
+        must(mica_buffer_read(buffer, 0, narrow, count * sizeof *narrow));
+    for (uint64_t i = 0; i < count && type != MICA_DTYPE_F64; i++)
+        got[i] = (double)narrow[i];
+    compare(r, got, count, type == MICA_DTYPE_F64 ? NEAR_F64 : NEAR_F32);
 }
 
 static void end(results *r)
@@ -113,23 +117,34 @@ static void end(results *r)
     fclose(r->file);
 }
 
-static void test_norms(void **state)
+/* A mask of bool: what is above -1/2, and the first of each row. */
+static mica_buffer *hiding(void)
 {
-    static const char *const names[] = {"layer_norm", "rms_norm", "group_norm", "instance_norm",
-                                        "batch_norm", "softmax",  "log_softmax"};
-    enum { LAYER, RMS, GROUP, INSTANCE, BATCH, SOFTMAX, LOG_SOFTMAX, COUNT };
+    mica_buffer *mask = empty(MICA_DTYPE_BOOL, 2, SHAPE(H, W));
+    uint8_t truth[H * W];
 
-    (void)state;
+    for (uint64_t i = 0; i < sizeof truth; i++)
+        truth[i] = i % W == 0 || value_of(7, i) > -0.5;
+    must(mica_buffer_write(mask, 0, truth, sizeof truth));
+    return mask;
+}
+
+static void check_norms(void)
+{
+    static const char *const names[] = {"layer_norm",    "rms_norm",      "group_norm", "instance_norm",
+                                        "batch_norm",    "l2_norm",       "softmax",    "log_softmax",
+                                        "softmax_added", "softmax_hidden"};
+    enum { LAYER, RMS, GROUP, INSTANCE, BATCH, L2, SOFTMAX, LOG_SOFTMAX, ADDED, HIDDEN, COUNT };
+
     for (int k = 0; k < COUNT; k++) {
         const uint64_t parameters = k == LAYER || k == RMS ? W : C;
         mica_buffer *x = given(0, 4, SHAPE(N, C, H, W)), *dy = given(3, 4, SHAPE(N, C, H, W)),
                     *weight = given(1, 1, &parameters), *bias = given(2, 1, &parameters),
-                    *y = empty(MICA_DTYPE_F64, 4, SHAPE(N, C, H, W)),
-                    *dx = empty(MICA_DTYPE_F64, 4, SHAPE(N, C, H, W)),
-                    *dweight = empty(MICA_DTYPE_F64, 1, &parameters),
-                    *dbias = empty(MICA_DTYPE_F64, 1, &parameters), *running_mean = given(4, 1, SHAPE(C)),
-                    *running_var = given(5, 1, SHAPE(C)), *mean = empty(MICA_DTYPE_F64, 1, SHAPE(C)),
-                    *var = empty(MICA_DTYPE_F64, 1, SHAPE(C));
+                    *y = empty(type, 4, SHAPE(N, C, H, W)), *dx = empty(type, 4, SHAPE(N, C, H, W)),
+                    *dweight = empty(type, 1, &parameters), *dbias = empty(type, 1, &parameters),
+                    *running_mean = given(4, 1, SHAPE(C)), *running_var = given(5, 1, SHAPE(C)),
+                    *mean = empty(type, 1, SHAPE(C)), *var = empty(type, 1, SHAPE(C)),
+                    *added = given(7, 2, SHAPE(H, W)), *hidden = hiding();
         const mica_batch_norm_operands batch = {x, weight, bias, running_mean, running_var,
                                                 y, mean,   var,  running_mean, running_var};
         mica_encoder *e = NULL;
@@ -157,6 +172,17 @@ static void test_norms(void **state)
             must(mica_batch_norm_train(e, &batch, &(mica_batch_norm_params){EPS, 0.25f}));
             must(mica_batch_norm_backward(e, x, dy, weight, EPS, dx, dweight, dbias));
             break;
+        case L2:
+            must(mica_l2_norm(e, x, EPS, y));
+            must(mica_normalize_backward(e, x, dy, NULL,
+                                         &(mica_normalize_params){.kind = MICA_NORMALIZE_L2, .eps = EPS}, dx,
+                                         NULL, NULL));
+            break;
+        case ADDED:
+        case HIDDEN:
+            must(mica_masked_softmax(e, x, k == ADDED ? added : hidden, SCALE, y));
+            must(mica_softmax_backward(e, y, dy, SCALE, dx));
+            break;
         case SOFTMAX:
             must(mica_softmax(e, x, SCALE, y));
             must(mica_softmax_backward(e, y, dy, SCALE, dx));
@@ -170,47 +196,66 @@ static void test_norms(void **state)
         mica_encoder_release(e);
         compare_buffer(&r, y, ALL);
         compare_buffer(&r, dx, ALL);
-        if (k < SOFTMAX)
+        if (k < L2)
             compare_buffer(&r, dweight, parameters);
-        if (k < SOFTMAX && k != RMS)
+        if (k < L2 && k != RMS)
             compare_buffer(&r, dbias, parameters);
         if (k == BATCH) {
             compare_buffer(&r, running_mean, C);
             compare_buffer(&r, running_var, C);
         }
         end(&r);
-        mica_buffer *const all[] = {x,       dy,    weight,       bias,        y,    dx,
-                                    dweight, dbias, running_mean, running_var, mean, var};
+        mica_buffer *const all[] = {added, hidden,  x,     dy,           weight,      bias, y,
+                                    dx,    dweight, dbias, running_mean, running_var, mean, var};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             mica_buffer_release(all[i]);
     }
 }
 
-static void test_ropes(void **state)
+static void test_norms(void **state)
+{
+    (void)state;
+    for (int d = 0; d < DEVICES; d++)
+        for (int wide = 0; wide < (d == 0 ? 2 : 1); wide++) {
+            device = devices[d];
+            type = wide != 0 ? MICA_DTYPE_F64 : MICA_DTYPE_F32;
+            if (device != NULL)
+                check_norms();
+        }
+}
+
+static void check_ropes(void)
 {
     static const mica_rope_params params[] = {
         {.mode = MICA_ROPE_NEOX, .theta = 100, .axes = MICA_ROPE_AXES_SECTIONS, .sections = {2, 3, 3}},
-        {.mode = MICA_ROPE_NEOX, .theta = 100, .axes = MICA_ROPE_AXES_INTERLEAVED, .sections = {3, 3, 2}}};
-    static const char *const names[] = {"rope_sections", "rope_interleaved"};
+        {.mode = MICA_ROPE_NEOX, .theta = 100, .axes = MICA_ROPE_AXES_INTERLEAVED, .sections = {3, 3, 2}},
+        {.mode = MICA_ROPE_NEOX, .theta = 100, .axes = MICA_ROPE_AXES_SEPARATE, .sections = {4, 4}},
+        {.mode = MICA_ROPE_NEOX, .theta = 100}};
+    static const char *const names[] = {"rope_sections", "rope_interleaved", "rope_vision", "rope_2d"};
 
-    (void)state;
-    for (size_t k = 0; k < 2; k++) {
+    for (size_t k = 0; k < 4; k++) {
+        const uint32_t axes = k < 2 ? 3 : 2;
         float x[TOKENS * HEADS * DIM];
         double got[TOKENS * HEADS * DIM];
         uint32_t at[3 * TOKENS];
         mica_buffer *bx = empty(MICA_DTYPE_F32, 3, SHAPE(TOKENS, HEADS, DIM)),
-                    *positions = empty(MICA_DTYPE_U32, 2, SHAPE(3, TOKENS));
+                    *positions = empty(MICA_DTYPE_U32, 2, SHAPE(axes, TOKENS));
         mica_encoder *e = NULL;
         results r = find(names[k]);
 
         for (uint64_t i = 0; i < TOKENS * HEADS * DIM; i++)
             x[i] = (float)value_of(6, i);
         for (uint32_t i = 0; i < 3 * TOKENS; i++)
-            at[i] = (i % TOKENS * (i / TOKENS + 1) * 7 + i / TOKENS) % 23;
+            at[i] = k < 2             ? (i % TOKENS * (i / TOKENS + 1) * 7 + i / TOKENS) % 23
+                    : i / TOKENS == 0 ? i % TOKENS * 3 % 7
+                                      : i % TOKENS * 5 % 11;
         must(mica_buffer_write(bx, 0, x, sizeof x));
-        must(mica_buffer_write(positions, 0, at, sizeof at));
+        must(mica_buffer_write(positions, 0, at, axes * TOKENS * sizeof *at));
         must(mica_encoder_begin(device, NULL, &e));
-        must(mica_rope(e, bx, positions, NULL, &params[k], bx));
+        if (k == 3)
+            must(mica_rope_2d(e, bx, positions, &params[k], bx));
+        else
+            must(mica_rope(e, bx, positions, NULL, &params[k], bx));
         must(mica_encoder_commit_and_wait(e));
         mica_encoder_release(e);
         must(mica_buffer_read(bx, 0, x, sizeof x));
@@ -224,9 +269,19 @@ static void test_ropes(void **state)
     }
 }
 
+static void test_ropes(void **state)
+{
+    (void)state;
+    for (int d = 0; d < DEVICES; d++) {
+        device = devices[d];
+        if (device != NULL)
+            check_ropes();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_norms), cmocka_unit_test(test_ropes)};
 
-    return cmocka_run_group_tests_name("norm_golden", tests, open_device, close_device);
+    return cmocka_run_group_tests_name("norm_golden", tests, open_devices, close_devices);
 }

@@ -6,6 +6,7 @@
 #include "support/meter.h"
 #include "support/model_file.h"
 #include "support/sanitizer.h"
+#include "support/tiny_model.h"
 
 /* ---- a small Llama, with one thing wrong ------------------------------------------------------------------- */
 
@@ -345,12 +346,40 @@ static void vectors_are_not_mapped(void **state)
     remove(path);
 }
 
+/* Numbers of the header are read by their value, not by the type that a file keeps them in. */
+static void numbers_of_64_bits_are_read(void **state)
+{
+    const mica_device_options one = {.threads = 1};
+    mica_model_info info[2] = {{.layers = 0}};
+    char path[512];
+    (void)state;
+    for (uint32_t wide = 0; wide < 2; wide++) {
+        mica_device *device;
+        mica_model *model;
+        test_file_path(path, sizeof path, "numbers.gguf");
+        test_tiny_write(
+            &(test_tiny){.layers = 3, .width = 24, .window = 9, .experts = 4, .context = 77, .wide = wide},
+            path);
+        must(mica_device_open("cpu", &one, &device));
+        must(mica_model_open(path, device, NULL, &model));
+        must(mica_model_get_info(model, &info[wide]));
+        mica_model_release(model);
+        mica_device_release(device);
+        remove(path);
+    }
+    assert_int_equal(info[1].layers, 3);
+    assert_int_equal(info[1].experts, 4);
+    assert_int_equal(info[1].context_length, 77);
+    assert_memory_equal(&info[0], &info[1], sizeof info[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_files_are_named),     cmocka_unit_test(a_model_in_memory_talks),
-        cmocka_unit_test(loading_can_be_stopped),    cmocka_unit_test(a_budget_is_kept),
-        cmocka_unit_test(every_allocation_may_fail), cmocka_unit_test(vectors_are_not_mapped),
+        cmocka_unit_test(wrong_files_are_named),       cmocka_unit_test(a_model_in_memory_talks),
+        cmocka_unit_test(loading_can_be_stopped),      cmocka_unit_test(a_budget_is_kept),
+        cmocka_unit_test(every_allocation_may_fail),   cmocka_unit_test(vectors_are_not_mapped),
+        cmocka_unit_test(numbers_of_64_bits_are_read),
     };
     return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }

@@ -65,6 +65,14 @@ void test_gguf_u32(test_gguf *gguf, const char *key, uint32_t number)
     gguf->meta_count++;
 }
 
+void test_gguf_u64(test_gguf *gguf, const char *key, uint64_t number)
+{
+    add_text(&gguf->meta, key);
+    add_u32(&gguf->meta, 10);
+    test_bytes_add(&gguf->meta, &number, sizeof number);
+    gguf->meta_count++;
+}
+
 void test_gguf_f32(test_gguf *gguf, const char *key, float number)
 {
     add_text(&gguf->meta, key);

@@ -32,6 +32,7 @@ void test_bytes_add(test_bytes *bytes, const void *data, size_t size);
 
 void test_gguf_string(test_gguf *gguf, const char *key, const char *text);
 void test_gguf_u32(test_gguf *gguf, const char *key, uint32_t number);
+void test_gguf_u64(test_gguf *gguf, const char *key, uint64_t number);
 void test_gguf_f32(test_gguf *gguf, const char *key, float number);
 /* An array of `count` strings, each made of `prefix` and its number. */
 void test_gguf_strings(test_gguf *gguf, const char *key, uint64_t count, const char *prefix);

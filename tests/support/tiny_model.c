@@ -40,21 +40,29 @@ static uint32_t or_else(uint32_t number, uint32_t otherwise)
     return number != 0 ? number : otherwise;
 }
 
+static void put_number(test_gguf *gguf, const test_tiny *tiny, const char *key, uint32_t number)
+{
+    if (tiny->wide != 0)
+        test_gguf_u64(gguf, key, number);
+    else
+        test_gguf_u32(gguf, key, number);
+}
+
 void test_tiny_write(const test_tiny *tiny, const char *path)
 {
     const uint32_t width = or_else(tiny->width, 8), layers = or_else(tiny->layers, 1);
     test_gguf gguf = {0};
     test_gguf_string(&gguf, "general.architecture", "llama");
-    test_gguf_u32(&gguf, "llama.block_count", or_else(tiny->stated, layers));
-    test_gguf_u32(&gguf, "llama.embedding_length", width);
-    test_gguf_u32(&gguf, "llama.feed_forward_length", width);
-    test_gguf_u32(&gguf, "llama.context_length", or_else(tiny->context, 64));
-    test_gguf_u32(&gguf, "llama.attention.head_count", width / 8);
+    put_number(&gguf, tiny, "llama.block_count", or_else(tiny->stated, layers));
+    put_number(&gguf, tiny, "llama.embedding_length", width);
+    put_number(&gguf, tiny, "llama.feed_forward_length", width);
+    put_number(&gguf, tiny, "llama.context_length", or_else(tiny->context, 64));
+    put_number(&gguf, tiny, "llama.attention.head_count", width / 8);
     if (tiny->window != 0)
-        test_gguf_u32(&gguf, "llama.attention.sliding_window", tiny->window);
+        put_number(&gguf, tiny, "llama.attention.sliding_window", tiny->window);
     if (tiny->experts != 0) {
-        test_gguf_u32(&gguf, "llama.expert_count", tiny->experts);
-        test_gguf_u32(&gguf, "llama.expert_used_count", tiny->experts < 2 ? 1 : 2);
+        put_number(&gguf, tiny, "llama.expert_count", tiny->experts);
+        put_number(&gguf, tiny, "llama.expert_used_count", tiny->experts < 2 ? 1 : 2);
     }
     put(&gguf, "token_embd.weight", 0, or_else(tiny->vocabulary, 8), width);
     put(&gguf, "output_norm.weight", 0, 0, width);

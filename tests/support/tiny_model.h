@@ -13,6 +13,7 @@ typedef struct test_tiny {
     uint32_t window;     /* none */
     uint32_t context;    /* 64 */
     uint32_t stated;     /* layers that the file states; as many as it has */
+    uint32_t wide;       /* 1: numbers are written as u64 */
     const char *besides; /* one more tensor, [width] */
 } test_tiny;
 

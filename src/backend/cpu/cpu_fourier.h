@@ -25,7 +25,7 @@ typedef struct mica__cpu_fft {
     /* roots of unity of this order are at hand: n where real numbers are in pairs, else 2 n */
     uint64_t order;
     uint64_t size;   /* bytes of a real number */
-    uint32_t direct; /* long: first and second read x and write y themselves */
+    uint32_t direct; /* complex numbers side by side: the first step reads x, the second writes y */
 } mica__cpu_fft;
 
 /* Where things lie in a thread's memory, in bytes. Which of them a kernel has is its own affair. */
@@ -33,10 +33,12 @@ typedef struct mica__cpu_fft_places {
     uint64_t roots, across;             /* double pairs: the roots of `order`, those of `length` */
     uint64_t first_roots, second_roots; /* of a column, in the type */
     uint64_t twiddles;                  /* [first][2][lanes]: roots by column and lane */
+    /* complex [second / lanes][first]: what twiddles are multiplied by; a row's own thread alone */
+    uint64_t bases;
     uint64_t block[2]; /* [greater of first and second][2][lanes], and a square of lanes more */
     uint64_t spectrum; /* complex [length]: of the chirp */
-    /* complex [length] and what lies between the two steps; lanes: [lanes][length] in row */
-    uint64_t row, folded;
+    uint64_t row,
+        folded; /* complex [length] and what lies between the two steps; lanes: [lanes][length] in row */
     uint64_t bytes;
 } mica__cpu_fft_places;
 
@@ -60,6 +62,13 @@ static inline uint64_t mica__cpu_fft_folded(const mica__cpu_fft *fft)
     return (fft->first + MICA__CPU_FFT_LANES - 1) / MICA__CPU_FFT_LANES * MICA__CPU_FFT_LANES * fft->second;
 }
 
+/* Runs of a vector's lanes in `second` columns, on the instruction set that has fewest lanes. */
+static inline uint64_t mica__cpu_fft_blocks(const mica__cpu_fft *fft)
+{
+    const uint64_t lanes = fft->size == 4 ? 8 : 2;
+    return (fft->second + lanes - 1) / lanes;
+}
+
 static inline uint64_t mica__cpu_fft_take(mica__cpu_fft_places *places, uint64_t bytes)
 {
     const uint64_t at = places->bytes;
@@ -78,6 +87,8 @@ static inline mica__cpu_fft_places mica__cpu_fft_places_of(const mica__cpu_fft *
     p.first_roots = mica__cpu_fft_take(&p, fft->first * 2 * size);
     p.second_roots = mica__cpu_fft_take(&p, fft->second * 2 * size);
     p.twiddles = mica__cpu_fft_take(&p, alone ? 0 : fft->first * 2 * lanes * size);
+    p.bases =
+        mica__cpu_fft_take(&p, own_rows && !alone ? mica__cpu_fft_blocks(fft) * fft->first * 2 * size : 0);
     p.block[0] = mica__cpu_fft_take(&p, (2 * most + lanes) * lanes * size);
     p.block[1] = mica__cpu_fft_take(&p, (2 * most + lanes) * lanes * size);
     p.spectrum = mica__cpu_fft_take(&p, own_rows && fft->of.chirp != 0 ? length * 2 * size : 0);

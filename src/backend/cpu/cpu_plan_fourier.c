@@ -65,8 +65,6 @@ static void plan_long(const mica__record *record, mica__cpu_fft *fft, mica__plan
     const uint64_t scratch[2] = {ceil_of(rows * of->length * pair, 64) * 64,
                                  rows * mica__cpu_fft_folded(fft) * pair};
     const double block_ns = 2.0 * (double)(fft->first * lanes);
-    fft->direct = of->kind == MICA_FFT_COMPLEX && of->chirp == 0 && of->x_step == pair &&
-                  of->y_step == pair && of->x_half == fft->size && of->y_half == fft->size;
     if (fft->direct == 0)
         add_step(record, fft, plan, "fft_fill", rows * pieces, scratch, 3.0 * MICA__CPU_FFT_PIECE);
     for (uint32_t way = 0; way <= of->chirp; way++) {
@@ -85,6 +83,8 @@ mica_status mica__cpu_plan_fft(const mica__record *record, const mica__device_in
     (void)info;
     mica__cpu_fft fft = {.size = record->operand[MICA__FFT_X].dtype == MICA_DTYPE_F64 ? 8 : 4};
     mica__fourier_of(record, &fft.of);
+    fft.direct = fft.of.kind == MICA_FFT_COMPLEX && fft.of.chirp == 0 && fft.of.x_step == 2 * fft.size &&
+                 fft.of.y_step == 2 * fft.size && fft.of.x_half == fft.size && fft.of.y_half == fft.size;
     fft.order = fft.of.pairs != 0 ? fft.of.n : 2 * fft.of.n;
     fft.first = fft.of.length;
     fft.second = 1;

@@ -44,7 +44,8 @@ static mica_status plan_linear(const mica__record *record, mica__cpu_linear *par
         most = part->columns > most ? part->columns : most;
     }
     const uint64_t n = params->part[0].columns, m = params->part[0].rows, least = m < n ? m : n;
-    const uint64_t local = (numbers + m * n + least * least + 4 * most) * sizeof(double);
+    const uint64_t local =
+        (numbers + m * n + 2 * least * least + mica__cpu_linear_work(most)) * sizeof(double);
     if (local > UINT32_MAX)
         return mica__fail(MICA_ERR_UNSUPPORTED,
                           "%s on the cpu: a matrix needs %llu bytes of work memory; 4 GiB are served",

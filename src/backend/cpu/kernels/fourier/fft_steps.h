@@ -7,7 +7,7 @@
 typedef struct NAME(fft) {
     const mica__cpu_fft *fft;
     fft_roots roots, across;
-    R *first_roots, *second_roots, *twiddles, *block[2], *spectrum, *row, *folded;
+    R *first_roots, *second_roots, *twiddles, *bases, *block[2], *spectrum, *row, *folded;
 } NAME(fft);
 
 static NAME(fft) NAME(fft_of)(const mica__cpu_args *args)
@@ -22,6 +22,7 @@ static NAME(fft) NAME(fft_of)(const mica__cpu_args *args)
     t.first_roots = (R *)(void *)(local + p.first_roots);
     t.second_roots = (R *)(void *)(local + p.second_roots);
     t.twiddles = (R *)(void *)(local + p.twiddles);
+    t.bases = fft->of.length <= MICA__CPU_FFT_MEDIUM ? (R *)(void *)(local + p.bases) : NULL;
     t.block[0] = (R *)(void *)(local + p.block[0]);
     t.block[1] = (R *)(void *)(local + p.block[1]);
     t.spectrum = (R *)(void *)(local + p.spectrum);
@@ -122,6 +123,20 @@ static inline void NAME(sample)(const NAME(fft) * t, const unsigned char *x, uin
     }
 }
 
+/* Complex numbers side by side, times scale, parts exchanged or not. */
+static void NAME(scale_row)(const R *from, bool swap, R scale, uint64_t count, R *to)
+{
+    if (swap)
+        for (uint64_t k = 0; k < count; k++) {
+            const R re = from[2 * k];
+            to[2 * k] = from[2 * k + 1] * scale;
+            to[2 * k + 1] = re * scale;
+        }
+    else
+        for (uint64_t k = 0; k < 2 * count; k++)
+            to[k] = from[k] * scale;
+}
+
 /* Numbers [from, to) of the row. */
 static void NAME(fill)(const NAME(fft) * t, const unsigned char *x, uint64_t from, uint64_t to, R *row)
 {
@@ -131,6 +146,8 @@ static void NAME(fill)(const NAME(fft) * t, const unsigned char *x, uint64_t fro
         memcpy(row, x + from * of->x_step, (to - from) * 2 * sizeof(R));
     else if (plain && of->kind == MICA_FFT_REAL && of->pairs != 0 && of->x_step == sizeof(R))
         memcpy(row, x + 2 * from * of->x_step, (to - from) * 2 * sizeof(R));
+    else if (x != NULL && t->fft->direct != 0) /* of an inverse transform */
+        NAME(scale_row)((const R *)(const void *)x + 2 * from, true, 1, to - from, row);
     else
         for (uint64_t k = from; k < to; k++)
             NAME(sample)(t, x, k, row + 2 * (k - from));
@@ -184,6 +201,10 @@ static void NAME(drain)(const NAME(fft) * t, const R *row, uint64_t from, uint64
     if (from >= of->inner)
         return;
     to = to < of->inner ? to : of->inner;
+    if (t->fft->direct != 0) {
+        NAME(scale_row)(row + 2 * from, swap, scale, to - from, (R *)(void *)y + 2 * from);
+        return;
+    }
     if (of->kind == MICA_FFT_REAL) {
         const uint64_t bins = of->n / 2 + 1;
         to = to == of->inner ? bins : to < bins ? to : bins;
@@ -221,6 +242,19 @@ static void NAME(convolve)(const R *spectrum, R factor, uint64_t count, R *row)
 
 /* ---- columns of a row ---- */
 
+/* The root that number k of column `column`, the first of a vector's, is multiplied by. */
+static inline void NAME(base_of)(const NAME(fft) * t, uint64_t column, uint64_t k, R *out)
+{
+    double base[2];
+    if (t->bases != NULL) {
+        memcpy(out, t->bases + (column / LANES * t->fft->first + k) * 2, 2 * sizeof(R));
+        return;
+    }
+    fft_root(&t->across, k * column, base);
+    out[0] = (R)base[0];
+    out[1] = (R)base[1];
+}
+
 /* Column `column` and its LANES - 1 neighbours, as far as the row has them: transformed, multiplied by its twiddles and folded. `swap`: parts of the row are exchanged. */
 static void NAME(first_columns)(const NAME(fft) * t, const R *row, bool swap, uint64_t column, R *folded)
 {
@@ -238,10 +272,10 @@ static void NAME(first_columns)(const NAME(fft) * t, const R *row, bool swap, ui
     }
     R *done = NAME(transform)(t->block[0], t->block[1], n, t->first_roots);
     for (uint64_t k = 1; k < n && m > 1; k++) {
-        double base[2];
-        fft_root(&t->across, k * column, base);
+        R base[2];
+        NAME(base_of)(t, column, k, base);
         NAME(complex) twiddle = NAME(at)(t->twiddles, k), a = NAME(at)(done, k);
-        twiddle = NAME(times)(twiddle, V_SET1((R)base[0]), V_SET1((R)base[1]), V_SET1((R)-base[1]));
+        twiddle = NAME(times)(twiddle, V_SET1(base[0]), V_SET1(base[1]), V_SET1(-base[1]));
         NAME(put)(done, k, NAME(times)(a, twiddle.re, twiddle.im, V_SUB(V_SET1(0), twiddle.im)));
     }
     for (uint64_t k = 0; k < n; k += LANES) { /* lanes were columns, and become the numbers of one */
@@ -282,13 +316,13 @@ static void NAME(second_columns)(const NAME(fft) * t, const R *folded, uint64_t 
     }
 }
 
-/* Both steps of a row of the thread's own. */
-static void NAME(transform_row)(const NAME(fft) * t, R *row)
+/* Both steps of a row, which may be the same; `swap`: parts are exchanged before and behind. */
+static void NAME(transform_row)(const NAME(fft) * t, const R *from, bool swap, R scale, R *to)
 {
     for (uint64_t c = 0; c < t->fft->second; c += LANES)
-        NAME(first_columns)(t, row, false, c, t->folded);
+        NAME(first_columns)(t, from, swap, c, t->folded);
     for (uint64_t c = 0; c < t->fft->first; c += LANES)
-        NAME(second_columns)(t, t->folded, c, false, 1, row);
+        NAME(second_columns)(t, t->folded, c, swap, scale, to);
 }
 
 /* ---- what a thread prepares ---- */
@@ -316,16 +350,29 @@ static void NAME(prepare_columns)(const NAME(fft) * t)
         }
 }
 
+/* The same for rows of the thread's own: what their columns are multiplied by besides. */
+static void NAME(prepare_bases)(const NAME(fft) * t)
+{
+    R *to = t->bases;
+    for (uint64_t column = 0; column < t->fft->second && t->fft->second > 1; column += LANES)
+        for (uint64_t k = 0; k < t->fft->first; k++, to += 2) {
+            double base[2];
+            fft_root(&t->across, k * column, base);
+            to[0] = (R)base[0];
+            to[1] = (R)base[1];
+        }
+}
+
 /* ---- short rows in lanes ---- */
 
 /* [lanes][pitch] to [pitch][lanes] or back. */
-static void NAME(transpose_rows)(const R *rows, uint64_t pitch, R *block)
+static void NAME(turn_rows)(const R *rows, uint64_t pitch, R *block)
 {
     for (uint64_t i = 0; i < pitch; i += LANES)
         V_TRANSPOSE(rows + i, pitch, block + i * LANES, LANES);
 }
 
-static void NAME(transpose_back)(const R *block, uint64_t pitch, R *rows)
+static void NAME(turn_back)(const R *block, uint64_t pitch, R *rows)
 {
     for (uint64_t i = 0; i < pitch; i += LANES)
         V_TRANSPOSE(block + i * LANES, LANES, rows + i, pitch);
@@ -335,9 +382,9 @@ static void NAME(transpose_back)(const R *block, uint64_t pitch, R *rows)
 static void NAME(transform_lanes)(const NAME(fft) * t, uint64_t pitch)
 {
     const mica__fourier *of = &t->fft->of;
-    NAME(transpose_rows)(t->row, pitch, t->block[0]);
+    NAME(turn_rows)(t->row, pitch, t->block[0]);
     R *done = NAME(transform)(t->block[0], t->block[1], of->length, t->first_roots);
-    NAME(transpose_back)(done, pitch, t->row);
+    NAME(turn_back)(done, pitch, t->row);
 }
 
 static inline uint64_t NAME(pitch)(const mica__cpu_fft *fft)
@@ -390,10 +437,11 @@ static void NAME(prepare_rows)(const mica__cpu_args *args)
     const NAME(fft) t = NAME(fft_of)(args);
     NAME(prepare_roots)(&t);
     NAME(prepare_columns)(&t);
+    NAME(prepare_bases)(&t);
     if (t.fft->of.chirp == 0)
         return;
     NAME(fill)(&t, NULL, 0, t.fft->of.length, t.spectrum);
-    NAME(transform_row)(&t, t.spectrum);
+    NAME(transform_row)(&t, t.spectrum, false, 1, t.spectrum);
 }
 
 static void NAME(run_rows)(const mica__cpu_args *args, uint64_t row, uint64_t end)
@@ -402,11 +450,17 @@ static void NAME(run_rows)(const mica__cpu_args *args, uint64_t row, uint64_t en
     walk w;
     walk_begin(&w, args->view, 2, args->view->ndim, row);
     for (; row < end; row++, walk_next(&w)) {
+        if (t.fft->direct != 0) {
+            NAME(transform_row)
+            (&t, (const R *)(const void *)walk_at(&w, 0), t.fft->of.inverse != 0, (R)t.fft->of.scale,
+             (R *)(void *)walk_at(&w, 1));
+            continue;
+        }
         NAME(fill)(&t, walk_at(&w, 0), 0, t.fft->of.length, t.row);
-        NAME(transform_row)(&t, t.row);
+        NAME(transform_row)(&t, t.row, false, 1, t.row);
         if (t.fft->of.chirp != 0) {
             NAME(convolve)(t.spectrum, (R)(1 / (double)t.fft->of.length), t.fft->of.length, t.row);
-            NAME(transform_row)(&t, t.row);
+            NAME(transform_row)(&t, t.row, false, 1, t.row);
         }
         NAME(drain)(&t, t.row, 0, t.fft->of.inner, walk_at(&w, 1));
     }

@@ -22,7 +22,19 @@ typedef struct few_work {
     uint64_t sum_row, sum_output; /* floats between rows and outputs of sums */
     float *tile, *sums, *weights, *line;
     uint64_t *tap; /* in the tile */
+    bool dense;    /* weights of a channel lie side by side as f32, and all are used */
+    bool
+        flat; /* rows shorter than a vector follow one another in sums as in the tile, what pads them between */
 } few_work;
+
+static bool taps_dense(const mica__cpu_view *w)
+{
+    uint64_t dense = sizeof(float);
+    for (uint32_t d = X + 1; d-- > Z; dense *= w->shape[d])
+        if (w->shape[d] != 1 && w->stride[d] != dense)
+            return false;
+    return w->dtype == MICA_DTYPE_F32;
+}
 
 /* Weights [output][channel][tap of this phase]. */
 static void take_weights(const few_work *s)
@@ -38,6 +50,11 @@ static void take_weights(const few_work *s)
             const unsigned char *from =
                 w->data + (turned ? u->group * p->channels + c : u->group * p->outputs + o) * w->stride[0] +
                 (turned ? o : c) * w->stride[1];
+            if (s->dense) {
+                memcpy(to, from, s->taps * sizeof *to);
+                to += s->taps;
+                continue;
+            }
             for (uint32_t z = 0; z < a[0].taps; z++)
                 for (uint32_t y = 0; y < a[1].taps; y++)
                     for (uint32_t x = 0; x < a[2].taps; x++)
@@ -134,13 +151,14 @@ FEW_INLINE void add_vectors(const few_work *s, const float *x, const float *w, b
         vf_store(sums + i * VW, sum[i]);
 }
 
-static void add_row(const few_work *s, uint64_t y, const float *w, bool first, float *sums)
+/* n places from row y on. */
+static void add_row(const few_work *s, uint64_t y, uint64_t n, const float *w, bool first, float *sums)
 {
     const float *x = s->tile + y * s->u->axis[1].x_step * s->row_floats;
     uint64_t i = 0;
-    for (; i + 4 * VW <= s->u->columns; i += 4 * VW)
+    for (; i + 3 * VW < n; i += 4 * VW)
         add_vectors(s, x + i, w, first, sums + i, 4);
-    for (; i < s->u->columns; i += VW)
+    for (; i < n; i += VW)
         add_vectors(s, x + i, w, first, sums + i, 1);
 }
 
@@ -190,6 +208,10 @@ static void add_channel(const few_work *s, const float *w, bool first, float *su
     const mica__conv_axis *a = s->u->axis;
     const bool square = a[0].taps == 1 && a[1].taps == 3 && a[2].taps == 3 && a[1].at_step == 1;
     uint64_t rows;
+    if (s->flat) {
+        add_row(s, 0, (s->u->rows - 1) * s->row_floats + s->u->columns, w, first, sums);
+        return;
+    }
     for (uint64_t y = 0; y < s->u->rows; y += rows, sums += rows * s->sum_row) {
         rows = 1;
         if (square && a[1].x_step == 1)
@@ -197,11 +219,11 @@ static void add_channel(const few_work *s, const float *w, bool first, float *su
         else if (square && a[1].x_step == 2)
             rows = add_squares(s, y, w, first, sums, 2);
         else
-            add_row(s, y, w, first, sums);
+            add_row(s, y, s->u->columns, w, first, sums);
     }
 }
 
-static void store_output(const few_work *s, uint64_t o, float *sums)
+static void store_output(const few_work *s, uint64_t o, const float *sums)
 {
     const mica__cpu_view *y = &s->args->view[MICA__CONV_Y];
     const uint64_t step = y->stride[X] * s->u->axis[2].step, n = s->u->columns;
@@ -216,9 +238,11 @@ static void store_output(const few_work *s, uint64_t o, float *sums)
                 vf_store_n(to + i * step, vf_add(vf_load(sums + i), bias), n - i);
             continue;
         }
-        for (uint64_t i = 0; i < n; i += VW)
-            vf_store(sums + i, vf_add(vf_load(sums + i), bias));
-        row_store_strided(to, y->dtype, step, sums, n);
+        for (uint64_t i = 0; i < n; i += VW) {
+            float values[VW];
+            vf_store(values, vf_add(vf_load(sums + i), bias));
+            row_store_strided(to + i * step, y->dtype, step, values, least(VW, n - i));
+        }
     }
 }
 
@@ -226,8 +250,6 @@ static void run_unit(const few_work *s)
 {
     const mica__cpu_conv *p = s->u->p;
     take_weights(s);
-    list_taps(s);
-    memset(s->tile, 0, s->u->extent[0] * s->u->extent[1] * s->row_floats * sizeof *s->tile);
     for (uint64_t c = 0; c < p->channels; c++) {
         if (s->used > 0)
             fill_tile(s, c);
@@ -238,28 +260,48 @@ static void run_unit(const few_work *s)
         store_output(s, o, s->sums + o * s->sum_output);
 }
 
-void MICA__ISA(conv_few)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+/* The place of a unit in its image, whatever its group is. */
+static few_work begin_unit(const mica__cpu_args *args, const conv_unit *u)
 {
     const mica__cpu_conv *p = args->params;
     const mica__conv_few_local l = mica__conv_few_local_of(p);
     float *local = args->local;
+    few_work s = {.u = u,
+                  .args = args,
+                  .taps = mica__conv_taps(&p->windows),
+                  .used = phase_taps(u),
+                  .row_floats = mica__conv_row_floats(&u->axis[2], u->columns),
+                  .sum_output = l.row * p->rows,
+                  .tile = local,
+                  .sums = local + l.sums,
+                  .weights = local + l.weights,
+                  .line = local + l.line,
+                  .tap = (uint64_t *)(void *)(local + l.tap)};
+    s.apart = s.row_floats / u->axis[2].x_step;
+    s.flat = u->columns < VW && u->axis[1].x_step == 1 && u->axis[2].x_step == 1 && s.row_floats <= l.row;
+    s.sum_row = s.flat ? s.row_floats : l.row;
+    s.dense = s.used == s.taps && taps_dense(&args->view[MICA__CONV_WEIGHT]);
+    list_taps(&s);
+    memset(s.tile, 0, u->extent[0] * u->extent[1] * s.row_floats * sizeof *s.tile);
+    return s;
+}
+
+void MICA__ISA(conv_few)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+{
+    const mica__cpu_conv *p = args->params;
+    /* an image is one tile: what follows a unit is the next group at the same place */
+    const bool whole = p->transposed == 0 && p->planes * p->row_tiles * p->column_tiles == 1;
+    conv_unit u = {.group = 0};
+    few_work s = {.u = NULL};
     for (uint64_t index = first; index < last; index++) {
-        conv_unit u;
-        if (!find_unit(p, &args->view[MICA__CONV_X], index, &u))
-            continue;
-        few_work s = {.u = &u,
-                      .args = args,
-                      .taps = mica__conv_taps(&p->windows),
-                      .used = phase_taps(&u),
-                      .row_floats = mica__conv_row_floats(&u.axis[2], u.columns),
-                      .sum_row = l.row,
-                      .sum_output = l.row * p->rows,
-                      .tile = local,
-                      .sums = local + l.sums,
-                      .weights = local + l.weights,
-                      .line = local + l.line,
-                      .tap = (uint64_t *)(void *)(local + l.tap)};
-        s.apart = s.row_floats / u.axis[2].x_step;
+        if (whole && s.u != NULL && u.group + 1 < p->groups) {
+            u.group++;
+        } else {
+            s.u = NULL;
+            if (!find_unit(p, &args->view[MICA__CONV_X], index, &u))
+                continue;
+            s = begin_unit(args, &u);
+        }
         run_unit(&s);
     }
 }

@@ -2,7 +2,7 @@
 #include "backend/cpu/cpu_linear.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kernels/linear/elimination.h"
-#include "backend/cpu/kernels/linear/orthogonal.h"
+#include "backend/cpu/kernels/linear/symmetric.h"
 #include "backend/cpu/kernels/walk.h"
 
 /* A matrix on its way: the operands' places, and the thread's memory that is left. */
@@ -20,39 +20,80 @@ static double *take(job *j, uint64_t count)
     return memory;
 }
 
+/* What is left, for elimination and eigenvalues: the plan keeps it behind all matrices. */
+static double *work_of(job *j)
+{
+    return j->free;
+}
+
+/* A row of numbers; false where one of them is not finite. */
+static inline bool load_row(const unsigned char *from, uint16_t dtype, uint64_t step, uint64_t n, double *to)
+{
+    uint32_t worst = 0;
+    if (dtype == MICA_DTYPE_F64) {
+        bool finite = true;
+        for (uint64_t c = 0; c < n; c++) {
+            memcpy(&to[c], from + c * step, sizeof *to);
+            finite = finite && isfinite(to[c]);
+        }
+        return finite;
+    }
+    for (uint64_t c = 0; c < n; c++) {
+        uint32_t bits;
+        float narrow;
+        memcpy(&bits, from + c * step, sizeof bits);
+        memcpy(&narrow, &bits, sizeof narrow);
+        bits &= INT32_MAX;
+        worst = bits > worst ? bits : worst;
+        to[c] = (double)narrow;
+    }
+    return worst < 0x7f800000u;
+}
+
 static double *load(job *j, uint32_t o, bool *finite)
 {
     const mica__cpu_linear_part *part = &j->params->part[o];
+    const uint16_t dtype = j->view[o].dtype;
+    const bool side = dtype == MICA_DTYPE_F32 && part->column_step == sizeof(float);
     double *out = take(j, part->rows * part->columns), *to = out;
-    for (uint64_t r = 0; r < part->rows; r++)
-        for (uint64_t c = 0; c < part->columns; c++, to++) {
-            const unsigned char *from = j->at[o] + r * part->row_step + c * part->column_step;
-            float narrow;
-            if (j->view[o].dtype == MICA_DTYPE_F64) {
-                memcpy(to, from, sizeof *to);
-            } else {
-                memcpy(&narrow, from, sizeof narrow);
-                *to = (double)narrow;
-            }
-            *finite = *finite && isfinite(*to);
-        }
+    for (uint64_t r = 0; r < part->rows; r++, to += part->columns) {
+        const unsigned char *from = j->at[o] + r * part->row_step;
+        const bool fine = side ? load_row(from, MICA_DTYPE_F32, sizeof(float), part->columns, to)
+                               : load_row(from, dtype, part->column_step, part->columns, to);
+        *finite = *finite && fine;
+    }
     return out;
+}
+
+static inline void store_row(unsigned char *to, uint16_t dtype, uint64_t step, const double *from,
+                             uint64_t column, uint64_t n)
+{
+    for (uint64_t c = 0; c < n; c++) {
+        const double value = from[c * column];
+        const float narrow = (float)value;
+        if (dtype == MICA_DTYPE_F64)
+            memcpy(to + c * step, &value, sizeof value);
+        else
+            memcpy(to + c * step, &narrow, sizeof narrow);
+    }
 }
 
 /* Element (r, c) is at from[r * row + c * column]; NULL: all are NaN. */
 static void store(const job *j, uint32_t o, const double *from, uint64_t row, uint64_t column)
 {
     const mica__cpu_linear_part *part = &j->params->part[o];
-    for (uint64_t r = 0; r < part->rows; r++)
-        for (uint64_t c = 0; c < part->columns; c++) {
-            unsigned char *to = j->at[o] + r * part->row_step + c * part->column_step;
-            const double value = from != NULL ? from[r * row + c * column] : (double)NAN;
-            const float narrow = (float)value;
-            if (j->view[o].dtype == MICA_DTYPE_F64)
-                memcpy(to, &value, sizeof value);
-            else
-                memcpy(to, &narrow, sizeof narrow);
-        }
+    const uint16_t dtype = j->view[o].dtype;
+    const bool side = column == 1 && dtype == MICA_DTYPE_F32 && part->column_step == sizeof(float);
+    const double nan = (double)NAN;
+    for (uint64_t r = 0; r < part->rows; r++) {
+        unsigned char *to = j->at[o] + r * part->row_step;
+        if (from == NULL)
+            store_row(to, dtype, part->column_step, &nan, 0, part->columns);
+        else if (side)
+            store_row(to, MICA_DTYPE_F32, sizeof(float), from + r * row, 1, part->columns);
+        else
+            store_row(to, dtype, part->column_step, from + r * row, column, part->columns);
+    }
 }
 
 /* The half of a [n, n] that is not read becomes that which is, or with `zero` 0: what stands there says nothing. */
@@ -78,7 +119,7 @@ static void run_triangular(job *j)
     bool whole = true, finite = true;
     double *a = load(j, 0, &whole), *b = load(j, 1, &finite);
     const bool fine = take_half(a, n, params->upper != 0, params->unit != 0, true) && finite &&
-                      solve_triangular(a, n, b, m, params);
+                      solve_triangular(a, n, b, m, params, work_of(j));
     store(j, 2, fine ? b : NULL, m, 1);
 }
 
@@ -88,7 +129,7 @@ static void run_cholesky(job *j)
     const bool upper = j->params->triangular.upper != 0;
     bool whole = true;
     double *a = load(j, 0, &whole);
-    const bool fine = take_half(a, n, upper, false, false) && factor_cholesky(a, n);
+    const bool fine = take_half(a, n, upper, false, false) && factor_cholesky(a, n, work_of(j));
     store(j, 1, fine ? a : NULL, upper ? 1 : n, upper ? n : 1);
 }
 
@@ -97,7 +138,7 @@ static void run_solve(job *j)
     const uint64_t n = j->params->part[0].rows, m = j->params->part[1].columns;
     bool finite = true;
     double *a = load(j, 0, &finite), *b = load(j, 1, &finite);
-    store(j, 2, finite && solve_general(a, n, b, m) ? b : NULL, m, 1);
+    store(j, 2, finite && solve_general(a, n, b, m, work_of(j)) ? b : NULL, m, 1);
 }
 
 static void run_inverse(job *j)
@@ -107,14 +148,14 @@ static void run_inverse(job *j)
     double *a = load(j, 0, &finite), *b = take(j, n * n);
     for (uint64_t i = 0; i < n * n; i++)
         b[i] = i % (n + 1) == 0;
-    store(j, 1, finite && solve_general(a, n, b, n) ? b : NULL, n, 1);
+    store(j, 1, finite && solve_general(a, n, b, n, work_of(j)) ? b : NULL, n, 1);
 }
 
 static void run_determinant(job *j)
 {
     bool finite = true;
     double *a = load(j, 0, &finite), out[2];
-    find_determinant(a, j->params->part[0].rows, j->params->triangular.unit != 0, out);
+    find_determinant(a, j->params->part[0].rows, j->params->triangular.unit != 0, out, work_of(j));
     store(j, 1, finite ? out : NULL, 1, 1);
 }
 
@@ -124,7 +165,7 @@ static void run_qr(job *j)
     bool finite = true;
     double *a = load(j, 0, &finite), *q = take(j, m * k), *reflections = take(j, m * k), *sizes = take(j, k);
     if (finite)
-        factor_qr(a, m, n, q, reflections, sizes);
+        factor_qr(a, m, n, q, reflections, sizes, work_of(j));
     store(j, 1, finite ? q : NULL, k, 1);
     store(j, 2, finite ? a : NULL, n, 1);
 }
@@ -159,17 +200,20 @@ static void run_eigh(job *j)
     bool whole = true;
     double *a = load(j, 0, &whole), *v = take(j, n * n), *out = take(j, n * n), *w = take(j, n),
            *order = take(j, n);
-    if (!take_half(a, n, false, false, false)) {
+    bool found = take_half(a, n, false, false, false);
+    if (found) {
+        const double scale = scale_of(a, n * n);
+        for (uint64_t i = 0; i < n * n; i++)
+            a[i] /= scale;
+        found = find_eigen(a, n, w, v, out, work_of(j));
+        for (uint64_t i = 0; i < n; i++)
+            w[i] *= scale;
+    }
+    if (!found) {
         store(j, 1, NULL, 0, 0);
         store(j, 2, NULL, 0, 0);
         return;
     }
-    const double scale = scale_of(a, n * n);
-    for (uint64_t i = 0; i < n * n; i++)
-        a[i] /= scale;
-    diagonalise(a, n, v);
-    for (uint64_t i = 0; i < n; i++)
-        w[i] = a[i * n + i] * scale;
     sort(w, n, false, order);
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t from = (uint64_t)order[i];
@@ -178,6 +222,35 @@ static void run_eigh(job *j)
     }
     store(j, 1, a, 1, 1);
     store(j, 2, out, 1, n);
+}
+
+/* to [rows, columns] = -(by [rows, count] times from [count, columns]), a row of work memory at a time. */
+static void multiply_rows(const double *by, const double *from, uint64_t rows, uint64_t count,
+                          uint64_t columns, double *to, double *row)
+{
+    for (uint64_t i = 0; i < rows; i++) {
+        memset(row, 0, mica__cpu_linear_step(columns) * sizeof *row);
+        subtract_rows(row, from, columns, by + i * count, 1, count, columns);
+        memcpy(to + i * columns, row, columns * sizeof *to);
+    }
+}
+
+/* Turns the rows of w [k, m] into nearly orthogonal ones by the eigenvectors of w w^T, the rows of v [k, k]: sweeps of rotations then have little left to
+ * do. They are what makes small values right, of which squares say nothing. `turned` [m, k] is w^T. */
+static void prepare_rows(job *j, double *w, uint64_t k, uint64_t m, double *v, double *turned)
+{
+    double *squares = take(j, k * k), *q = take(j, k * k), *values = take(j, k), *work = work_of(j);
+    multiply_rows(w, turned, k, m, k, squares, work); /* negative: the vectors are the same */
+    if (!find_eigen(squares, k, values, v, q, work)) {
+        memset(v, 0, k * k * sizeof *v);
+        for (uint64_t i = 0; i < k; i++)
+            v[i * k + i] = 1;
+        return;
+    }
+    multiply_rows(v, w, k, k, m, turned, work);
+    memcpy(w, turned, k * m * sizeof *w);
+    for (uint64_t i = 0; i < k * k; i++)
+        v[i] = -v[i];
 }
 
 /* The rows of w [k, m], largest first, as unit vectors into u and their lengths into s; the rows of v [k, k] likewise into vt. */
@@ -217,7 +290,11 @@ static void run_svd(job *j)
     for (uint64_t i = 0; i < k; i++)
         for (uint64_t c = 0; c < m; c++)
             w[i * m + c] = (tall ? a[c * k + i] : a[i * m + c]) / scale;
-    orthogonalise(w, k, m, v);
+    for (uint64_t i = 0; i < k; i++)
+        for (uint64_t c = 0; c < m; c++)
+            a[c * k + i] = w[i * m + c];
+    prepare_rows(j, w, k, m, v, a);
+    orthogonalise(w, k, m, v, s);
     order_values(w, v, k, m, order, s, a, vt); /* a becomes u, row by row */
     for (uint64_t i = 0; i < k; i++)
         s[i] *= scale;

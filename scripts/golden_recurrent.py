@@ -101,6 +101,42 @@ def cells(file, name, layer, kept):
     write(file, name, arrays)
 
 
+def cell_gradients(file, name, layer, kept):
+    """What PyTorch makes of the gradients of a layer of one direction, for random gradients of y and of the last states."""
+    tokens, width, hidden = 6, 4, 5
+    module = layer(width, hidden)
+    inputs = torch.randn(tokens, width)
+    states = [torch.randn(1, hidden, requires_grad=True) for _ in range(kept)]
+    module.weight_ih_l0.data = torch.nn.init.orthogonal_(torch.empty(module.weight_ih_l0.shape))
+    x = (inputs @ module.weight_ih_l0.T + module.bias_ih_l0).detach()
+    y, after = module(inputs, tuple(states) if kept == 2 else states[0])
+    after = after if kept == 2 else (after,)
+    dy, dnext = torch.randn(tokens, hidden), torch.randn(kept, hidden)
+    loss = (y * dy).sum() + sum((s[0] * d).sum() for s, d in zip(after, dnext))
+    loss.backward()
+    # dbias_ih is the sum of dx over the tokens, and dx times the inputs is what weight_ih gets
+    write(file, name, {
+        "x": x, "weight": module.weight_hh_l0, "bias": module.bias_hh_l0,
+        "state": torch.stack([s[0] for s in states])[None], "dy": dy, "dnext": dnext[None], "inputs": inputs,
+        "dweight_ih": module.weight_ih_l0.grad, "dbias_ih": module.bias_ih_l0.grad, "dweight": module.weight_hh_l0.grad,
+        "dbias": module.bias_hh_l0.grad, "dstate": torch.stack([s.grad[0] for s in states])[None]})
+
+
+def delta_gradients(file):
+    """Of the rule of transformers, through autograd."""
+    q, k = torch.randn(1, 6, 2, 4, requires_grad=True), torch.randn(1, 6, 2, 4, requires_grad=True)
+    v, beta = torch.randn(1, 6, 2, 3, requires_grad=True), torch.rand(1, 6, 2, requires_grad=True)
+    g, state = (-torch.rand(1, 6, 2)).requires_grad_(), torch.randn(1, 2, 4, 3, requires_grad=True)
+    y, _ = torch_recurrent_gated_delta_rule(q, k, v, g, beta, initial_state=state * 1, output_final_state=True,
+                                            use_qk_l2norm_in_kernel=True)
+    dy = torch.randn_like(y)
+    (y * dy).sum().backward()
+    write(file, "delta_gradients", {
+        "q": q[0], "k": k[0], "v": v[0], "g": g[0], "beta": beta[0], "state": state, "dy": dy[0]})
+    write(file, "delta_gradients_of", {
+        "dq": q.grad[0], "dk": k.grad[0], "dv": v.grad[0], "dg": g.grad[0], "dbeta": beta.grad[0], "dstate": state.grad})
+
+
 def main():
     torch.manual_seed(1)
     with open(OUT, "w", encoding="ascii") as file:
@@ -112,6 +148,10 @@ def main():
         cells(file, "gru", torch.nn.GRU, 1)
         cells(file, "rnn_tanh", torch.nn.RNN, 1)
         cells(file, "rnn_relu", lambda *a, **k: torch.nn.RNN(*a, nonlinearity="relu", **k), 1)
+        cell_gradients(file, "lstm_gradients", torch.nn.LSTM, 2)
+        cell_gradients(file, "gru_gradients", torch.nn.GRU, 1)
+        cell_gradients(file, "tanh_gradients", torch.nn.RNN, 1)
+        delta_gradients(file)
 
 
 if __name__ == "__main__":

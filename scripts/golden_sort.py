@@ -52,5 +52,21 @@ for name, at in ("add", np.add), ("multiply", np.multiply), ("maximum", np.maxim
     y = x.copy()
     at.at(y, (np.arange(4)[:, None, None], picked, np.arange(7)[None, None, :]), values(4, 4, 9, 7))
     case("scatter_" + name, y)
+places = indices(5, 4, 3, 5, 2)  # the first two dimensions of x
+case("gather_nd", x[places[..., 0], places[..., 1]])
+batched = indices(6, 6, 4, 3, 1)
+case("gather_nd_batch", np.stack([x[b][batched[b, :, 0]] for b in range(4)]))
+for name, at in ("set", None), ("add", np.add), ("multiply", np.multiply), ("maximum", np.maximum), ("minimum", np.minimum):
+    y, updates = x.copy(), values(7, 3, 5, 7)
+    if at is None:
+        for row in np.ndindex(3, 5):
+            y[tuple(places[row])] = updates[row]
+    else:
+        at.at(y, (places[..., 0], places[..., 1]), updates)
+    case("scatter_nd_" + name, y)
+sparse = np.where(np.abs(x) < 3, 0, x)
+case("nonzero", np.stack(np.nonzero(sparse), -1))
+case("compress", np.compress(sparse[0, :, 0] != 0, x, axis=1))
+case("compress_flat", np.compress(sparse.reshape(-1) != 0, x))
 with open("tests/golden/sort.txt", "w", encoding="ascii") as file:
     file.write("\n".join(LINES) + "\n")

@@ -92,11 +92,11 @@ typedef struct mica_softmax_params {
     uint32_t log; /* 1: the logarithm of it, mica_log_softmax */
 } mica_softmax_params;
 
-/* Softmax over the last dimension of x * scale. A row of only -inf gives zeros, a row with NaN gives NaN. In place. Both f64, on
- * the cpu. */
+/* Softmax over the last dimension of x * scale. A row of only -inf gives zeros, a row with NaN gives NaN. Any strides, so that a permuted view
+ * gives any other dimension. In place. Both f64, on the cpu. */
 MICA_API mica_status mica_softmax(mica_encoder *encoder, mica_buffer *x, float scale, mica_buffer *y);
 /* Softmax over the last dimension of x * scale + mask, in f32 (f64 with f64). mask is f32, f16 or bf16 (f64 with f64), or bool: where that is false the element has no
- * part and gives 0, whatever x is there. It broadcasts to x, any strides. A row that is masked wholly gives zeros, one with NaN (or inf - inf) in what
+ * part and gives 0, whatever x is there. It broadcasts to x; any strides of all. A row that is masked wholly gives zeros, one with NaN (or inf - inf) in what
  * has a part NaN. mask NULL: mica_softmax. In place on x. Its gradient is mica_softmax_backward, of y as here. */
 MICA_API mica_status mica_masked_softmax(mica_encoder *encoder, mica_buffer *x, mica_buffer *mask,
                                          float scale, mica_buffer *y);
@@ -162,7 +162,8 @@ typedef struct mica_rope_params {
 
 /* Rotary embedding of x [tokens, heads, dim] (or [tokens, dim]) by positions [tokens], or [1 to 4 axes, tokens] where params.axes says whose
  * position a pair has: angle of pair i is position * position_scale * theta^(-2i/frequency_dims) / factors[i]. factors f32 [rotary_dims/2] or
- * NULL. In place. Linear scaling is position_scale, NTK a greater theta, Llama 3 and LongRoPE are factors, YaRN factors and attention_scale. */
+ * NULL. In place. Linear scaling is position_scale, NTK a greater theta, Llama 3 and LongRoPE are factors, YaRN factors and attention_scale.
+ * f32, f16 or bf16; or x and y f64 on the cpu, its angles in f64 too. */
 MICA_API mica_status mica_rope(mica_encoder *encoder, mica_buffer *x, mica_buffer *positions,
                                mica_buffer *factors, const mica_rope_params *params, mica_buffer *y);
 /* Its gradient: dx is dy turned back by the same angles. dx may be dy. */
@@ -256,7 +257,8 @@ typedef struct mica_matmul_params {
 MICA_API mica_status mica_matmul(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
                                  const mica_matmul_params *params, mica_buffer *y);
 /* Expert-routed: ids [T, S] name for each slot an expert of weight [E, N, K]; x is [T, K] (each slot reads its
- * token's row) or [T, S, K]; y [T, S, N]. Experts may repeat. An id outside: that row of y is zero, FAULT. */
+ * token's row) or [T, S, K]; y [T, S, N]. Experts may repeat. An id outside: that row of y is zero, FAULT.
+ * x, weight and y may be f64, all three, on the cpu. */
 MICA_API mica_status mica_matmul_experts(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
                                          mica_buffer *ids, const mica_matmul_params *params, mica_buffer *y);
 

@@ -33,12 +33,13 @@ typedef struct mica_route_params {
  * softmax_first, its softmax. Best first; the lower id among equals; NaN comes after every number. A weight is the score of its
  * expert, without bias, as mica_softmax gives it: a token with only -inf has zeros, a NaN that takes part gives NaN. Weights are normalised,
  * then multiplied by `scale` and by expert_scale [E] of their expert (or NULL: none). `params` may be NULL: all zero. GPUs take up to 32
- * groups. DeepSeek V3: SIGMOID, bias, normalise, groups with group_best 2; V2: softmax_first and groups; Gemma 4: expert_scale. */
+ * groups. f32, f16 and bf16, each operand its own, or all f64 on the cpu. DeepSeek V3: SIGMOID, bias, normalise, groups with group_best 2; V2: softmax_first and groups; Gemma 4: expert_scale. */
 MICA_API mica_status mica_route(mica_encoder *encoder, mica_buffer *logits, mica_buffer *bias,
                                 mica_buffer *expert_scale, const mica_route_params *params, mica_buffer *ids,
                                 mica_buffer *weights);
 /* y [T, N] = sum over slots s of weights [T, S] times x [T, S, N], added in the order of the slots; + shared [T, N] (or NULL), an expert
- * of all tokens, times sigmoid(shared_gate [T]) (or NULL: 1); + residual [T, N] (or NULL). y may be the view of shared or of residual. */
+ * of all tokens, times sigmoid(shared_gate [T]) (or NULL: 1); + residual [T, N] (or NULL). y may be the view of shared or of residual.
+ * f32, f16 and bf16, each operand its own, or all f64 on the cpu. */
 MICA_API mica_status mica_expert_sum(mica_encoder *encoder, mica_buffer *x, mica_buffer *weights,
                                      mica_buffer *shared, mica_buffer *shared_gate, mica_buffer *residual,
                                      mica_buffer *y);

@@ -102,7 +102,7 @@ MICA_API mica_status mica_batch_norm_backward(mica_encoder *encoder, mica_buffer
                                               mica_buffer *dweight, mica_buffer *dbias);
 
 /* y = log(softmax(x * scale)) over the last dimension: x scale - log(sum(e^(x scale))). A row of only -inf gives -inf, a row with NaN gives
- * NaN. x and y contiguous in the last dimension. In place. */
+ * NaN. Any strides. In place. */
 MICA_API mica_status mica_log_softmax(mica_encoder *encoder, mica_buffer *x, float scale, mica_buffer *y);
 /* Of y = mica_softmax(x, scale): dx = scale y (dy - sum(y dy)). dx may be y or dy. */
 MICA_API mica_status mica_softmax_backward(mica_encoder *encoder, mica_buffer *y, mica_buffer *dy,

@@ -49,6 +49,14 @@ MICA_API mica_status mica_ssm_conv(mica_encoder *encoder, mica_buffer *x, mica_b
                                    mica_buffer *bias, const mica_sequences *sequences,
                                    const mica_ssm_conv_params *params, mica_buffer *y);
 
+/* The gradient of mica_ssm_conv for dy [T, C] and dnext [N, C, K - 1] (or NULL: 0), what reaches the states that sequences end with: dx [T, C], dweight [C, K], dbias
+ * [C] and dstate [N, C, K - 1], of which the last three may be NULL. `sequences`, N, dstate, f64, strides and devices as mica_delta_net_backward says. */
+MICA_API mica_status mica_ssm_conv_backward(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
+                                            mica_buffer *bias, const mica_sequences *sequences,
+                                            const mica_ssm_conv_params *params, mica_buffer *dy,
+                                            mica_buffer *dnext, mica_buffer *dx, mica_buffer *dweight,
+                                            mica_buffer *dbias, mica_buffer *dstate);
+
 typedef enum mica_delta_rule {
     MICA_DELTA_CORRECT = 0, /* d = beta (v - S^T k): the delta rule */
     MICA_DELTA_ADD = 1      /* d = beta v: linear attention, and Mamba 2 with beta = dt */
@@ -73,9 +81,10 @@ typedef struct mica_delta_params {
 typedef struct mica_delta_operands {
     mica_buffer *q, *k; /* [T, G, D] */
     mica_buffer *v;     /* [T, H, V], H a multiple of G */
-    mica_buffer *g;     /* [T, H], logarithm of the decay, usually below 0; NULL: 0 */
-    mica_buffer *beta;  /* [T, H], how much is learned of a token; NULL: 1 */
-    mica_buffer *skip;  /* [H], how much of v is added to y; NULL: none */
+    /* [T, H], logarithm of the decay, usually below 0; NULL: 0. Or [T, H, D]: one for each row of the state, as gated linear attention and Kimi's have */
+    mica_buffer *g;
+    mica_buffer *beta; /* [T, H], how much is learned of a token; NULL: 1 */
+    mica_buffer *skip; /* [H], how much of v is added to y; NULL: none */
 } mica_delta_operands;
 
 /* The gated delta rule (Gated DeltaNet, Qwen 3-Next) and its simpler kin. Each value head of a sequence has a state S [D, V]; for each token
@@ -86,10 +95,34 @@ typedef struct mica_delta_operands {
  * Chunked, with D_ij the sum of g over the tokens behind j up to i of a chunk (D_i0: from its first on) and S the state before it:
  *   d_i = beta_i (v_i - e^D_i0 S^T k_i - sum over j < i of e^D_ij (k_i.k_j) d_j), a triangular solve, or beta_i v_i;
  *   y_i = scale (e^D_i0 S^T q_i + sum over j <= i of e^D_ij (q_i.k_j) d_j) + skip v_i;  S = e^D_n0 S + sum over j of e^D_nj k_j d_j^T.
- * Decays stand only over stretches of tokens, never as e^-D: nothing overflows that does not token by token. */
+ * Decays stand only over stretches of tokens, never as e^-D: nothing overflows that does not token by token. With a decay for each row it goes token by
+ * token; CHUNKED is refused then. */
 MICA_API mica_status mica_delta_net(mica_encoder *encoder, const mica_delta_operands *operands,
                                     const mica_sequences *sequences, const mica_delta_params *params,
                                     mica_buffer *y);
+
+/* What mica_delta_net_backward writes; the last four may be NULL. */
+typedef struct mica_delta_gradients {
+    mica_buffer *dq, *dk; /* [T, G, D] */
+    mica_buffer *dv;      /* [T, H, V] */
+    mica_buffer *dg;      /* as g is */
+    mica_buffer *dbeta;   /* [T, H] */
+    mica_buffer *dskip;   /* [H] */
+    mica_buffer *dstate;  /* [N, H, D, V] */
+} mica_delta_gradients;
+
+/* The gradient of mica_delta_net for dy [T, H, V], what reaches y, and dnext [N, H, D, V] (or NULL: 0), what reaches the states that the N sequences end with. Of
+ * `sequences` state, starts and read_slots are read, the others NULL; N is as above, of dnext or dstate where nothing else says it, else 1. dstate is what
+ * leaves the states that they begin with, sequence by sequence: where several begin with one slot, mica_scatter adds them up. Gradients of tokens that no sequence
+ * has, and of a sequence that faults, are zeros. With S the state behind a token, S' decayed before it and dS what reaches S from y and from behind:
+ *   dS += scale q dy^T;  dd = dS^T k;  dv = skip dy + beta dd;  dbeta = dd . (v - S'^T k);  dS' = dS - beta k dd^T;
+ *   dk = S d - beta S' dd;  dq = scale S dy;  dg = sum of dS' S';  and e^g dS' goes on to the token before; where rule is ADD without what S'^T k brings.
+ * Computed in f64 whatever the types, token by token whatever params.form says; states are computed again from every so many tokens. dg, dbeta and dskip
+ * are there only with g, beta and skip. Types as mica_delta_net, each operand its own, any strides. On the cpu; GPUs refuse. */
+MICA_API mica_status mica_delta_net_backward(mica_encoder *encoder, const mica_delta_operands *operands,
+                                             const mica_sequences *sequences, const mica_delta_params *params,
+                                             mica_buffer *dy, mica_buffer *dnext,
+                                             const mica_delta_gradients *gradients);
 
 /* What a layer makes g and beta of: g = -e^a_log softplus(a + dt_bias), beta = 1 / (1 + e^-b), all [T, H] but a_log and dt_bias [H], which
  * repeat. A region, joined with its neighbours. f32, or all f64; in place as scalars.h says. */
@@ -124,6 +157,26 @@ MICA_API mica_status mica_selective_scan(mica_encoder *encoder, const mica_selec
                                          const mica_sequences *sequences, const mica_selective_params *params,
                                          mica_buffer *y);
 
+/* What mica_selective_scan_backward writes; the last four may be NULL. */
+typedef struct mica_selective_gradients {
+    mica_buffer *dx, *ddt; /* [T, C] */
+    mica_buffer *da;       /* [C, P] */
+    mica_buffer *db, *dc;  /* [T, G, P] */
+    mica_buffer *dskip;    /* [C] */
+    mica_buffer *ddt_bias; /* [C] */
+    mica_buffer *dz;       /* [T, C] */
+    mica_buffer *dstate;   /* [N, C, P] */
+} mica_selective_gradients;
+
+/* The gradient of mica_selective_scan for dy [T, C] and dnext [N, C, P] (or NULL: 0). `sequences`, N, dstate, f64, strides and devices as
+ * mica_delta_net_backward says; dskip, ddt_bias and dz are there only with skip, dt_bias and z. */
+MICA_API mica_status mica_selective_scan_backward(mica_encoder *encoder,
+                                                  const mica_selective_operands *operands,
+                                                  const mica_sequences *sequences,
+                                                  const mica_selective_params *params, mica_buffer *dy,
+                                                  mica_buffer *dnext,
+                                                  const mica_selective_gradients *gradients);
+
 typedef enum mica_rnn_kind {
     MICA_RNN_TANH = 0,
     MICA_RNN_RELU = 1,
@@ -147,6 +200,15 @@ typedef struct mica_rnn_params {
  * of x, weight, states and y are contiguous. `params` may be NULL: all zero. */
 MICA_API mica_status mica_rnn(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight, mica_buffer *bias,
                               const mica_sequences *sequences, const mica_rnn_params *params, mica_buffer *y);
+
+/* The gradient of mica_rnn for dy [T, H] and dnext [N, 1 or 2, H] (or NULL: 0): dx [T, F], dweight [F, H], dbias [F] and dstate, shaped as dnext, of which the
+ * last three may be NULL; dbias is there only with bias. RELU has slope 0 at 0. `sequences`, N, dstate, f64, strides and devices as
+ * mica_delta_net_backward says. */
+MICA_API mica_status mica_rnn_backward(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight,
+                                       mica_buffer *bias, const mica_sequences *sequences,
+                                       const mica_rnn_params *params, mica_buffer *dy, mica_buffer *dnext,
+                                       mica_buffer *dx, mica_buffer *dweight, mica_buffer *dbias,
+                                       mica_buffer *dstate);
 
 #ifdef __cplusplus
 }

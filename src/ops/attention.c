@@ -68,6 +68,10 @@ void mica__rule_rope(mica__op_builder *op)
 {
     mica_rope_params *rope = &((mica__rope_record *)op->record.params)->rope;
     const uint64_t head = mica__op_size(op, 'D'), factors = mica__op_size(op, 'F');
+    const uint16_t x = op->record.operand[MICA__ROPE_X].dtype, y = op->record.operand[MICA__ROPE_Y].dtype;
+    mica__op_require(op, !mica__op_has(op, MICA__ROPE_Y) || (x == MICA_DTYPE_F64) == (y == MICA_DTYPE_F64),
+                     "y is %s, but x is %s: both are f64 or neither", mica_dtype_name((mica_dtype)y),
+                     mica_dtype_name((mica_dtype)x));
     if (!mica__size_known(head))
         return;
     mica__op_require(op, head <= UINT32_MAX && (head % 2 == 0 || rope->rotary_dims != 0),

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "ops/check.h"
+#include "ops/norm.h"
 
 void mica__rule_route(mica__op_builder *op)
 {
@@ -15,6 +16,7 @@ void mica__rule_route(mica__op_builder *op)
         params->groups = params->top_groups = 1;
     if (params->group_best == 0)
         params->group_best = 1;
+    mica__op_all_double(op);
     mica__op_require(op, isfinite(params->scale), "params.scale is not finite");
     mica__op_require(op, params->scoring <= MICA_ROUTE_SIGMOID,
                      "params.scoring is %u, which is no mica_route_scoring", params->scoring);
@@ -50,6 +52,7 @@ void mica__rule_expert_sum(mica__op_builder *op)
     mica__op_require(op,
                      mica__op_has(op, MICA__EXPERT_SUM_SHARED) || !mica__op_has(op, MICA__EXPERT_SUM_GATE),
                      "shared_gate is given, but shared is NULL");
+    mica__op_all_double(op);
 }
 
 mica_status mica_expert_sum(mica_encoder *encoder, mica_buffer *x, mica_buffer *weights, mica_buffer *shared,

@@ -47,6 +47,15 @@ mica_status mica_matmul(mica_encoder *encoder, mica_buffer *x, mica_buffer *weig
 
 void mica__rule_experts(mica__op_builder *op)
 {
+    const mica__operand *o = op->record.operand;
+    const bool wide = o[MICA__EXPERTS_WEIGHT].dtype == MICA_DTYPE_F64;
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t slot = i == 0 ? MICA__EXPERTS_X : MICA__EXPERTS_Y;
+        mica__op_require(op, (o[slot].dtype == MICA_DTYPE_F64) == wide,
+                         "%s is %s, but weight is %s: all operands are f64 or none",
+                         mica__op_argument(op, slot), mica_dtype_name((mica_dtype)o[slot].dtype),
+                         mica_dtype_name((mica_dtype)o[MICA__EXPERTS_WEIGHT].dtype));
+    }
     check_params(op, 1);
 }
 

@@ -19,7 +19,8 @@ void mica__op_all_double(mica__op_builder *op)
 {
     const mica__operand *o = op->record.operand;
     for (uint32_t slot = 1; slot < op->record.operand_count && mica__op_ok(op); slot++)
-        if (mica__op_has(op, slot) && o[slot].dtype != MICA_DTYPE_BOOL)
+        if (mica__op_has(op, slot) && o[slot].dtype != MICA_DTYPE_BOOL && o[slot].dtype != MICA_DTYPE_U32 &&
+            o[slot].dtype != MICA_DTYPE_I32)
             mica__op_require(op, (o[slot].dtype == MICA_DTYPE_F64) == (o[0].dtype == MICA_DTYPE_F64),
                              "%s is %s, but %s is %s: all operands are f64 or none",
                              mica__op_argument(op, slot), mica_dtype_name((mica_dtype)o[slot].dtype),

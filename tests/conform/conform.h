@@ -159,6 +159,10 @@ void conform_add_absent(conform_case *c);
 /* A weight [.., rows, columns] of row->weight with its scales and biases (absent unless affine): three slots. */
 void conform_add_weight(conform_case *c, test_random *random, const char *name, uint32_t ndim,
                         const uint64_t *shape);
+/* Rows of f64, on a device that has it; elsewhere they are of smaller floats. */
+bool conform_is_wide(const conform_case *c);
+/* Of f64 outputs: what counts roundings of f32 becomes as many of f64, twice over, since the oracle is in f64 itself. */
+void conform_narrow(conform_case *c);
 /* What the op gets for a slot: NULL when absent. */
 mica_buffer *conform_buffer(const conform_case *c, uint32_t slot);
 test_tensor *conform_tensor(conform_case *c, uint32_t slot);

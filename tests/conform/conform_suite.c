@@ -113,7 +113,8 @@ static bool worth_a_run(const conform_suite *suite, uint32_t isa, uint32_t threa
 /* Ops that the cpu has alone: others refuse them by name. */
 static bool is_alone(mica_op op)
 {
-    return op >= MICA_OP_TRIANGULAR_SOLVE && op <= MICA_OP_SVD;
+    return (op >= MICA_OP_TRIANGULAR_SOLVE && op <= MICA_OP_SVD) ||
+           (op >= MICA_OP_SSM_CONV_BACKWARD && op <= MICA_OP_RNN_BACKWARD);
 }
 
 static bool refuses(conform_case *c, mica_device *device, char *why)

@@ -48,6 +48,7 @@
         text, MICA_OP_##id, MICA_DTYPE_##weight, conform_make_##make, conform_encode_op, \
             conform_oracle_##op, factor, reason, NULL                                    \
     }
+#define TAPE "f64 arithmetic: a thousand roundings of f64 of the sizes of all paths to an operand"
 #define DECODED "as attention: a decoded value is exact"
 #define TURNED "as attention: a decoded value is a sum of 64, or q and y are turned, which rounds as much"
 #define TURNED_BACK "two products, and six sums that each round at most the absolute sum of a block"
@@ -111,6 +112,7 @@ const conform_row conform_table[] = {
     ROW("softmax", SOFTMAX, softmax, NONE, 4,
         "the rounded argument moves exp by its own size; then a sum and a quotient"),
     ROW("rope", ROPE, rope, NONE, 4, "the angle is rounded in f32 and moves the result by its own size"),
+    ROW("rope f64", ROPE, rope, F64, 4, "as rope, roundings of f64"),
     DRAWN("kv_write", KV_WRITE, kv_write, NONE, 0, "a conversion rounds once: known to the bit"),
     DRAWN("kv_write q8_0", KV_WRITE, kv_write, Q8_0, 0,
           "codes and scales of f32 arithmetic: known to the bit"),
@@ -209,6 +211,10 @@ const conform_row conform_table[] = {
         "as route; then differences of sums of products of what it made, in roundings of their sizes"),
     ROW("expert_places", EXPERT_PLACES, expert_places, NONE, 0, "whole numbers"),
     /* ---- recurrence: state space, linear attention, cells ---- */
+    MADE("route f64", ROUTE, route, route, F64, 4, "as route, roundings of f64"),
+    MADE("route scored f64", ROUTE, route_scored, route, F64, 4, "as route, roundings of f64"),
+    ROW("expert_sum f64", EXPERT_SUM, expert_sum, F64, 4, "as expert_sum, roundings of f64"),
+    ROW("experts f64", MATMUL_EXPERTS, matmul_experts, F64, 4, "as experts, roundings of f64"),
     ROW("ssm_conv", SSM_CONV, ssm_conv, NONE, 4,
         "a sum of as many products as the filter is wide, perhaps silu; states are moved"),
     ROW("delta_net", DELTA_NET, delta_net, NONE, 2,
@@ -217,6 +223,10 @@ const conform_row conform_table[] = {
         "roundings of each place and token, carried on by the decays; a sum over the places"),
     ROW("rnn", RNN, rnn, NONE, 2,
         "sums of products and functions of them, carried from token to token by the sizes of the weights"),
+    ROW("ssm_conv_backward", SSM_CONV_BACKWARD, ssm_conv_backward, NONE, 1, TAPE),
+    ROW("delta_net_backward", DELTA_NET_BACKWARD, delta_net_backward, NONE, 1, TAPE),
+    ROW("selective_scan_backward", SELECTIVE_SCAN_BACKWARD, selective_scan_backward, NONE, 1, TAPE),
+    ROW("rnn_backward", RNN_BACKWARD, rnn_backward, NONE, 1, TAPE),
     /* ---- rotation and coding of caches ---- */
     DRAWN("hadamard", HADAMARD, hadamard, NONE, 2, DOT),
     DRAWN_AS("hadamard long", HADAMARD, hadamard_long, hadamard, NONE, 2, DOT),

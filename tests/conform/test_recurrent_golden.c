@@ -1,7 +1,7 @@
 /*
  * test_recurrent_golden.c - recurrences against what transformers and PyTorch gave (scripts/golden_recurrent.py): the gated delta rule, token by token
  * and in chunks, Mamba 2 from its projected input to its gated norm, the scan of Mamba 1, recurrent cells in both directions. On every device
- * that there is.
+ * that there is. And gradients of the delta rule and of cells, on the cpu.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -305,10 +305,104 @@ static void test_cells(void **state)
     }
 }
 
+static void test_delta_gradients(void **state)
+{
+    static const char *const outputs[] = {"dq", "dk", "dv", "dg", "dbeta", "dstate"};
+    golden g = read_case("delta_gradients"), of = read_case("delta_gradients_of");
+    mica_device *device = open_device(0);
+    mica_buffer *q = sent(device, &g, "q"), *k = sent(device, &g, "k"), *v = sent(device, &g, "v"),
+                *decay = sent(device, &g, "g"), *beta = sent(device, &g, "beta"),
+                *begin = sent(device, &g, "state"), *dy = sent(device, &g, "dy"), *d[6];
+    mica_encoder *encoder;
+
+    (void)state;
+    for (int i = 0; i < 6; i++)
+        d[i] = empty(device, find(&of, outputs[i]));
+    must(mica_encoder_begin(device, NULL, &encoder));
+    must(mica_delta_net_backward(
+        encoder, &(mica_delta_operands){.q = q, .k = k, .v = v, .g = decay, .beta = beta},
+        &(mica_sequences){.state = begin}, &(mica_delta_params){.normalise = 1, .eps = 1e-6f}, dy, NULL,
+        &(mica_delta_gradients){d[0], d[1], d[2], d[3], d[4], NULL, d[5]}));
+    must(mica_encoder_commit_and_wait(encoder));
+    mica_encoder_release(encoder);
+    for (int i = 0; i < 6; i++) {
+        holds(d[i], &of, outputs[i]);
+        mica_buffer_release(d[i]);
+    }
+    mica_buffer *const all[] = {q, k, v, decay, beta, begin, dy};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mica_buffer_release(all[i]);
+    mica_device_release(device);
+    free_case(&g);
+    free_case(&of);
+}
+
+/* What reaches the inputs, as the weights and biases of the product before the cells see it. */
+static void check_inputs(mica_buffer *dx, const golden *g)
+{
+    const array *inputs = find(g, "inputs"), *weight = find(g, "dweight_ih"), *bias = find(g, "dbias_ih");
+    const uint64_t tokens = inputs->shape[0], width = inputs->shape[1], rows = bias->count;
+    float *d = test_alloc(tokens * rows, sizeof *d);
+
+    must(mica_buffer_read(dx, 0, d, tokens * rows * sizeof *d));
+    for (uint64_t r = 0; r < rows; r++)
+        for (uint64_t i = 0; i <= width; i++) { /* the last is the bias */
+            double sum = 0;
+            const double wanted = (double)(i < width ? weight->value[r * width + i] : bias->value[r]);
+
+            for (uint64_t t = 0; t < tokens; t++)
+                sum += (double)d[t * rows + r] * (i < width ? (double)inputs->value[t * width + i] : 1);
+            if (!(fabs(sum - wanted) <= 2e-5 * (1 + fabs(wanted))))
+                fail_msg("row %llu, input %llu: %g, not %g", (unsigned long long)r, (unsigned long long)i,
+                         sum, wanted);
+        }
+    free(d);
+}
+
+static void test_cell_gradients(void **state)
+{
+    static const struct {
+        const char *name;
+        mica_rnn_kind kind;
+    } cases[] = {{"tanh_gradients", MICA_RNN_TANH},
+                 {"gru_gradients", MICA_RNN_GRU},
+                 {"lstm_gradients", MICA_RNN_LSTM}};
+    mica_device *device = open_device(0);
+
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        golden g = read_case(cases[c].name);
+        mica_buffer *x = sent(device, &g, "x"), *weight = sent(device, &g, "weight"),
+                    *bias = sent(device, &g, "bias"), *begin = sent(device, &g, "state"),
+                    *dy = sent(device, &g, "dy"), *dnext = sent(device, &g, "dnext"),
+                    *dx = empty(device, find(&g, "x")), *dweight = empty(device, find(&g, "dweight")),
+                    *dbias = empty(device, find(&g, "dbias")), *dstate = empty(device, find(&g, "dstate"));
+        mica_encoder *encoder;
+
+        must(mica_encoder_begin(device, NULL, &encoder));
+        must(mica_rnn_backward(encoder, x, weight, bias, &(mica_sequences){.state = begin},
+                               &(mica_rnn_params){.kind = (uint32_t)cases[c].kind}, dy, dnext, dx, dweight,
+                               dbias, dstate));
+        must(mica_encoder_commit_and_wait(encoder));
+        mica_encoder_release(encoder);
+        check_inputs(dx, &g);
+        holds(dweight, &g, "dweight");
+        holds(dbias, &g, "dbias");
+        holds(dstate, &g, "dstate");
+        mica_buffer *const all[] = {x, weight, bias, begin, dy, dnext, dx, dweight, dbias, dstate};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            mica_buffer_release(all[i]);
+        free_case(&g);
+    }
+    mica_device_release(device);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_delta), cmocka_unit_test(test_mamba2),
-                                       cmocka_unit_test(test_mamba1), cmocka_unit_test(test_cells)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_delta),           cmocka_unit_test(test_mamba2),
+        cmocka_unit_test(test_mamba1),          cmocka_unit_test(test_cells),
+        cmocka_unit_test(test_delta_gradients), cmocka_unit_test(test_cell_gradients)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -231,6 +231,135 @@ static void test_picks(void **state)
         }
 }
 
+/* x where it is not below 3 in size, else 0. */
+static void fill_sparse(float *out)
+{
+    fill(0, ALL, out);
+    for (int i = 0; i < ALL; i++)
+        out[i] = fabsf(out[i]) < 3 ? 0 : out[i];
+}
+
+static void test_coordinates(void **state)
+{
+    static const struct {
+        const char *name;
+        uint32_t mode;
+        double room;
+    } cases[] = {{"scatter_nd_set", MICA_SCATTER_SET, 0},
+                 {"scatter_nd_add", MICA_SCATTER_ADD, 0},
+                 {"scatter_nd_multiply", MICA_SCATTER_MUL, 9 * 0x1p-24 + 1e-9},
+                 {"scatter_nd_maximum", MICA_SCATTER_MAX, 0},
+                 {"scatter_nd_minimum", MICA_SCATTER_MIN, 0}};
+
+    (void)state;
+    ON_EACH(device)
+    {
+        mica_buffer *x = given(device, 0, 3, SHAPE(A, B, C)), *ids = picked(device, 5, A, SHAPE(3, 5, 2)),
+                    *y = empty(device, MICA_DTYPE_F32, 3, SHAPE(3, 5, C));
+
+        must(mica_gather_nd(encoder, x, ids, NULL, y));
+        compare("gather_nd", y, 0);
+        mica_buffer_release(ids);
+        ids = picked(device, 6, B, SHAPE(A, 3, 1));
+        y = empty(device, MICA_DTYPE_F32, 3, SHAPE(A, 3, C));
+        must(mica_encoder_begin(device, NULL, &encoder));
+        must(mica_gather_nd(encoder, x, ids, &(mica_gather_nd_params){.batch_dims = 1}, y));
+        compare("gather_nd_batch", y, 0);
+        mica_buffer_release(x);
+        mica_buffer_release(ids);
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ON_EACH(device)
+        {
+            mica_buffer *updates = given(device, 7, 3, SHAPE(3, 5, C)),
+                        *ids = picked(device, 5, A, SHAPE(3, 5, 2)), *y = given(device, 0, 3, SHAPE(A, B, C));
+
+            must(mica_scatter_nd(encoder, updates, ids, &(mica_scatter_nd_params){.mode = cases[i].mode}, y));
+            compare(cases[i].name, y, cases[i].room);
+            mica_buffer_release(updates);
+            mica_buffer_release(ids);
+        }
+}
+
+/* As many as numpy found, without room for more. */
+static void test_chosen(void **state)
+{
+    float sparse[ALL], column[B];
+    uint32_t found = 0, kept = 0, count = 0;
+
+    (void)state;
+    fill_sparse(sparse);
+    for (int i = 0; i < ALL; i++)
+        found += sparse[i] != 0;
+    for (int b = 0; b < B; b++)
+        kept += (column[b] = sparse[b * C]) != 0;
+    ON_EACH(device)
+    {
+        mica_buffer *x = given(device, 0, 3, SHAPE(A, B, C)), *holes = NULL, *condition = NULL,
+                    *counted = empty(device, MICA_DTYPE_U32, 1, SHAPE(1)),
+                    *places = empty(device, MICA_DTYPE_U32, 2, SHAPE(found, 3)),
+                    *y = empty(device, MICA_DTYPE_F32, 3, SHAPE(A, kept, C)),
+                    *flat = empty(device, MICA_DTYPE_F32, 1, SHAPE(found));
+
+        must(mica_buffer_alloc(device, MICA_DTYPE_F32, 3, SHAPE(A, B, C), &holes));
+        must(mica_buffer_write(holes, 0, sparse, sizeof sparse));
+        must(mica_buffer_alloc(device, MICA_DTYPE_F32, 1, SHAPE(B), &condition));
+        must(mica_buffer_write(condition, 0, column, sizeof column));
+        must(mica_nonzero(encoder, holes, places, counted));
+        compare("nonzero", places, 0);
+        must(mica_buffer_read(counted, 0, &count, sizeof count));
+        assert_int_equal(count, found);
+        must(mica_encoder_begin(device, NULL, &encoder));
+        must(mica_compress(encoder, x, condition, &(mica_compress_params){.axis = 1}, y, counted));
+        compare("compress", y, 0);
+        must(mica_buffer_read(counted, 0, &count, sizeof count));
+        assert_int_equal(count, kept);
+        mica_buffer_release(condition);
+        must(mica_buffer_view(holes, MICA_DTYPE_F32, 1, SHAPE(ALL), NULL, 0, &condition));
+        must(mica_encoder_begin(device, NULL, &encoder));
+        must(mica_compress(encoder, x, condition, &(mica_compress_params){.flat = 1}, flat, counted));
+        compare("compress_flat", flat, 0);
+        mica_buffer_release(condition);
+        mica_buffer_release(x);
+        mica_buffer_release(holes);
+        mica_buffer_release(counted);
+    }
+}
+
+/* Coordinates of which one is outside its own dimension though another would take it, shapes that do not fit. */
+static void test_refused_places(void **state)
+{
+    (void)state;
+    ON_EACH(device)
+    {
+        mica_buffer *x = given(device, 0, 2, SHAPE(A, C)), *y = empty(device, MICA_DTYPE_F32, 1, SHAPE(3)),
+                    *ids = empty(device, MICA_DTYPE_U32, 2, SHAPE(3, 3)),
+                    *pairs = empty(device, MICA_DTYPE_U32, 2, SHAPE(3, 2)),
+                    *many = empty(device, MICA_DTYPE_F32, 1, SHAPE(C + 1)),
+                    *count = empty(device, MICA_DTYPE_U32, 1, SHAPE(1)),
+                    *scale = empty(device, MICA_DTYPE_E8M0, 1, SHAPE(C));
+        const mica_status wrong = MICA_ERR_INVALID_ARGUMENT;
+
+        refused(mica_gather_nd(encoder, x, ids, NULL, y), wrong, "coordinates");
+        refused(mica_gather_nd(encoder, x, pairs, &(mica_gather_nd_params){.batch_dims = 2}, y), wrong,
+                "batch_dims");
+        refused(mica_gather_nd(encoder, x, pairs, &(mica_gather_nd_params){.batch_dims = 1}, y), wrong,
+                "coordinates");
+        refused(mica_scatter_nd(encoder, x, pairs, NULL, x), wrong, "ids");
+        refused(mica_scatter_nd(encoder, y, pairs, &(mica_scatter_nd_params){.mode = 9}, x), wrong, "mode");
+        refused(mica_compress(encoder, x, many, &(mica_compress_params){.axis = 1}, x, count), wrong,
+                "condition");
+        refused(mica_compress(encoder, x, y, &(mica_compress_params){.axis = 2}, x, count), wrong, "axis");
+        refused(mica_compress(encoder, x, y, &(mica_compress_params){.flat = 2}, x, count), wrong, "flat");
+        refused(mica_nonzero(encoder, scale, NULL, count), wrong, "e8m0");
+        refused(mica_nonzero(encoder, x, NULL, NULL), wrong, "count");
+        end();
+        mica_buffer *const all[] = {x, y, ids, pairs, many, count, scale};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            mica_buffer_release(all[i]);
+    }
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -266,8 +395,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order), cmocka_unit_test(test_scans),    cmocka_unit_test(test_pads),
-        cmocka_unit_test(test_picks), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_order),    cmocka_unit_test(test_scans),
+        cmocka_unit_test(test_pads),     cmocka_unit_test(test_picks),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_coordinates),
+        cmocka_unit_test(test_chosen),   cmocka_unit_test(test_refused_places),
     };
 
     return cmocka_run_group_tests_name("sort", tests, open_devices, close_devices);

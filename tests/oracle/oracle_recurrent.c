@@ -206,6 +206,22 @@ static void load_vector(const oracle_delta *d, const double *x, double scale, do
         to[j] = x[j] / length * scale;
 }
 
+/* Decays of rows, ahead of a token that then has none. */
+static void decay_rows(const oracle_delta *d, const double *g, column *c)
+{
+    double greatest = 0, fresh = 0;
+
+    for (size_t j = 0; j < d->dim; j++) {
+        const double decay = exp(g[j]);
+
+        c->state[j] *= decay;
+        c->mass[j] *= decay;
+        greatest = fmax(greatest, decay);
+        fresh += square((3 + fabs(g[j])) * c->state[j]);
+    }
+    c->astray = greatest * c->astray + sqrt(fresh);
+}
+
 static void delta_column(const oracle_sequences *of, const oracle_delta *d, const span *s, size_t h, size_t v,
                          double *room, double *y, double *error)
 {
@@ -223,12 +239,14 @@ static void delta_column(const oracle_sequences *of, const oracle_delta *d, cons
         const token t = {q,
                          k,
                          d->v[at * d->columns + v],
-                         d->g ? d->g[at] : 0,
+                         d->g && !d->by_row ? d->g[at] : 0,
                          d->beta ? d->beta[at] : 1,
                          d->skip ? d->skip[h] : 0,
                          (d->normalise ? 4 : 1) + 0.5 * sqrt((double)d->dim),
                          (i - s->first) % CHUNK == CHUNK - 1 || i + 1 == s->first + s->count};
 
+        if (d->by_row)
+            decay_rows(d, d->g + at * d->dim, &c);
         load_vector(d, d->q + (i * d->groups + group) * d->dim, d->scale, q);
         load_vector(d, d->k + (i * d->groups + group) * d->dim, 1, k);
         delta_step(d, &t, &c, &y[at * d->columns + v], &error[at * d->columns + v]);

@@ -27,6 +27,7 @@ void oracle_ssm_conv(const oracle_sequences *of, const oracle_conv *conv, double
 typedef struct oracle_delta {
     size_t groups, heads, dim, columns;
     const double *q, *k, *v, *g, *beta, *skip; /* the last three may be NULL */
+    bool by_row;                               /* g is [tokens, heads, dim] */
     bool correct, normalise;
     bool tokenwise, chunked; /* how it may have been computed: what rounding may do */
     double eps, scale;

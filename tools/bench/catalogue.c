@@ -106,6 +106,7 @@ static mica_status listed_create(mica_device *device, const bench_case *c, bench
 
 static const mica_scan_params sums = {.kind = MICA_SCAN_SUM};
 static const mica_sort_params descending = {.descending = 1};
+static const mica_scatter_nd_params added = {.mode = MICA_SCATTER_ADD};
 static const mica_softmax_params softmax = {.scale = 1};
 static const mica_route_params route = {.softmax_first = 1, .normalise = 1};
 static const mica_expert_places_params places = {.capacity = 64};
@@ -134,6 +135,10 @@ static const bench_listed rows[] = {
     ROW(ARGMAX, F32, NULL, "1024 x 2048", "T 1024x2048, u32 1024"),
     ROW(SORT, F32, NULL, "1 x 10^7", "T 1x10000000, T 1x10000000, -"),
     ROW(SORT, F32, &descending, "8 x 128256, first 40", "T 8x128256, T 8x40, u32 8x40"),
+    ROW(GATHER_ND, F32, NULL, "4096 of 64 x 64 rows of 512", "T 64x64x512, u32 4096x2 <64, T 4096x512"),
+    ROW(SCATTER_ND, F32, &added, "4096 of 64 x 64 rows of 512", "T 4096x512, u32 4096x2 <64, T 64x64x512"),
+    ROW(NONZERO, F32, NULL, "1024 x 2048", "T 1024x2048, u32 2097152x2, u32 1"),
+    ROW(COMPRESS, F32, NULL, "8192 rows of 512", "T 8192x512, T 8192, T 8192x512, u32 1"),
     ROW(SOFTMAX_BACKWARD, F32, &softmax, "1024 x 2048", "T 1024x2048, T 1024x2048, T 1024x2048"),
     ROW(PRODUCT, F32, NULL, "8 x 512 x 512 x 512", "T 8x512x512, T 8x512x512, -, -, -, T 8x512x512"),
     ROW(PRODUCT, I8, NULL, "512 x 512 x 512", "T 512x512, T 512x512, -, -, -, i32 512x512"),
@@ -190,6 +195,16 @@ static const bench_listed rows[] = {
         IMAGE ", f32 8x56x56x2, " IMAGE ", " IMAGE ", f32 8x56x56x2"),
     ROW(FFT, C64, NULL, "2^20", "T 1x1048576, T 1x1048576"),
     ROW(FFT, C64, NULL, "1024 x 1024", "T 1024x1024, T 1024x1024"),
+    HOST(SSM_CONV_BACKWARD, F32, &silu, "512 x 1024, 4",
+         "T 512x1024, f32 1024x4, f32 1024, -, -, -, T 512x1024, -, T 512x1024, f32 1024x4, f32 1024, -"),
+    HOST(DELTA_NET_BACKWARD, F32, &delta, "256, 4 heads of 128",
+         "T 256x4x128, T 256x4x128, T 256x4x128, f32 256x4 =-1, f32 256x4 =0.5, -, -, -, -, T 256x4x128, -, "
+         "T 256x4x128, T 256x4x128, T 256x4x128, f32 256x4, f32 256x4, -, -"),
+    HOST(SELECTIVE_SCAN_BACKWARD, F32, &softplus, "256 x 512, 16",
+         "T 256x512, T 256x512, f32 512x16 =-1, T 256x1x16, T 256x1x16, -, -, -, -, -, -, T 256x512, -, "
+         "T 256x512, T 256x512, f32 512x16, T 256x1x16, T 256x1x16, -, -, -, -"),
+    HOST(RNN_BACKWARD, F32, &lstm, "64 x 256",
+         "T 64x1024, f32 1024x256, -, -, -, -, T 64x256, -, T 64x1024, f32 1024x256, -, -"),
     HOST(TRIANGULAR_SOLVE, F32, NULL, "512 x 512", MATRIX " eye, " MATRIX ", " MATRIX),
     HOST(CHOLESKY, F32, NULL, "512 x 512", MATRIX " eye, " MATRIX),
     HOST(SOLVE, F32, NULL, "512 x 512", MATRIX " eye, " MATRIX ", " MATRIX),

@@ -1,6 +1,7 @@
 /* cpu_plan_experts.c - expert-routed matmul by the kind of its weights, and its plan for quantised ones. */
 #include "backend/cpu/cpu_plan.h"
 
+#include "backend/cpu/cpu_params.h"
 #include "base/status.h"
 #include "backend/cpu/cpu_plan_quant.h"
 #include "backend/cpu/kernels/experts.h"
@@ -76,12 +77,29 @@ static mica_status plan_quant(const mica__record *record, const mica__device_inf
     return plan_units(record, info, &p, units, rows_bytes, map_bytes, plan);
 }
 
+/* The op's rule has it that x and y are f64 as well. */
+static mica_status plan_wide(const mica__record *record, mica__plan *plan)
+{
+    const mica__operand *ids = &record->operand[MICA__EXPERTS_IDS],
+                        *w = &record->operand[MICA__EXPERTS_WEIGHT];
+    const uint64_t rows = ids->shape[0] * ids->shape[1];
+    const mica__cpu_row_range range = {rows, 1 + rows / UINT32_MAX};
+    mica__plan_dispatch *dispatch =
+        mica__cpu_plan_next(plan, "experts_wide", (rows + range.rows_per_unit - 1) / range.rows_per_unit);
+    mica__cpu_plan_operands(plan, record, MICA__EXPERTS_SLOTS);
+    mica__cpu_plan_params(plan, &range, sizeof range);
+    mica__cpu_plan_grain(dispatch, 10 + (double)(w->shape[1] * w->shape[2]));
+    return MICA_OK;
+}
+
 mica_status mica__cpu_plan_matmul_experts(const mica__record *record, const mica__device_info *info,
                                           mica__plan *plan)
 {
     const mica__operand *weight = &record->operand[MICA__EXPERTS_WEIGHT];
     if (record->operand_count != MICA__EXPERTS_SLOTS)
         return mica__fail(MICA_ERR_UNSUPPORTED, "matmul_experts: a gate is an op of its own");
+    if (weight->dtype == MICA_DTYPE_F64)
+        return plan_wide(record, plan);
     if (!mica__quant_known(weight->dtype) && !mica__dtype_is_grouped(weight->dtype))
         return mica__cpu_plan_experts_dense(record, info, plan);
     const mica_status status = check(record);

@@ -98,6 +98,8 @@ static uint64_t chunk_from(const mica__record *record)
 {
     const uint32_t form = ((const mica__delta_record *)record->params)->delta.form;
     const mica__operand *q = &record->operand[MICA__DELTA_Q];
+    if (record->operand[MICA__DELTA_G].ndim == 3) /* a decay for each row */
+        return UINT64_MAX;
     if (form == MICA_DELTA_CHUNKED)
         return 0;
     return form == MICA_DELTA_AUTO && q->dtype != MICA_DTYPE_F64 && q->shape[2] >= CHUNK_DIM ? CHUNK_FROM

@@ -133,13 +133,21 @@ mica_status mica__cpu_plan_layer_norm(const mica__record *record, const mica__de
     return finish(plan, &params, sizeof params, 3 * n * sizeof(float), 15 + 0.4 * (double)n);
 }
 
+/* The last dimension without gaps. */
+static bool has_rows(const mica__operand *x)
+{
+    return x->ndim == 0 || x->shape[x->ndim - 1u] <= 1 ||
+           x->stride[x->ndim - 1u] == mica_dtype_block_bytes((mica_dtype)x->dtype);
+}
+
 mica_status mica__cpu_plan_softmax(const mica__record *record, const mica__device_info *info,
                                    mica__plan *plan)
 {
     (void)info;
     const mica__operand *y = &record->operand[MICA__SOFTMAX_Y];
     const mica_softmax_params *softmax = record->params;
-    if (y->dtype == MICA_DTYPE_F64 || softmax->log != 0)
+    const mica__operand *x = &record->operand[MICA__SOFTMAX_X];
+    if (y->dtype == MICA_DTYPE_F64 || softmax->log != 0 || !has_rows(x) || !has_rows(y))
         return mica__cpu_plan_softmax_any(record, plan);
     const bool truth = record->operand[MICA__SOFTMAX_MASK].dtype == MICA_DTYPE_BOOL;
     const mica_status status = check_types(record, truth ? ~(1u << MICA__SOFTMAX_MASK) : UINT32_MAX, 0);
@@ -166,9 +174,27 @@ static void give_heads(mica__cpu_view *x)
     x->ndim = 3;
 }
 
+/* Fusion has put nothing beside it: no norm and no cache is of f64. */
+static mica_status plan_rope_wide(const mica__record *record, mica__plan *plan)
+{
+    const mica__operand *x = &record->operand[MICA__ROPE_X];
+    const mica__rope_record *rope = record->params;
+    const mica__cpu_rope params = {range_of(x->shape[0]), *rope};
+    if (rope->norm || mica__operand_present(&record->operand[MICA__ROPE_CACHE]))
+        return mica__fail(MICA_ERR_UNSUPPORTED, "rope: f64 is served without a norm and a cache");
+    begin(record, "rope_wide", params.range, plan);
+    mica__cpu_view *view = mica__cpu_plan_views(plan);
+    give_heads(&view[MICA__ROPE_X]);
+    give_heads(&view[MICA__ROPE_Y]);
+    return finish(plan, &params, sizeof params, 0,
+                  100 + 60 * (double)(rows_of(x) / x->shape[0] * row_length(x)));
+}
+
 mica_status mica__cpu_plan_rope(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
     (void)info;
+    if (record->operand[MICA__ROPE_X].dtype == MICA_DTYPE_F64)
+        return plan_rope_wide(record, plan);
     const uint32_t indices = 1u << MICA__ROPE_POSITIONS | 1u << MICA__ROPE_SEQUENCES | 1u << MICA__ROPE_PAGES;
     mica_status status = check_types(record, ~(indices | 1u << MICA__ROPE_CACHE), indices);
     if (status == MICA_OK)
@@ -240,15 +266,19 @@ mica_status mica__cpu_plan_embedding(const mica__record *record, const mica__dev
 
 mica_status mica__cpu_plan_route(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
-    (void)info;
-    const mica_status status = check_types(record, ~(1u << MICA__ROUTE_IDS), 1u << MICA__ROUTE_IDS);
-    if (status != MICA_OK)
-        return status;
     const mica__operand *logits = &record->operand[MICA__ROUTE_LOGITS];
     const mica_route_params *route = record->params;
+    const bool wide = logits->dtype == MICA_DTYPE_F64; /* then all are */
+    (void)info;
+    if (!wide)
+        MICA__TRY(check_types(record, ~(1u << MICA__ROUTE_IDS), 1u << MICA__ROUTE_IDS));
     mica__cpu_route params = {range_of(logits->shape[0]), *route};
-    begin(record, "route", params.range, plan);
+    begin(record, wide ? "route_wide" : "route", params.range, plan);
     const uint64_t n = row_length(logits), slots = row_length(&record->operand[MICA__ROUTE_IDS]);
+    if (wide)
+        return finish(plan, &params, sizeof params,
+                      (3 * n + 3 * slots + 3 * (uint64_t)route->groups) * sizeof(double),
+                      50 + 20.0 * (double)n + 50.0 * (double)slots);
     return finish(plan, &params, sizeof params,
                   (3 * (n + slots + (uint64_t)route->groups) + 4 * MOST_LANES) * sizeof(float),
                   50 + 1.5 * (double)n + 5 * (double)slots);
@@ -257,11 +287,14 @@ mica_status mica__cpu_plan_route(const mica__record *record, const mica__device_
 mica_status mica__cpu_plan_expert_sum(const mica__record *record, const mica__device_info *info,
                                       mica__plan *plan)
 {
-    (void)info;
-    const mica_status status = check_types(record, UINT32_MAX, 0);
-    if (status != MICA_OK)
-        return status;
     const mica__operand *x = &record->operand[MICA__EXPERT_SUM_X];
+    (void)info;
+    if (x->dtype == MICA_DTYPE_F64) { /* then all are */
+        mica__cpu_row_range rows = range_of(x->shape[0]);
+        begin(record, "expert_sum_wide", rows, plan);
+        return finish(plan, &rows, sizeof rows, 0, 10 + 2.0 * (double)(x->shape[1] * x->shape[2]));
+    }
+    MICA__TRY(check_types(record, UINT32_MAX, 0));
     const uint64_t tiles = (row_length(x) + MICA__CPU_SUM_TILE - 1) / MICA__CPU_SUM_TILE;
     mica__cpu_row_range range = range_of(x->shape[0] * tiles);
     begin(record, "expert_sum", range, plan);

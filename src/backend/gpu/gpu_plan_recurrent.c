@@ -175,6 +175,8 @@ static mk_delta_params delta_params(const mica__record *record, const sequence_s
     set2(p.state_stride, operand[MICA__DELTA_STATE].stride + 1);
     set2(p.next_stride, operand[MICA__DELTA_NEXT_STATE].stride + 1);
     p.skip_stride = operand[MICA__DELTA_SKIP].stride[0];
+    p.by_row = mica__operand_present(&operand[MICA__DELTA_G]) && operand[MICA__DELTA_G].ndim == 3;
+    p.g_row = p.by_row != 0 ? operand[MICA__DELTA_G].stride[2] : 0;
     p.heads = (uint32_t)v->shape[1];
     p.share = q->shape[1] > 0 ? (uint32_t)(v->shape[1] / q->shape[1]) : 1;
     p.dim = (uint32_t)q->shape[2];
@@ -251,10 +253,12 @@ mica_status mica__gpu_plan_delta_net(const mica__record *record, const mica__dev
     uint32_t rows = 4;
     while (rows * PARTS < p.dim && rows <= MOST_ROWS)
         rows *= 2;
-    if (rows > MOST_ROWS && form == MICA_DELTA_SEQUENTIAL)
-        return mica__fail(MICA_ERR_UNSUPPORTED,
-                          "delta_net: keys of %u elements, token by token %u are served; chunks take any",
-                          p.dim, MOST_ROWS * PARTS);
+    if (rows > MOST_ROWS && (form == MICA_DELTA_SEQUENTIAL || p.by_row != 0))
+        return mica__fail(
+            MICA_ERR_UNSUPPORTED,
+            "delta_net: keys of %u elements, token by token %u are served; chunks, without decays "
+            "for each row, take any",
+            p.dim, MOST_ROWS * PARTS);
     MICA__TRY(plan_gaps(record, &at, &p.of, plan));
     if (p.of.count == 0 || p.heads == 0 || p.blocks == 0)
         return MICA_OK;
@@ -375,3 +379,20 @@ mica_status mica__gpu_plan_rnn(const mica__record *record, const mica__device_in
     mica__gpu_plan_params(plan, &p, sizeof p);
     return MICA_OK;
 }
+
+/* ---- gradients ---- */
+
+/* docs/decisions/024: the cpu's alone. */
+#define REFUSED(name)                                                                            \
+    mica_status mica__gpu_plan_##name(const mica__record *record, const mica__device_info *info, \
+                                      mica__plan *plan)                                          \
+    {                                                                                            \
+        (void)record;                                                                            \
+        (void)info;                                                                              \
+        (void)plan;                                                                              \
+        return mica__fail(MICA_ERR_UNSUPPORTED, #name ": it is served on the cpu alone");        \
+    }
+REFUSED(ssm_conv_backward)
+REFUSED(delta_net_backward)
+REFUSED(selective_scan_backward)
+REFUSED(rnn_backward)

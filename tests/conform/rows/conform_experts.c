@@ -13,7 +13,7 @@ enum { SUM_X, SUM_WEIGHTS, SUM_SHARED, SUM_GATE, SUM_RESIDUAL, SUM_Y };
 
 static mica_dtype draw_type(const conform_case *c, test_random *random)
 {
-    return c->typical ? MICA_DTYPE_F32 : conform_float(random);
+    return conform_is_wide(c) ? MICA_DTYPE_F64 : c->typical ? MICA_DTYPE_F32 : conform_float(random);
 }
 
 /* Some rows with many equals, some with NaN, some with nothing but -inf or NaN. */
@@ -185,6 +185,7 @@ void conform_oracle_route(conform_case *c)
         ids_error[i] = ORACLE_EXACT;
     oracle_route_ids(&route, ids);
     oracle_route_weights(&route, ids, c->expected, c->error);
+    conform_narrow(c);
     free_route(&route);
 }
 
@@ -238,6 +239,7 @@ void conform_oracle_expert_sum(conform_case *c)
            *residual = conform_values(c, SUM_RESIDUAL);
     oracle_expert_sum(x->shape[0], x->shape[1], x->shape[2], values, weights,
                       &(oracle_sum_rest){shared, gate, residual}, c->expected, c->error);
+    conform_narrow(c);
     free(shared);
     free(gate);
     free(residual);

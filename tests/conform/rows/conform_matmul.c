@@ -21,7 +21,7 @@ enum { TABLE, TABLE_SCALES, TABLE_BIASES, IDS, ROWS_Y };
 
 static mica_dtype draw_type(const conform_case *c, test_random *random)
 {
-    return c->typical ? MICA_DTYPE_F32 : conform_float(random);
+    return conform_is_wide(c) ? MICA_DTYPE_F64 : c->typical ? MICA_DTYPE_F32 : conform_float(random);
 }
 
 /* An inner size that the weight type can have. */
@@ -424,6 +424,7 @@ void conform_oracle_matmul_experts(conform_case *c)
         for (uint64_t i = 0; i < n; i++)
             c->error[row * n + i] = ORACLE_EXACT;
     }
+    conform_narrow(c);
     free(values);
     free(ids);
     free(parts[0]);

@@ -151,12 +151,18 @@ void conform_make_softmax(conform_case *c, test_random *random)
     uint32_t ndim = draw_rows(c, random, shape);
     bool in_place = !c->typical && test_random_one_in(random, 3);
 
+    const bool any = !c->typical && test_random_one_in(random, 2);
+
     c->params.real = c->typical ? 1 : (float)test_random_uniform(random, 0.05, 2);
-    conform_add(c, random, "x", draw_type(c, random), ndim, shape, in_place ? TEST_ROWS : TEST_ROWS_REPEAT);
+    conform_add(c, random, "x", draw_type(c, random), ndim, shape,
+                in_place ? (any ? TEST_ANY : TEST_ROWS)
+                : any    ? TEST_REPEAT
+                         : TEST_ROWS_REPEAT);
     test_tensor_normal(conform_tensor(c, SOFTMAX_X), random, test_random_one_in(random, 4) ? 40 : 3);
     if (!c->typical && test_random_one_in(random, 3))
         add_masked_rows(conform_tensor(c, SOFTMAX_X), random);
-    conform_add_output(c, random, "y", draw_type(c, random), ndim, shape, TEST_ROWS, in_place, SOFTMAX_X);
+    conform_add_output(c, random, "y", draw_type(c, random), ndim, shape,
+                       any && test_random_one_in(random, 2) ? TEST_ANY : TEST_ROWS, in_place, SOFTMAX_X);
     c->flops = (double)conform_tensor(c, SOFTMAX_X)->count * 8;
     c->bytes = conform_bytes(c, SOFTMAX_X) + conform_bytes(c, SOFTMAX_Y);
 }
@@ -173,6 +179,11 @@ void conform_oracle_softmax(conform_case *c)
 
     oracle_softmax(conform_tensor(c, SOFTMAX_X)->count / dim, dim, x, c->params.real, c->expected, c->error);
     free(x);
+}
+
+static mica_dtype draw_rope_type(const conform_case *c, test_random *random)
+{
+    return conform_is_wide(c) ? MICA_DTYPE_F64 : draw_type(c, random);
 }
 
 static void draw_rope(conform_case *c, test_random *random, uint64_t dim)
@@ -229,7 +240,8 @@ void conform_make_rope(conform_case *c, test_random *random)
         shape[1] = shape[2];
     dim = shape[ndim - 1];
     draw_rope(c, random, dim);
-    conform_add(c, random, "x", draw_type(c, random), ndim, shape, in_place ? TEST_ROWS : TEST_ROWS_REPEAT);
+    conform_add(c, random, "x", draw_rope_type(c, random), ndim, shape,
+                in_place ? TEST_ROWS : TEST_ROWS_REPEAT);
     test_tensor_normal(conform_tensor(c, ROPE_X), random, 2);
     const uint64_t axes = draw_axes(c, random, dim), places[2] = {axes, shape[0]};
     conform_add(c, random, "positions", conform_index(random), axes != 0 ? 2 : 1, axes != 0 ? places : shape,
@@ -242,7 +254,7 @@ void conform_make_rope(conform_case *c, test_random *random)
     } else {
         conform_add_absent(c);
     }
-    conform_add_output(c, random, "y", draw_type(c, random), ndim, shape, TEST_ROWS, in_place, ROPE_X);
+    conform_add_output(c, random, "y", draw_rope_type(c, random), ndim, shape, TEST_ROWS, in_place, ROPE_X);
     c->flops = (double)conform_tensor(c, ROPE_X)->count * 3;
     c->bytes = conform_bytes(c, ROPE_X) + conform_bytes(c, ROPE_Y);
 }
@@ -280,6 +292,7 @@ void conform_oracle_rope(conform_case *c)
     rope.position_scale = params->position_scale == 0 ? 1 : params->position_scale;
     rope.attention_scale = params->attention_scale == 0 ? 1 : params->attention_scale;
     oracle_rope_run(&rope, c->expected, c->error);
+    conform_narrow(c);
     free(values);
     free(positions);
     free(factors);

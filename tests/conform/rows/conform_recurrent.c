@@ -339,7 +339,14 @@ static void add_delta(conform_case *c, test_random *random, batch b, bool typica
     conform_add(c, random, "v", draw_type(c, random, &b), 3, value, TEST_ROWS_REPEAT);
     test_tensor_normal(conform_tensor(c, DELTA_V), random, 1);
     add_odd(c, conform_tensor(c, DELTA_V), random, false);
-    add_head_operand(c, random, "g", &b, heads, test_random_one_in(random, 5) ? -200 : -1, 0);
+    if (delta->form != MICA_DELTA_CHUNKED && !c->typical && test_random_one_in(random, 3)) {
+        const uint64_t rows[] = {b.tokens, heads, dim};
+
+        conform_add(c, random, "g", draw_type(c, random, &b), 3, rows, TEST_REPEAT);
+        test_tensor_uniform(conform_tensor(c, DELTA_G), random, test_random_one_in(random, 5) ? -200 : -1, 0);
+    } else {
+        add_head_operand(c, random, "g", &b, heads, test_random_one_in(random, 5) ? -200 : -1, 0);
+    }
     add_head_operand(c, random, "beta", &b, heads, 0, 1);
     if (!c->typical && test_random_one_in(random, 2)) {
         conform_add(c, random, "skip", draw_type(c, random, &b), 1, &heads, TEST_REPEAT);
@@ -395,6 +402,7 @@ void conform_oracle_delta_net(conform_case *c)
         .g = value[DELTA_G],
         .beta = value[DELTA_BETA],
         .skip = value[DELTA_SKIP],
+        .by_row = c->operand[DELTA_G].present && conform_tensor(c, DELTA_G)->ndim == 3,
         .correct = params->rule == MICA_DELTA_CORRECT,
         .normalise = params->normalise != 0,
         .tokenwise = params->form != MICA_DELTA_CHUNKED,

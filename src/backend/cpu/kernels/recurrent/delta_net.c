@@ -81,6 +81,7 @@ static float exp_of(float x)
 typedef struct delta_strip {
     const mica__cpu_view *view;
     const mica_delta_params *delta;
+    bool rows;                      /* g has a decay for each row of the state */
     uint64_t head, first, count;    /* columns */
     float *q, *k, *v, *out, *state; /* state [D, STRIP] */
 } delta_strip;
@@ -104,12 +105,24 @@ static delta_token load_token(const delta_strip *s, uint64_t t)
         .dim = dim,
         .q = s->q,
         .k = s->k,
-        .decay = exp_of(delta_element(&s->view[MICA__DELTA_G], t, s->head, 0.0f)),
+        .decay = s->rows ? 1.0f : exp_of(delta_element(&s->view[MICA__DELTA_G], t, s->head, 0.0f)),
         .beta = delta_element(&s->view[MICA__DELTA_BETA], t, s->head, 1.0f),
         .skip = skip->data != NULL ? row_element(skip->data + s->head * skip->stride[0], skip->dtype) : 0.0f,
         .correct = s->delta->rule == MICA_DELTA_CORRECT,
         .v = s->v,
     };
+}
+
+/* Where g has a decay for each row, the state decays before the token, which then has none. */
+static void decay_rows(const delta_strip *s, uint64_t t)
+{
+    const mica__cpu_view *g = &s->view[MICA__DELTA_G];
+    for (uint64_t j = 0; j < g->shape[2]; j++) {
+        const vf decay = vf_set1(exp_of(
+            row_element(g->data + t * g->stride[0] + s->head * g->stride[1] + j * g->stride[2], g->dtype)));
+        for (uint64_t i = 0; i < STRIP; i += VW)
+            vf_store(s->state + j * STRIP + i, vf_mul(decay, vf_load(s->state + j * STRIP + i)));
+    }
 }
 
 static void store_out(const delta_strip *s, uint64_t t)
@@ -125,7 +138,7 @@ static void run_strip(const delta_strip *s, const sequence *of)
     const uint64_t dim = s->view[MICA__DELTA_Q].shape[2], bytes = s->first * sizeof(float);
     const unsigned char *from = of->from != NULL ? of->from + s->head * state->stride[1] + bytes : NULL;
     unsigned char *to = of->to != NULL ? of->to + s->head * next->stride[1] + bytes : NULL;
-    if (of->count == 1 && from != NULL && to != NULL && s->count == STRIP && dim > 0 &&
+    if (of->count == 1 && !s->rows && from != NULL && to != NULL && s->count == STRIP && dim > 0 &&
         state->stride[2] % sizeof(float) == 0 && next->stride[2] % sizeof(float) == 0) {
         const delta_token t = load_token(s, of->first);
         run_token(&t, (const float *)(const void *)from, state->stride[2] / sizeof(float),
@@ -140,6 +153,8 @@ static void run_strip(const delta_strip *s, const sequence *of)
     }
     for (uint64_t t = of->first; t < of->first + of->count; t++) {
         const delta_token token = load_token(s, t);
+        if (s->rows)
+            decay_rows(s, t);
         run_token(&token, s->state, STRIP, s->state, STRIP, s->out);
         store_out(s, t);
     }
@@ -155,6 +170,7 @@ void MICA__ISA(delta_net)(const mica__cpu_args *args, uint32_t first, uint32_t l
     const uint64_t heads = v->shape[1], columns = v->shape[2], dim = q->shape[2];
     const uint64_t end = mica__cpu_rows_end(&params->range, last), padded = (dim + 15) / 16 * 16;
     delta_strip s = {.view = args->view, .delta = &params->delta};
+    s.rows = args->view[MICA__DELTA_G].ndim == 3;
     s.q = args->local;
     s.k = s.q + padded;
     s.v = s.k + padded;

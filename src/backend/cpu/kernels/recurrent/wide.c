@@ -93,12 +93,27 @@ static double wide_element(const mica__cpu_view *x, uint64_t token, uint64_t hea
     return x->data != NULL ? load(x->data + token * x->stride[0] + head * x->stride[1]) : absent;
 }
 
+/* Where g has a decay for each row, the state decays before the token, which then has none. */
+static double decay_of(const wide_head *h, uint64_t t)
+{
+    const mica__cpu_view *g = &h->view[MICA__DELTA_G];
+    if (g->ndim != 3)
+        return exp(wide_element(g, t, h->head, 0.0));
+    for (uint64_t j = 0; j < h->dim; j++) {
+        const double decay =
+            exp(load(g->data + t * g->stride[0] + h->head * g->stride[1] + j * g->stride[2]));
+        for (uint64_t c = 0; c < h->columns; c++)
+            h->state[j * h->columns + c] *= decay;
+    }
+    return 1.0;
+}
+
 static void run_wide(const wide_head *h, uint64_t t)
 {
     const mica__cpu_view *v = &h->view[MICA__DELTA_V], *y = &h->view[MICA__DELTA_Y],
                          *skip = &h->view[MICA__DELTA_SKIP];
     const uint64_t group = h->head / (v->shape[1] / h->view[MICA__DELTA_Q].shape[1]);
-    const double decay = exp(wide_element(&h->view[MICA__DELTA_G], t, h->head, 0.0));
+    const double decay = decay_of(h, t);
     const double beta = wide_element(&h->view[MICA__DELTA_BETA], t, h->head, 1.0);
     const double through = skip->data != NULL ? load(skip->data + h->head * skip->stride[0]) : 0.0;
     const double scale = h->delta->scale;

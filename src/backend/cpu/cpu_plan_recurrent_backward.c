@@ -1,0 +1,153 @@
+/* cpu_plan_recurrent_backward.c - plans of the gradients of what carries a state from token to token. */
+#include "backend/cpu/cpu_plan.h"
+
+#include <math.h>
+
+#include "backend/cpu/cpu_recurrent.h"
+#include "backend/cpu/cpu_recurrent_backward.h"
+#include "base/status.h"
+
+static uint64_t ceil_of(uint64_t a, uint64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* `state` is followed by starts and read_slots. */
+static mica__cpu_split split_of(const mica__record *record, uint32_t count, uint32_t state)
+{
+    const uint64_t tokens = record->operand[0].shape[0];
+    const bool even = !mica__operand_present(&record->operand[state + 1]);
+    const mica__cpu_split split = {.tokens = tokens,
+                                   .longest = even && count > 0 ? tokens / count : tokens,
+                                   .count = count,
+                                   .state = state,
+                                   .starts = state + 1,
+                                   .read_slots = state + 2};
+    return split;
+}
+
+_Static_assert(MICA__SSM_CONV_BACKWARD_READ_SLOTS == MICA__SSM_CONV_BACKWARD_STATE + 2 &&
+                   MICA__DELTA_BACKWARD_READ_SLOTS == MICA__DELTA_BACKWARD_STATE + 2 &&
+                   MICA__SELECTIVE_BACKWARD_READ_SLOTS == MICA__SELECTIVE_BACKWARD_STATE + 2 &&
+                   MICA__RNN_BACKWARD_READ_SLOTS == MICA__RNN_BACKWARD_STATE + 2,
+               "split_of counts from state on");
+
+static mica__cpu_row_range range_of(uint64_t rows)
+{
+    const mica__cpu_row_range range = {rows, 1 + rows / UINT32_MAX};
+    return range;
+}
+
+/* The dispatch, whose parameters are still to come. */
+static mica_status begin(const mica__record *record, const char *kernel, const mica__cpu_row_range *range,
+                         uint64_t local, double unit_ns, mica__plan *plan)
+{
+    if (local * sizeof(double) > UINT32_MAX)
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "%s on the cpu: a unit needs %llu bytes of work memory; 4 GiB are served", kernel,
+                          (unsigned long long)(local * sizeof(double)));
+    mica__plan_dispatch *dispatch =
+        mica__cpu_plan_next(plan, kernel, ceil_of(range->rows, range->rows_per_unit));
+    dispatch->local_bytes = (uint32_t)(local * sizeof(double));
+    mica__cpu_plan_grain(dispatch, unit_ns);
+    mica__cpu_plan_operands(plan, record, record->operand_count);
+    return MICA_OK;
+}
+
+mica_status mica__cpu_plan_ssm_conv_backward(const mica__record *record, const mica__device_info *info,
+                                             mica__plan *plan)
+{
+    const mica__ssm_conv_record *conv = record->params;
+    const mica__operand *weight = &record->operand[MICA__SSM_CONV_BACKWARD_WEIGHT];
+    mica__cpu_conv_backward params = {.activation = conv->conv.activation};
+    (void)info;
+    params.split = split_of(record, conv->sequences, MICA__SSM_CONV_BACKWARD_STATE);
+    params.range = range_of(weight->shape[0] + 1);
+    const uint64_t local = 3 * params.split.longest + 4 * weight->shape[1];
+    MICA__TRY(begin(record, "ssm_conv_backward", &params.range, local,
+                    100 + 10.0 * (double)(params.split.tokens * weight->shape[1]), plan));
+    mica__cpu_plan_params(plan, &params, sizeof params);
+    return MICA_OK;
+}
+
+mica_status mica__cpu_plan_delta_net_backward(const mica__record *record, const mica__device_info *info,
+                                              mica__plan *plan)
+{
+    const mica__delta_record *delta = record->params;
+    const mica__operand *q = &record->operand[MICA__DELTA_BACKWARD_Q],
+                        *v = &record->operand[MICA__DELTA_BACKWARD_V];
+    const uint64_t dim = q->shape[2], columns = v->shape[2];
+    mica__cpu_delta_backward params = {.delta = delta->delta};
+    (void)info;
+    params.split = split_of(record, delta->sequences, MICA__DELTA_BACKWARD_STATE);
+    const uint64_t longest = params.split.longest;
+    params.stride = longest > 0 ? (uint64_t)ceil(sqrt((double)longest)) : 1;
+    params.range = range_of(params.split.count * q->shape[1] + v->shape[1] + 1);
+    const uint64_t states = ceil_of(longest, params.stride) + params.stride + 2;
+    const uint64_t local = states * dim * columns + 5 * dim + 4 * columns + 2 * longest * dim;
+    MICA__TRY(begin(record, "delta_net_backward", &params.range, local,
+                    100 + 20.0 * (double)(longest * dim * columns), plan));
+    mica__cpu_plan_params(plan, &params, sizeof params);
+    return MICA_OK;
+}
+
+mica_status mica__cpu_plan_selective_scan_backward(const mica__record *record, const mica__device_info *info,
+                                                   mica__plan *plan)
+{
+    const mica__selective_record *scan = record->params;
+    const mica__operand *a = &record->operand[MICA__SELECTIVE_BACKWARD_A],
+                        *b = &record->operand[MICA__SELECTIVE_BACKWARD_B];
+    const uint64_t places = a->shape[1], groups = b->shape[1];
+    mica__cpu_selective_backward params = {.groups = groups, .softplus = scan->selective.softplus};
+    (void)info;
+    params.channels = groups > 0 ? a->shape[0] / groups : 0;
+    params.blocks = ceil_of(params.channels, MICA__CPU_SELECTIVE_CHANNELS);
+    params.split = split_of(record, scan->sequences, MICA__SELECTIVE_BACKWARD_STATE);
+    params.range = range_of(groups * params.blocks + 1);
+    const uint64_t tokens = params.split.tokens,
+                   bytes = params.blocks * tokens * groups * 2 * places * sizeof(double);
+    const uint64_t local = (3 + params.split.longest + 1) * places;
+    MICA__TRY(begin(record, "selective_scan_backward", &params.range, local,
+                    100 + 100.0 * (double)(tokens * places * MICA__CPU_SELECTIVE_CHANNELS), plan));
+    mica__cpu_plan_scratch(plan, 0, bytes, MICA_ACCESS_WRITE);
+    mica__cpu_plan_params(plan, &params, sizeof params);
+    if (tokens == 0 || groups * places == 0)
+        return MICA_OK;
+    mica__plan_dispatch *dispatch = mica__cpu_plan_next(plan, "selective_scan_sums", tokens);
+    mica__cpu_plan_operand(plan, record, MICA__SELECTIVE_BACKWARD_DB, 0);
+    mica__cpu_plan_operand(plan, record, MICA__SELECTIVE_BACKWARD_DC, 0);
+    mica__cpu_plan_scratch(plan, 0, bytes, MICA_ACCESS_READ);
+    mica__cpu_plan_params(plan, &params, sizeof params);
+    mica__cpu_plan_grain(dispatch, 10 + (double)(params.blocks * groups * 2 * places));
+    return MICA_OK;
+}
+
+mica_status mica__cpu_plan_rnn_backward(const mica__record *record, const mica__device_info *info,
+                                        mica__plan *plan)
+{
+    const mica__rnn_record *rnn = record->params;
+    const mica__operand *weight = &record->operand[MICA__RNN_BACKWARD_WEIGHT];
+    const uint64_t rows = weight->shape[0], units = weight->shape[1];
+    mica__cpu_rnn_backward params = {.rnn = rnn->rnn};
+    (void)info;
+    params.split = split_of(record, rnn->sequences, MICA__RNN_BACKWARD_STATE);
+    params.range = range_of(params.split.count + 1);
+    const uint64_t bytes = params.split.tokens * MICA__CPU_RNN_KEPT * units * sizeof(double);
+    MICA__TRY(begin(record, "rnn_backward", &params.range, rows * units + 2 * rows + 4 * units,
+                    1000 + 4.0 * (double)(params.split.longest * rows * units), plan));
+    mica__cpu_plan_scratch(plan, 0, bytes, MICA_ACCESS_READ | MICA_ACCESS_WRITE);
+    mica__cpu_plan_params(plan, &params, sizeof params);
+    if (!mica__operand_present(&record->operand[MICA__RNN_BACKWARD_DWEIGHT]) &&
+        !mica__operand_present(&record->operand[MICA__RNN_BACKWARD_DBIAS]))
+        return MICA_OK;
+    mica__plan_dispatch *dispatch = mica__cpu_plan_next(plan, "rnn_weight_backward", rows);
+    mica__cpu_plan_operand(plan, record, MICA__RNN_BACKWARD_DWEIGHT, 0);
+    mica__cpu_plan_operand(plan, record, MICA__RNN_BACKWARD_DBIAS, 0);
+    mica__cpu_plan_operand(plan, record, MICA__RNN_BACKWARD_X, 0);
+    mica__cpu_plan_scratch(plan, 0, bytes, MICA_ACCESS_READ);
+    mica__cpu_plan_params(plan, &params, sizeof params);
+    dispatch = &plan->dispatch[plan->dispatch_count - 1];
+    dispatch->local_bytes = (uint32_t)(units * sizeof(double));
+    mica__cpu_plan_grain(dispatch, 10 + (double)(params.split.tokens * units));
+    return MICA_OK;
+}

@@ -1,0 +1,52 @@
+/*
+ * cpu_recurrent_backward.h - parameter blocks of the gradients of what carries a state from token to token. They compute in f64 whatever the types.
+ */
+#ifndef MICA_CPU_RECURRENT_BACKWARD_H
+#define MICA_CPU_RECURRENT_BACKWARD_H
+
+#include "backend/cpu/cpu_params.h"
+
+/* Sequences as mica__cpu_sequences has them, without places for last states. */
+typedef struct mica__cpu_split {
+    uint64_t tokens, longest; /* longest: tokens of a sequence, at most */
+    uint32_t count;
+    uint32_t state, starts, read_slots;
+} mica__cpu_split;
+
+/* ssm_conv_backward: row r of the range is channel r, the row behind them the zeros of tokens that nobody has. */
+typedef struct mica__cpu_conv_backward {
+    mica__cpu_row_range range;
+    mica__cpu_split split;
+    uint32_t activation, reserved;
+} mica__cpu_conv_backward;
+
+/* delta_net_backward: row r of the range is key head r % groups of sequence r / groups; behind them a row for each value head, of dskip, and one of the
+ * zeros. States are kept every `stride` tokens and computed again between. */
+typedef struct mica__cpu_delta_backward {
+    mica__cpu_row_range range;
+    mica__cpu_split split;
+    mica_delta_params delta;
+    uint32_t reserved;
+    uint64_t stride;
+} mica__cpu_delta_backward;
+
+/* selective_scan_backward: row r of the range is block r % blocks of the channels of group r / blocks, over all sequences, then one of the zeros. What db and
+ * dc get from a block goes to the scratch, f64 [blocks, tokens, groups, 2, places], whose blocks selective_scan_sums adds up, a row a token. */
+typedef struct mica__cpu_selective_backward {
+    mica__cpu_row_range range;
+    mica__cpu_split split;
+    uint64_t groups, channels, blocks; /* channels: of a group */
+    uint32_t softplus, reserved;
+} mica__cpu_selective_backward;
+
+/* rnn_backward: row r of the range is sequence r, then one of the zeros. What rnn_weight_backward, a row of which is a row of the weight, and the way back
+ * need of a token lies in the scratch, f64 [tokens, MICA__CPU_RNN_KEPT * hidden]: the gradient of the sums, h and c before, then up to four gates and p_n. */
+#define MICA__CPU_RNN_KEPT 11u
+
+typedef struct mica__cpu_rnn_backward {
+    mica__cpu_row_range range;
+    mica__cpu_split split;
+    mica_rnn_params rnn;
+} mica__cpu_rnn_backward;
+
+#endif

@@ -302,21 +302,6 @@ static inline mica_tensor mica_graph_selu(mica_graph *graph, mica_tensor a)
 {
     return mica_graph_scalar(graph, MICA_SCALAR_SELU, a, 0, 0);
 }
-/* a > 0 ? a : a b. */
-static inline mica_tensor mica_graph_leaky_relu(mica_graph *graph, mica_tensor a, mica_tensor b)
-{
-    return mica_graph_scalar(graph, MICA_SCALAR_LEAKY_RELU, a, b, 0);
-}
-/* a > 0 ? a : b (e^a - 1). */
-static inline mica_tensor mica_graph_elu(mica_graph *graph, mica_tensor a, mica_tensor b)
-{
-    return mica_graph_scalar(graph, MICA_SCALAR_ELU, a, b, 0);
-}
-/* b tanh(a / b) (b > 0 and finite). */
-static inline mica_tensor mica_graph_softcap(mica_graph *graph, mica_tensor a, mica_tensor b)
-{
-    return mica_graph_scalar(graph, MICA_SCALAR_SOFTCAP, a, b, 0);
-}
 /* a == b. */
 static inline mica_tensor mica_graph_equal(mica_graph *graph, mica_tensor a, mica_tensor b)
 {

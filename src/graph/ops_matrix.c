@@ -1,10 +1,7 @@
 /*
  * ops_matrix.c - products as nodes.
  */
-#include <string.h>
-
-#include "graph/ir.h"
-#include "mica/ops.h"
+#include "graph/ops_build.h"
 
 /* A vector becomes a matrix of one row, or of one column. */
 static mica_tensor as_matrix(mica_graph *graph, mica_tensor x, bool column)
@@ -66,4 +63,69 @@ mica_tensor mica_graph_linear(mica_graph *graph, mica_tensor x, mica_tensor weig
     if (!rows)
         y = mica_graph_reshape(graph, y, shape.ndim, shape.shape);
     return bias == 0 ? y : mica_graph_add(graph, y, bias);
+}
+
+/* ---- the products of the catalogue ---- */
+
+mica_tensor mica_graph_product(mica_graph *graph, mica_tensor a, mica_tensor b, mica_tensor add)
+{
+    return mica__build_op(graph, MICA_OP_PRODUCT, NULL, (const mica_tensor[]){a, b, add, 0, 0}, 5);
+}
+
+mica_tensor mica_graph_product_codes(mica_graph *graph, mica_tensor a, mica_tensor a_zero, mica_tensor b,
+                                     mica_tensor b_zero, mica_tensor add)
+{
+    return mica__build_end(
+        graph, "product_codes",
+        mica__build_op(graph, MICA_OP_PRODUCT, NULL, (const mica_tensor[]){a, b, add, a_zero, b_zero}, 5));
+}
+
+mica_tensor mica_graph_linear_many(mica_graph *graph, mica_tensor x, const mica_tensor *weights,
+                                   uint32_t count, const mica_matmul_params *params, mica_tensor *outputs)
+{
+    mica_tensor inputs[MICA__MAX_WEIGHTS + 1] = {x}, own[MICA__MAX_WEIGHTS];
+    for (uint32_t i = 0; outputs != NULL && i < count; i++)
+        outputs[i] = 0;
+    if (!mica__graph_begins(graph, "linear_many"))
+        return 0;
+    if (weights == NULL || count == 0 || count > MICA__MAX_WEIGHTS)
+        return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "linear_many", "%u weights, not 1 to %u",
+                                weights == NULL ? 0 : count, MICA__MAX_WEIGHTS);
+    memcpy(inputs + 1, weights, count * sizeof *weights);
+    const mica_tensor first = mica_graph_op(graph, MICA_OP_MATMUL, params, inputs, count + 1,
+                                            (1u << count) - 1, NULL, outputs != NULL ? outputs : own, count);
+    return mica__build_end(graph, "linear_many", first);
+}
+
+mica_tensor mica_graph_matmul_transposed(mica_graph *graph, mica_tensor x, mica_tensor weight,
+                                         mica_tensor ids)
+{
+    return mica__build_op(graph, MICA_OP_MATMUL_TRANSPOSED, NULL, (const mica_tensor[]){x, ids, weight}, 3);
+}
+
+mica_tensor mica_graph_lora(mica_graph *graph, mica_tensor x, mica_tensor weight, mica_tensor a,
+                            mica_tensor b, float scale)
+{
+    mica__type type;
+    if (!mica__graph_begins(graph, "lora") || !mica__build_takes_rank(graph, "lora", "b", b, 2, 2, &type))
+        return 0;
+    const mica_tensor y = mica__build_op(graph, MICA_OP_MATMUL, NULL, (const mica_tensor[]){x, weight}, 2);
+    mica_tensor low = mica__build_op(graph, MICA_OP_MATMUL, NULL, (const mica_tensor[]){x, a}, 2);
+    if (low != 0 && scale != 1.0f)
+        low = mica_graph_mul(graph, low, mica__build_number(graph, low, (double)scale));
+    const mica_tensor sum =
+        low == 0 ? 0 : mica_graph_product(graph, low, mica__build_swap(graph, b, 0, 1), y);
+    return mica__build_end(graph, "lora", sum);
+}
+
+mica_tensor mica_graph_outer(mica_graph *graph, mica_tensor a, mica_tensor b)
+{
+    mica__type x, y;
+    if (!mica__graph_begins(graph, "outer") ||
+        !mica__build_takes_rank(graph, "outer", "a", a, 1, MICA_MAX_DIMS - 1, &x) ||
+        !mica__build_takes_rank(graph, "outer", "b", b, 1, MICA_MAX_DIMS - 1, &y))
+        return 0;
+    const mica_tensor column = mica__build_insert(graph, a, x.ndim),
+                      row = mica__build_insert(graph, b, y.ndim - 1);
+    return mica__build_end(graph, "outer", mica_graph_mul(graph, column, row));
 }

@@ -273,6 +273,23 @@ static void read_ruled(const mica__op_builder *op, mica_operand_desc *operands, 
     }
 }
 
+/* Sizes of an output that the caller left open, where the others say them. */
+static void fill_unknown(const mica__op_builder *op, mica_operand_desc *operands, uint32_t count)
+{
+    for (uint32_t i = 0, slot = 0; i < count && op->info->grouped == 0; i++, slot++) {
+        slot = mica__op_next_slot(op, slot);
+        const mica__slot_info *info = mica__slot_of(&op->record, slot);
+        mica__operand known = {.ndim = 0};
+        if ((info->access & MICA_ACCESS_READ) != 0 || info->shape[0] == MICA__SHAPE_RULED ||
+            operands[i].dtype == MICA_DTYPE_NONE)
+            continue;
+        mica__sizes_give(&op->sizes, info, &known);
+        for (uint32_t d = 0; known.ndim == operands[i].ndim && d < known.ndim; d++)
+            if (operands[i].shape[d] == MICA_SIZE_UNKNOWN)
+                operands[i].shape[d] = known.shape[d];
+    }
+}
+
 /* The fixed slots, then group by group: what is known, then what follows from it. */
 static void infer(mica__op_builder *op, const mica__op_info *info, mica_operand_desc *operands,
                   uint32_t count)
@@ -307,8 +324,10 @@ mica_status mica_op_infer(mica_op op, const void *params, mica_operand_desc *ope
         infer(&builder, info, operands, count);
     builder.sizes = (mica__sizes){.known = 0};
     mica__op_check(&builder);
-    if (mica__op_ok(&builder))
+    if (mica__op_ok(&builder)) {
         read_ruled(&builder, operands, count);
+        fill_unknown(&builder, operands, count);
+    }
     return mica__op_end(&builder);
 }
 

@@ -258,11 +258,14 @@ static mica_tensor add_case(mica_graph *g, conform_case *c)
     mica_tensor input[CONFORM_OPERANDS];
     mica_operand_desc asked[CONFORM_OPERANDS];
     const uint32_t count = conform_operands(c, slots);
+    mica_op_info info;
+    must(mica_op_get_info(c->row->op, &info));
     for (uint32_t i = 0; i < count; i++) {
         mica_op_operand operand;
         char name[16];
         const mica_operand_desc desc = describe(c, slots[i]);
-        must(mica_op_get_operand(c->row->op, i, &operand));
+        const uint32_t behind = i < info.operands ? 0 : (i - info.operands) % info.grouped;
+        must(mica_op_get_operand(c->row->op, i < info.operands ? i : info.operands + behind, &operand));
         const bool in = (operand.access & MICA_ACCESS_READ) != 0 || operand.part != 0;
         snprintf(name, sizeof name, "p%u", i);
         if (in)
@@ -393,7 +396,7 @@ static void test_refused(void **state)
     wrong(X "%2 = call(%1) {\n", "a sub-graph without its end");
     wrong(X "%2 = call(%1) {\n" X "}\n", "body has no outputs");
     wrong(X "%2 = if(%1, %1) {\n" X "output \"y\" = %1\n}\n", "'if' has 1 sub-graphs");
-    wrong(X "%2 = if(%1) {\n}{\n}\n", "line 2");
+    wrong(X "%2 = if(%1) {\n}{\n}\n", "predicate is not one bool");
     wrong(X "%2 = for(%1) carried=2 {\n" X "output \"y\" = %1\n}\n", "'for' has an attribute");
     wrong(X "%2 = neg(%1) {\n}\n", "'neg' has no sub-graphs");
     wrong(X "%2 = custom(%1)\n", "functions of a program");

@@ -173,6 +173,57 @@ BUILD(scatter_min)
 {
     return scattered(g, x, MICA_SCATTER_MIN);
 }
+static mica_tensor scattered_nd(mica_graph *g, const mica_tensor *x, uint32_t mode)
+{
+    const mica_scatter_nd_params params = {.mode = mode};
+    return mica_graph_square(g, mica_graph_op(g, MICA_OP_SCATTER_ND, &params, x, 3, 1, NULL, NULL, 0));
+}
+BUILD(scatter_nd_set)
+{
+    return scattered_nd(g, x, MICA_SCATTER_SET);
+}
+BUILD(scatter_nd_add)
+{
+    return scattered_nd(g, x, MICA_SCATTER_ADD);
+}
+BUILD(scatter_nd_mul)
+{
+    return scattered_nd(g, x, MICA_SCATTER_MUL);
+}
+BUILD(scatter_nd_max)
+{
+    return scattered_nd(g, x, MICA_SCATTER_MAX);
+}
+static mica_tensor gathered_nd(mica_graph *g, const mica_tensor *x, uint32_t batch)
+{
+    const mica_gather_nd_params params = {.batch_dims = batch};
+    return mica_graph_square(g, mica_graph_op(g, MICA_OP_GATHER_ND, &params, x, 2, 1, NULL, NULL, 0));
+}
+BUILD(gather_nd)
+{
+    return gathered_nd(g, x, 0);
+}
+BUILD(gather_nd_batch)
+{
+    return gathered_nd(g, x, 1);
+}
+static mica_tensor compressed(mica_graph *g, const mica_tensor *x, mica_compress_params params,
+                              const mica_operand_desc *asked)
+{
+    mica_tensor y[2];
+    (void)mica_graph_op(g, MICA_OP_COMPRESS, &params, x, 2, 3, asked, y, 2);
+    return mica_graph_square(g, y[0]);
+}
+BUILD(compress)
+{
+    const mica_operand_desc asked[2] = {{.dtype = MICA_DTYPE_F64, .ndim = 2, .shape = {3, 2}}, {.ndim = 0}};
+    return compressed(g, x, (mica_compress_params){.axis = 1}, asked);
+}
+BUILD(compress_flat)
+{
+    const mica_operand_desc asked[2] = {{.dtype = MICA_DTYPE_F64, .ndim = 1, .shape = {9}}, {.ndim = 0}};
+    return compressed(g, x, (mica_compress_params){.flat = 1}, asked);
+}
 BUILD(sorted)
 {
     const mica_operand_desc asked[2] = {{.dtype = MICA_DTYPE_F64, .ndim = 2, .shape = {3, 6}}, {.ndim = 0}};
@@ -233,6 +284,34 @@ static void moves(void **state)
          1,
          0,
          {{D(2, {3, 7}, -1, 1)}, {MICA_DTYPE_I32, 1, {7}, 0, 5}, {D(2, {3, 5}, -1, 1)}}},
+        {"scatter_nd set",
+         scatter_nd_set,
+         1,
+         0,
+         {{D(2, {6, 2}, -1, 1)}, {MICA_DTYPE_I32, 2, {6, 2}, 0, 3}, {D(3, {3, 4, 2}, -1, 1)}}},
+        {"scatter_nd add",
+         scatter_nd_add,
+         1,
+         0,
+         {{D(2, {6, 2}, -1, 1)}, {MICA_DTYPE_I32, 2, {6, 2}, 0, 3}, {D(3, {3, 4, 2}, -1, 1)}}},
+        {"scatter_nd mul",
+         scatter_nd_mul,
+         1,
+         0,
+         {{D(2, {6, 2}, 0.5, 1)}, {MICA_DTYPE_I32, 2, {6, 2}, 0, 3}, {D(3, {3, 4, 2}, -1, 1)}}},
+        {"scatter_nd max",
+         scatter_nd_max,
+         1,
+         0,
+         {{D(2, {6, 2}, -1, 1)}, {MICA_DTYPE_I32, 2, {6, 2}, 0, 3}, {D(3, {3, 4, 2}, -1, 1)}}},
+        {"gather_nd", gather_nd, 1, 0, {{D(3, {3, 4, 2}, -1, 1)}, {MICA_DTYPE_I32, 2, {6, 2}, 0, 3}}},
+        {"gather_nd of a batch",
+         gather_nd_batch,
+         1,
+         0,
+         {{D(3, {3, 4, 2}, -1, 1)}, {MICA_DTYPE_I32, 3, {3, 5, 1}, 0, 4}}},
+        {"compress", compress, 1, 0, {{D(2, {3, 5}, -1, 1)}, {MICA_DTYPE_BOOL, 1, {4}, 0, 2}}},
+        {"compress, flat", compress_flat, 1, 0, {{D(2, {3, 5}, -1, 1)}, {MICA_DTYPE_BOOL, 1, {15}, 0, 2}}},
         {"sort", sorted, 1, 0, {{D(2, {3, 6}, -1, 1)}}},
         {"top k", best, 1, 0, {{D(2, {3, 6}, -1, 1)}}},
     };

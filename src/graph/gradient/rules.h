@@ -123,7 +123,8 @@ mica__derive mica__derive_scalar, mica__derive_region, mica__derive_cast, mica__
 mica__expand mica__expand_region, mica__expand_call, mica__expand_while, mica__expand_scan_node;
 
 mica__derive mica__derive_copy, mica__derive_pad, mica__derive_gather, mica__derive_scatter,
-    mica__derive_embedding, mica__derive_sort, mica__derive_scan;
+    mica__derive_gather_nd, mica__derive_scatter_nd, mica__derive_compress, mica__derive_embedding,
+    mica__derive_sort, mica__derive_scan;
 mica__derive mica__derive_product, mica__derive_matmul, mica__derive_transposed, mica__derive_experts,
     mica__derive_expert_sum, mica__derive_route;
 mica__derive mica__derive_reduce, mica__derive_rms_norm, mica__derive_layer_norm, mica__derive_normalize,

@@ -155,8 +155,7 @@ static bool scores_of(mica__back *b, const mica_tensor *in, const mica_tensor *e
     s->bare = mica__times(graph, mica__product(graph, s->q, mica__turned(graph, s->k)), s->scale);
     s->score = s->bare;
     if (s->params.softcap > 0.0f)
-        s->score =
-            mica_graph_softcap(graph, s->bare, mica__number(graph, s->bare, (double)s->params.softcap));
+        s->score = mica_graph_softcap(graph, s->bare, s->params.softcap);
     s->seen = sight(s, in[POSITIONS], in[LENGTHS], in[K]);
     if (extra[0] != 0)
         put_mask(s, extra[0], in[K], &s->seen);

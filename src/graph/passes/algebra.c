@@ -384,4 +384,4 @@ static mica__visit simplify(mica__walk *walk, uint32_t at)
 }
 
 const mica__graph_pass mica__graph_pass_algebra = {
-    "algebra", "nodes that say less than they seem to become what they say", simplify, NULL, NULL};
+    "algebra", "nodes that say less than they seem to become what they say", NULL, simplify, NULL, NULL};

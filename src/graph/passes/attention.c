@@ -317,5 +317,11 @@ static mica__visit visit(mica__walk *walk, uint32_t at)
     return mica__walk_gives(walk, node, add_attention(&m, &s, map[s.q], k, v, map[s.mask], was));
 }
 
+static bool concerns(const mica__node *node, const mica__pass_options *options)
+{
+    (void)options;
+    return node->kind == MICA_NODE_OP && node->code == MICA_OP_SOFTMAX;
+}
+
 const mica__graph_pass mica__graph_pass_attention = {
-    "attention", "products around a softmax become attention", visit, NULL, NULL};
+    "attention", "products around a softmax become attention", concerns, visit, NULL, NULL};

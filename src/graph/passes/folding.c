@@ -213,5 +213,11 @@ static mica__visit visit(mica__walk *walk, uint32_t at)
     return all && any ? MICA__VISIT_CHANGED : MICA__VISIT_LEFT;
 }
 
+static bool concerns(const mica__node *node, const mica__pass_options *options)
+{
+    (void)options;
+    return node->kind == MICA_NODE_CONSTANT;
+}
+
 const mica__graph_pass mica__graph_pass_folding = {
-    "folding", "what follows from small constants is computed once", visit, begin, end};
+    "folding", "what follows from small constants is computed once", concerns, visit, begin, end};

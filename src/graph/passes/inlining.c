@@ -126,8 +126,14 @@ static mica__visit inline_call(mica__walk *walk, uint32_t at)
     return add_call(walk, &walk->rewrite, node) ? MICA__VISIT_CHANGED : MICA__VISIT_LEFT;
 }
 
-const mica__graph_pass mica__graph_pass_inlining = {"inlining", "calls become the nodes of their sub-graphs",
-                                                    inline_call, begin_inlining, NULL};
+static bool is_call(const mica__node *node, const mica__pass_options *options)
+{
+    (void)options;
+    return node->kind == MICA_NODE_CALL;
+}
+
+const mica__graph_pass mica__graph_pass_inlining = {
+    "inlining", "calls become the nodes of their sub-graphs", is_call, inline_call, begin_inlining, NULL};
 
 /* ---- sub-graphs that stay ---- */
 
@@ -159,5 +165,12 @@ static mica__visit optimise_bodies(mica__walk *walk, uint32_t at)
     return MICA__VISIT_DONE;
 }
 
+static bool has_bodies(const mica__node *node, const mica__pass_options *options)
+{
+    (void)options;
+    return node->kind >= MICA_NODE_CALL && node->kind <= MICA_NODE_SCAN;
+}
+
 const mica__graph_pass mica__graph_pass_bodies = {
-    "sub-graphs", "what choices and loops run goes through all passes", optimise_bodies, NULL, NULL};
+    "sub-graphs", "what choices and loops run goes through all passes", has_bodies, optimise_bodies, NULL,
+    NULL};

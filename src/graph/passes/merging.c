@@ -158,8 +158,8 @@ static mica__visit merge_node(mica__walk *walk, uint32_t at)
     return MICA__VISIT_DONE;
 }
 
-const mica__graph_pass mica__graph_pass_merging = {"merging", "equal nodes become one", merge_node,
-                                                   begin_merging, end_merging};
+const mica__graph_pass mica__graph_pass_merging = {
+    "merging", "equal nodes become one", NULL, merge_node, begin_merging, end_merging};
 
 /* ---- nodes that nobody needs ---- */
 
@@ -230,5 +230,5 @@ static mica__visit drop_node(mica__walk *walk, uint32_t at)
     return MICA__VISIT_CHANGED;
 }
 
-const mica__graph_pass mica__graph_pass_dead = {"dead nodes", "what no output needs is left out", drop_node,
-                                                begin_dead, end_dead};
+const mica__graph_pass mica__graph_pass_dead = {
+    "dead nodes", "what no output needs is left out", NULL, drop_node, begin_dead, end_dead};

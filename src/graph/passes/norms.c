@@ -350,5 +350,12 @@ static mica__visit visit(mica__walk *walk, uint32_t at)
     return MICA__VISIT_LEFT;
 }
 
+static bool concerns(const mica__node *node, const mica__pass_options *options)
+{
+    (void)options;
+    return node->kind == MICA_NODE_SCALAR;
+}
+
 const mica__graph_pass mica__graph_pass_norms = {
-    "norms", "softmax, norms and activations written out in small ops become ops", visit, NULL, NULL};
+    "norms", "softmax, norms and activations written out in small ops become ops", concerns, visit, NULL,
+    NULL};

@@ -181,6 +181,15 @@ mica_status mica__graph_pass_run(const mica__graph_pass *pass, const mica_graph 
     return mica__rewrite_end(&walk.rewrite, out_graph);
 }
 
+static bool is_concerned(const mica__graph_pass *pass, const mica_graph *graph,
+                         const mica__pass_options *options)
+{
+    bool is = pass->concerns == NULL;
+    for (uint32_t i = 0; i < graph->node_count && !is; i++)
+        is = pass->concerns(&graph->node[i], options);
+    return is;
+}
+
 const mica__graph_pass *const *mica__graph_passes(uint32_t *out_count)
 {
     *out_count = sizeof table / sizeof table[0];
@@ -190,13 +199,17 @@ const mica__graph_pass *const *mica__graph_passes(uint32_t *out_count)
 mica_status mica__graph_optimise(const mica_graph *from, const mica__pass_options *options,
                                  mica_graph **out_graph)
 {
+    static const mica__pass_options none = {.flags = 0};
     const mica_graph *now = from;
     mica_graph *owned = NULL;
+    MICA__TRY(mica_graph_status(from));
     if (options != NULL && (options->flags & MICA_COMPILE_AS_WRITTEN) != 0)
         return mica_graph_clone(from, out_graph);
     *out_graph = NULL;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         mica_graph *next = NULL;
+        if (!is_concerned(table[i], now, options == NULL ? &none : options))
+            continue;
         const mica_status status = mica__graph_pass_run(table[i], now, options, &next, NULL);
         mica_graph_release(owned);
         if (status != MICA_OK)
@@ -204,5 +217,5 @@ mica_status mica__graph_optimise(const mica_graph *from, const mica__pass_option
         now = owned = next;
     }
     *out_graph = owned;
-    return MICA_OK;
+    return owned != NULL ? MICA_OK : mica_graph_clone(from, out_graph);
 }

@@ -40,6 +40,8 @@ typedef struct mica__walk {
 
 typedef struct mica__graph_pass {
     const char *name, *meaning;
+    /* Whether a graph with such a node may change; where no node is one the pass is left out. NULL: any graph may. */
+    bool (*concerns)(const mica__node *node, const mica__pass_options *options);
     mica__visit (*visit)(mica__walk *walk, uint32_t node);
     bool (*begin)(mica__walk *walk); /* NULL: nothing to begin. False: walk->status, or nothing to do */
     void (*end)(mica__walk *walk);

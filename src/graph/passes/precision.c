@@ -54,5 +54,11 @@ static mica__visit visit(mica__walk *walk, uint32_t at)
     return mica__walk_gives(walk, node, mica_graph_cast(walk->rewrite.to, y, MICA_DTYPE_F32));
 }
 
+static bool concerns(const mica__node *node, const mica__pass_options *options)
+{
+    return node->kind == MICA_NODE_OP && options->precision != MICA_GRAPH_PRECISION_AS_WRITTEN;
+}
+
 const mica__graph_pass mica__graph_pass_precision = {
-    "precision", "products, convolutions and attention in 16 bits, if asked for", visit, NULL, NULL};
+    "precision", "products, convolutions and attention in 16 bits, if asked for", concerns, visit, NULL,
+    NULL};

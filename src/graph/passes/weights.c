@@ -118,5 +118,11 @@ static mica__visit visit(mica__walk *walk, uint32_t at)
     return mica__walk_gives(walk, node, product(walk, node));
 }
 
+static bool concerns(const mica__node *node, const mica__pass_options *options)
+{
+    (void)options;
+    return node->kind == MICA_NODE_OP && node->code == MICA_OP_PRODUCT;
+}
+
 const mica__graph_pass mica__graph_pass_weights = {
-    "weights", "products with parameters and constants become matmuls", visit, begin, end};
+    "weights", "products with parameters and constants become matmuls", concerns, visit, begin, end};

@@ -151,6 +151,8 @@ static bool read_size(mica__reader *reader, mica_graph *graph, uint64_t *out)
         }
     }
     const uint32_t symbols = graph->symbol_count;
+    if ((reader->status = mica__spend(symbols)) != MICA_OK) /* each is compared to all */
+        return false;
     *out = mica_graph_symbol(graph, name);
     return graph->symbol_count == symbols || mica__reader_wrong(reader, "'%s' is no symbol", name);
 }

@@ -13,7 +13,9 @@
 
 #include "mica/mica.h"
 #include "model/golden_file.h"
+#include "support/random.h"
 #include "support/status.h"
+#include "support/tensor.h"
 
 enum { MOST = 1024 };
 static mica_device *device;
@@ -190,6 +192,162 @@ static void test_without_result(void **state)
     mica_buffer_release(right);
 }
 
+/* ---- matrices of several blocks: what comes back, multiplied together again ---- */
+
+enum { WIDE = 150, NARROW = 70 };
+
+/* A matrix of doubles; turned: what is read is its transpose. */
+typedef struct matrix {
+    uint64_t rows, columns;
+    double *at;
+    bool turned;
+} matrix;
+
+static matrix matrix_of(uint64_t rows, uint64_t columns)
+{
+    const matrix m = {rows, columns, test_alloc(rows * columns, sizeof *m.at), false};
+
+    return m;
+}
+
+static double element(const matrix *m, uint64_t r, uint64_t c)
+{
+    return m->turned ? m->at[c * m->columns + r] : m->at[r * m->columns + c];
+}
+
+static matrix turned(matrix m)
+{
+    m.turned = !m.turned;
+    return m;
+}
+
+/* a b is `want`, or ones on the diagonal for NULL; by [k], or NULL, stands between them. */
+static void product_is(const char *what, matrix a, const double *by, matrix b, const matrix *want)
+{
+    const uint64_t rows = a.turned ? a.columns : a.rows, inner = a.turned ? a.rows : a.columns,
+                   columns = b.turned ? b.rows : b.columns;
+    for (uint64_t r = 0; r < rows; r++)
+        for (uint64_t c = 0; c < columns; c++) {
+            const double wanted = want != NULL ? element(want, r, c) : r == c;
+            double sum = 0, size = 1;
+
+            for (uint64_t k = 0; k < inner; k++) {
+                const double term = element(&a, r, k) * (by != NULL ? by[k] : 1) * element(&b, k, c);
+                sum += term;
+                size += fabs(term);
+            }
+            if (!(fabs(sum - wanted) <= 1e-13 * WIDE * size))
+                fail_msg("%s: (%llu, %llu) comes to %.17g, expected %.17g", what, (unsigned long long)r,
+                         (unsigned long long)c, sum, wanted);
+        }
+}
+
+static matrix taken(uint64_t rows, uint64_t columns, mica_buffer *buffer)
+{
+    const matrix m = matrix_of(rows, columns);
+
+    take(buffer, m.at);
+    return m;
+}
+
+static void draw(test_random *random, matrix m)
+{
+    for (uint64_t i = 0; i < m.rows * m.columns; i++)
+        m.at[i] = test_random_normal(random);
+}
+
+static void factors(test_random *random)
+{
+    const matrix a = matrix_of(WIDE, WIDE), p = matrix_of(WIDE, WIDE), b = matrix_of(WIDE, NARROW);
+    const mica_triangular_params transposed = {.transpose = 1};
+    const mica_determinant_params log_of = {.log = 1};
+    double volume[2], logs = 0;
+    mica_encoder *encoder = begin();
+
+    draw(random, a);
+    draw(random, b);
+    for (uint64_t r = 0; r < WIDE; r++)
+        for (uint64_t c = 0; c < WIDE; c++) {
+            p.at[r * WIDE + c] = r == c;
+            for (uint64_t k = 0; k < WIDE; k++)
+                p.at[r * WIDE + c] += a.at[r * WIDE + k] * a.at[c * WIDE + k] / WIDE;
+        }
+    mica_buffer *in[] = {made(2, SHAPE(WIDE, WIDE), a.at), made(2, SHAPE(WIDE, WIDE), p.at),
+                         made(2, SHAPE(WIDE, NARROW), b.at)};
+    mica_buffer *out[] = {made(2, SHAPE(WIDE, WIDE), NULL),   made(2, SHAPE(WIDE, NARROW), NULL),
+                          made(2, SHAPE(WIDE, NARROW), NULL), made(1, SHAPE(2), NULL),
+                          made(1, SHAPE(WIDE), NULL),         made(2, SHAPE(WIDE, WIDE), NULL)};
+    must(mica_cholesky(encoder, in[1], NULL, out[0]));
+    must(mica_solve(encoder, in[0], in[2], out[1]));
+    must(mica_triangular_solve(encoder, out[0], in[2], &transposed, out[2]));
+    must(mica_determinant(encoder, in[1], &log_of, out[3]));
+    must(mica_eigh(encoder, in[1], out[4], out[5]));
+    run(encoder);
+    const matrix lower = taken(WIDE, WIDE, out[0]), x = taken(WIDE, NARROW, out[1]),
+                 y = taken(WIDE, NARROW, out[2]), w = taken(WIDE, 1, out[4]), v = taken(WIDE, WIDE, out[5]);
+    take(out[3], volume);
+    for (uint64_t r = 0; r < WIDE; r++) {
+        logs += 2 * log(lower.at[r * WIDE + r]);
+        for (uint64_t c = r + 1; c < WIDE; c++)
+            assert_true(lower.at[r * WIDE + c] == 0);
+        assert_true(r == 0 || w.at[r] >= w.at[r - 1]);
+    }
+    assert_true(volume[0] == 1 && fabs(volume[1] - logs) <= 1e-10);
+    product_is("cholesky", lower, NULL, turned(lower), &p);
+    product_is("solve", a, NULL, x, &b);
+    product_is("triangular_solve", turned(lower), NULL, y, &b);
+    product_is("eigenvectors", turned(v), NULL, v, NULL);
+    product_is("eigh", v, w.at, turned(v), &p);
+    for (int i = 0; i < 3; i++)
+        mica_buffer_release(in[i]);
+    const matrix all[] = {a, p, b, lower, x, y, w, v};
+    for (uint64_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i].at);
+}
+
+/* Columns that depend on each other are among them: values of 0. */
+static void orthogonal(test_random *random, uint64_t rows, uint64_t columns)
+{
+    const uint64_t k = rows < columns ? rows : columns;
+    const matrix a = matrix_of(rows, columns);
+    mica_encoder *encoder = begin();
+
+    draw(random, a);
+    for (uint64_t r = 0; r < rows; r++)
+        a.at[r * columns + 1] = a.at[r * columns];
+    mica_buffer *in = made(2, SHAPE(rows, columns), a.at);
+    mica_buffer *out[] = {made(2, SHAPE(rows, k), NULL), made(2, SHAPE(k, columns), NULL),
+                          made(2, SHAPE(rows, k), NULL), made(1, SHAPE(k), NULL),
+                          made(2, SHAPE(k, columns), NULL)};
+    must(mica_qr(encoder, in, out[0], out[1]));
+    must(mica_svd(encoder, in, out[2], out[3], out[4]));
+    run(encoder);
+    const matrix q = taken(rows, k, out[0]), r = taken(k, columns, out[1]), u = taken(rows, k, out[2]),
+                 s = taken(k, 1, out[3]), vt = taken(k, columns, out[4]);
+    product_is("qr", q, NULL, r, &a);
+    product_is("q", turned(q), NULL, q, NULL);
+    product_is("svd", u, s.at, vt, &a);
+    product_is("u", turned(u), NULL, u, NULL);
+    product_is("vt", vt, NULL, turned(vt), NULL);
+    for (uint64_t i = 1; i < k; i++)
+        assert_true(s.at[i] >= 0 && s.at[i] <= s.at[i - 1]);
+    mica_buffer_release(in);
+    const matrix all[] = {a, q, r, u, s, vt};
+    for (uint64_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i].at);
+}
+
+static void test_blocks(void **state)
+{
+    test_random random = test_random_from(17);
+
+    (void)state;
+    factors(&random);
+    orthogonal(&random, WIDE, NARROW);
+    orthogonal(&random, NARROW, WIDE);
+    orthogonal(&random, NARROW + 1, NARROW + 1);
+}
+
 static void test_refused(void **state)
 {
     const mica_triangular_params upper = {.upper = 2}, unit = {.unit = 2}, transpose = {.transpose = 2};
@@ -218,6 +376,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_numpy),
         cmocka_unit_test(test_without_result),
+        cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_refused),
     };
 

@@ -91,26 +91,35 @@ PACK_INLINE void pack_lines(const product_lines *x, uint64_t room, float *panels
 /* ---- few rows of a, packed in one panel: sums [rows, ld] += a b, with b as it lies ---- */
 
 #define FEW_ROWS 4
-#define FEW_VECTORS(rows) ((rows) == 1 ? 8 : (rows) == 2 ? 4 : VECTORS)
+/* One row has a whole block's columns in registers, where there are so many. */
+#if MICA__ISA_LEVEL == 3
+#define FEW_MOST 15
+#elif MICA__ISA_LEVEL == 2 || defined(__aarch64__)
+#define FEW_MOST 10
+#else
+#define FEW_MOST 5
+#endif
+#define FEW_VECTORS(rows) ((rows) == 1 ? FEW_MOST : (rows) == 2 ? 4 : VECTORS)
+#define FEW_UNROLL _Pragma("GCC unroll 16")
 
 /* Columns of b lie side by side. */
 PACK_INLINE void few_columns(const float *a, const product_lines *b, uint64_t j, uint64_t n, uint16_t dtype,
                              int rows, int vectors, float *sums, uint64_t ld)
 {
     const unsigned char *from = b->from + j * row_element_bytes(dtype);
-    vf sum[FEW_ROWS * 8];
-    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++) sum[i * vectors + v] =
-        vf_load_n(sums + (uint64_t)i * ld + j + (uint64_t)v * VW, n);
+    vf sum[FEW_ROWS * FEW_MOST];
+    FEW_UNROLL for (int i = 0; i < rows; i++) FEW_UNROLL for (int v = 0; v < vectors; v++)
+        sum[i * vectors + v] = vf_load_n(sums + (uint64_t)i * ld + j + (uint64_t)v * VW, n);
     for (uint64_t s = 0; s < b->k; s++, from += b->step)
-        UNROLL for (int v = 0; v < vectors; v++)
+        FEW_UNROLL for (int v = 0; v < vectors; v++)
         {
             const unsigned char *at = from + (uint64_t)v * VW * row_element_bytes(dtype);
             const vf column = row_load_n(at, dtype, n);
             __builtin_prefetch(at + PACK_AHEAD * b->step);
-            UNROLL for (int i = 0; i < rows; i++) sum[i * vectors + v] =
+            FEW_UNROLL for (int i = 0; i < rows; i++) sum[i * vectors + v] =
                 vf_fma(vf_set1(a[s * ROWS + (uint64_t)i]), column, sum[i * vectors + v]);
         }
-    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int v = 0; v < vectors; v++)
+    FEW_UNROLL for (int i = 0; i < rows; i++) FEW_UNROLL for (int v = 0; v < vectors; v++)
         vf_store_n(sums + (uint64_t)i * ld + j + (uint64_t)v * VW, sum[i * vectors + v], n);
 }
 
@@ -120,22 +129,23 @@ PACK_INLINE void few_turned(const float *a, const product_lines *b, uint64_t j, 
 {
     const uint64_t bytes = row_element_bytes(dtype);
     vf sum[FEW_ROWS * 2];
-    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int r = 0; r < runs; r++) sum[i * runs + r] =
+    FEW_UNROLL for (int i = 0; i < rows; i++) FEW_UNROLL for (int r = 0; r < runs; r++) sum[i * runs + r] =
         vf_load(sums + (uint64_t)i * ld + j + (uint64_t)r * VW);
     for (uint64_t s = 0; s < b->k; s += VW) {
         const uint64_t n = b->k - s < VW ? b->k - s : VW;
         vf v[2][VW];
-        UNROLL for (int r = 0; r < runs; r++)
+        FEW_UNROLL for (int r = 0; r < runs; r++)
         {
             const uint64_t at = j + (uint64_t)r * VW;
             pack_square(b->from + at * b->line + s * bytes, b->line, at < b->count ? b->count - at : 0, dtype,
                         n, v[r]);
         }
         for (uint64_t t = 0; t < n; t++)
-            UNROLL for (int i = 0; i < rows; i++) UNROLL for (int r = 0; r < runs; r++) sum[i * runs + r] =
-                vf_fma(vf_set1(a[(s + t) * ROWS + (uint64_t)i]), v[r][t], sum[i * runs + r]);
+            FEW_UNROLL for (int i = 0; i < rows; i++) FEW_UNROLL for (int r = 0; r < runs; r++)
+                sum[i * runs + r] =
+                    vf_fma(vf_set1(a[(s + t) * ROWS + (uint64_t)i]), v[r][t], sum[i * runs + r]);
     }
-    UNROLL for (int i = 0; i < rows; i++) UNROLL for (int r = 0; r < runs; r++)
+    FEW_UNROLL for (int i = 0; i < rows; i++) FEW_UNROLL for (int r = 0; r < runs; r++)
         vf_store(sums + (uint64_t)i * ld + j + (uint64_t)r * VW, sum[i * runs + r]);
 }
 

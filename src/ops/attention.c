@@ -165,9 +165,9 @@ static void check_cache(mica__op_builder *op, uint32_t slot, uint32_t pages, uin
 
 void mica__rule_kv_write(mica__op_builder *op)
 {
-    mica_kv_params *params = op->record.params;
-    params->ring = params->ring != 0;
-    check_cache(op, MICA__KV_CACHE, MICA__KV_PAGES, MICA__KV_SEQUENCES, params->ring);
+    const mica_kv_params *params = op->record.params;
+    mica__op_require(op, params->ring <= 1, "params.ring is %u, not 0 or 1", params->ring);
+    check_cache(op, MICA__KV_CACHE, MICA__KV_PAGES, MICA__KV_SEQUENCES, params->ring != 0);
 }
 
 mica_status mica_kv_write(mica_encoder *encoder, mica_buffer *x, mica_buffer *positions,
@@ -199,7 +199,8 @@ static void check_scores(mica__op_builder *op, mica_attention_params *params)
 {
     const uint64_t heads = mica__op_size(op, 'H'), kv_heads = mica__op_size(op, 'G'),
                    dim = mica__op_size(op, 'D');
-    params->ring = params->ring != 0;
+    mica__op_require(op, params->bidirectional <= 1, "params.bidirectional is %u, not 0 or 1",
+                     params->bidirectional);
     mica__op_require(
         op, !mica__size_known(heads) || !mica__size_known(kv_heads) || kv_heads == 0 || heads % kv_heads == 0,
         "q: shape[1] is %llu, no multiple of the %llu heads of k", ULL(heads), ULL(kv_heads));
@@ -213,9 +214,9 @@ void mica__rule_attention(mica__op_builder *op)
 {
     mica_attention_params *params = op->record.params;
     const uint64_t sequences = mica__op_size(op, 'L');
-    params->ring = params->ring != 0;
-    check_cache(op, MICA__ATTENTION_K, MICA__ATTENTION_PAGES, MICA__ATTENTION_SEQUENCES, params->ring);
-    check_cache(op, MICA__ATTENTION_V, MICA__ATTENTION_PAGES, MICA__ATTENTION_SEQUENCES, params->ring);
+    mica__op_require(op, params->ring <= 1, "params.ring is %u, not 0 or 1", params->ring);
+    check_cache(op, MICA__ATTENTION_K, MICA__ATTENTION_PAGES, MICA__ATTENTION_SEQUENCES, params->ring != 0);
+    check_cache(op, MICA__ATTENTION_V, MICA__ATTENTION_PAGES, MICA__ATTENTION_SEQUENCES, params->ring != 0);
     check_scores(op, params);
     mica__op_require(op, mica__op_has(op, MICA__ATTENTION_PAGES) || mica__sizes_agree(sequences, 1),
                      "lengths: shape[0] is %llu, but an unpaged cache has one sequence", ULL(sequences));

@@ -8,8 +8,9 @@ void mica__rule_route(mica__op_builder *op)
 {
     mica_route_params *params = op->record.params;
     const uint64_t experts = mica__op_size(op, 'E'), slots = mica__op_size(op, 'S');
-    params->softmax_first = params->softmax_first != 0;
-    params->normalise = params->normalise != 0;
+    mica__op_require(op, params->softmax_first <= 1, "params.softmax_first is %u, not 0 or 1",
+                     params->softmax_first);
+    mica__op_require(op, params->normalise <= 1, "params.normalise is %u, not 0 or 1", params->normalise);
     if (params->scale == 0.0f)
         params->scale = 1.0f;
     if (params->groups <= 1)
@@ -75,9 +76,9 @@ mica_status mica_route_backward(mica_encoder *encoder, mica_buffer *logits, mica
 
 void mica__rule_expert_places(mica__op_builder *op)
 {
-    mica_expert_places_params *params = op->record.params;
+    const mica_expert_places_params *params = op->record.params;
     const uint64_t experts = mica__op_size(op, 'E');
-    params->by_choice = params->by_choice != 0;
+    mica__op_require(op, params->by_choice <= 1, "params.by_choice is %u, not 0 or 1", params->by_choice);
     mica__op_require(op, params->capacity >= 1, "params.capacity is 0, not 1 or more");
     mica__op_require(op,
                      !mica__size_known(experts) || experts <= INT32_MAX / (uint64_t)(params->capacity + 1ull),

@@ -21,7 +21,7 @@
 #include "support/status.h"
 #include "support/tensor.h"
 
-enum { RECIPE_INPUTS = 3, RECIPE_BUFFERS = 48, RECIPE_ELEMENTS = 400 };
+enum { RECIPE_INPUTS = 3, RECIPE_BUFFERS = 96, RECIPE_ELEMENTS = 400 };
 
 static mica_device *device;
 

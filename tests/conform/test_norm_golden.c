@@ -129,87 +129,104 @@ static mica_buffer *hiding(void)
     return mask;
 }
 
-static void check_norms(void)
+static const char *const kinds[] = {"layer_norm",    "rms_norm",      "group_norm", "instance_norm",
+                                    "batch_norm",    "l2_norm",       "softmax",    "log_softmax",
+                                    "softmax_added", "softmax_hidden"};
+enum { LAYER, RMS, GROUP, INSTANCE, BATCH, L2, SOFTMAX, LOG_SOFTMAX, ADDED, HIDDEN, KINDS };
+enum { X, DY, WEIGHT, BIAS, Y, DX, DWEIGHT, DBIAS, RUNNING_MEAN, RUNNING_VAR, MEAN, VAR, MASK, BUFFERS };
+
+static void make_buffers(int kind, uint64_t parameters, mica_buffer **b)
 {
-    static const char *const names[] = {"layer_norm",    "rms_norm",      "group_norm", "instance_norm",
-                                        "batch_norm",    "l2_norm",       "softmax",    "log_softmax",
-                                        "softmax_added", "softmax_hidden"};
-    enum { LAYER, RMS, GROUP, INSTANCE, BATCH, L2, SOFTMAX, LOG_SOFTMAX, ADDED, HIDDEN, COUNT };
+    const uint64_t *all = SHAPE(N, C, H, W), channels = C;
 
-    for (int k = 0; k < COUNT; k++) {
-        const uint64_t parameters = k == LAYER || k == RMS ? W : C;
-        mica_buffer *x = given(0, 4, SHAPE(N, C, H, W)), *dy = given(3, 4, SHAPE(N, C, H, W)),
-                    *weight = given(1, 1, &parameters), *bias = given(2, 1, &parameters),
-                    *y = empty(type, 4, SHAPE(N, C, H, W)), *dx = empty(type, 4, SHAPE(N, C, H, W)),
-                    *dweight = empty(type, 1, &parameters), *dbias = empty(type, 1, &parameters),
-                    *running_mean = given(4, 1, SHAPE(C)), *running_var = given(5, 1, SHAPE(C)),
-                    *mean = empty(type, 1, SHAPE(C)), *var = empty(type, 1, SHAPE(C)),
-                    *added = given(7, 2, SHAPE(H, W)), *hidden = hiding();
-        const mica_batch_norm_operands batch = {x, weight, bias, running_mean, running_var,
-                                                y, mean,   var,  running_mean, running_var};
-        mica_encoder *e = NULL;
-        results r = find(names[k]);
+    b[X] = given(0, 4, all);
+    b[DY] = given(3, 4, all);
+    b[WEIGHT] = given(1, 1, &parameters);
+    b[BIAS] = given(2, 1, &parameters);
+    b[Y] = empty(type, 4, all);
+    b[DX] = empty(type, 4, all);
+    b[DWEIGHT] = empty(type, 1, &parameters);
+    b[DBIAS] = empty(type, 1, &parameters);
+    b[RUNNING_MEAN] = given(4, 1, &channels);
+    b[RUNNING_VAR] = given(5, 1, &channels);
+    b[MEAN] = empty(type, 1, &channels);
+    b[VAR] = empty(type, 1, &channels);
+    b[MASK] = kind == HIDDEN ? hiding() : given(7, 2, SHAPE(H, W));
+}
 
-        must(mica_encoder_begin(device, NULL, &e));
-        switch (k) {
-        case LAYER:
-            must(mica_layer_norm(e, x, weight, bias, EPS, y));
-            must(mica_layer_norm_backward(e, x, dy, weight, EPS, dx, dweight, dbias));
-            break;
-        case RMS:
-            must(mica_rms_norm(e, x, weight, EPS, y));
-            must(mica_rms_norm_backward(e, x, dy, weight, EPS, dx, dweight));
-            break;
-        case GROUP:
-            must(mica_group_norm(e, x, 2, weight, bias, EPS, y));
-            must(mica_group_norm_backward(e, x, dy, 2, weight, EPS, dx, dweight, dbias));
-            break;
-        case INSTANCE:
-            must(mica_instance_norm(e, x, weight, bias, EPS, y));
-            must(mica_group_norm_backward(e, x, dy, C, weight, EPS, dx, dweight, dbias));
-            break;
-        case BATCH:
-            must(mica_batch_norm_train(e, &batch, &(mica_batch_norm_params){EPS, 0.25f}));
-            must(mica_batch_norm_backward(e, x, dy, weight, EPS, dx, dweight, dbias));
-            break;
-        case L2:
-            must(mica_l2_norm(e, x, EPS, y));
-            must(mica_normalize_backward(e, x, dy, NULL,
-                                         &(mica_normalize_params){.kind = MICA_NORMALIZE_L2, .eps = EPS}, dx,
-                                         NULL, NULL));
-            break;
-        case ADDED:
-        case HIDDEN:
-            must(mica_masked_softmax(e, x, k == ADDED ? added : hidden, SCALE, y));
-            must(mica_softmax_backward(e, y, dy, SCALE, dx));
-            break;
-        case SOFTMAX:
-            must(mica_softmax(e, x, SCALE, y));
-            must(mica_softmax_backward(e, y, dy, SCALE, dx));
-            break;
-        default:
-            must(mica_log_softmax(e, x, SCALE, y));
-            must(mica_log_softmax_backward(e, y, dy, SCALE, dx));
-            break;
-        }
-        must(mica_encoder_commit_and_wait(e));
-        mica_encoder_release(e);
-        compare_buffer(&r, y, ALL);
-        compare_buffer(&r, dx, ALL);
-        if (k < L2)
-            compare_buffer(&r, dweight, parameters);
-        if (k < L2 && k != RMS)
-            compare_buffer(&r, dbias, parameters);
-        if (k == BATCH) {
-            compare_buffer(&r, running_mean, C);
-            compare_buffer(&r, running_var, C);
-        }
-        end(&r);
-        mica_buffer *const all[] = {added, hidden,  x,     dy,           weight,      bias, y,
-                                    dx,    dweight, dbias, running_mean, running_var, mean, var};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            mica_buffer_release(all[i]);
+static void encode_norm(int kind, mica_encoder *e, mica_buffer *const *b)
+{
+    const mica_batch_norm_operands batch = {b[X], b[WEIGHT], b[BIAS], b[RUNNING_MEAN], b[RUNNING_VAR],
+                                            b[Y], b[MEAN],   b[VAR],  b[RUNNING_MEAN], b[RUNNING_VAR]};
+    const mica_normalize_params l2 = {.kind = MICA_NORMALIZE_L2, .eps = EPS};
+
+    switch (kind) {
+    case LAYER:
+        must(mica_layer_norm(e, b[X], b[WEIGHT], b[BIAS], EPS, b[Y]));
+        must(mica_layer_norm_backward(e, b[X], b[DY], b[WEIGHT], EPS, b[DX], b[DWEIGHT], b[DBIAS]));
+        break;
+    case RMS:
+        must(mica_rms_norm(e, b[X], b[WEIGHT], EPS, b[Y]));
+        must(mica_rms_norm_backward(e, b[X], b[DY], b[WEIGHT], EPS, b[DX], b[DWEIGHT]));
+        break;
+    case GROUP:
+        must(mica_group_norm(e, b[X], 2, b[WEIGHT], b[BIAS], EPS, b[Y]));
+        must(mica_group_norm_backward(e, b[X], b[DY], 2, b[WEIGHT], EPS, b[DX], b[DWEIGHT], b[DBIAS]));
+        break;
+    case INSTANCE:
+        must(mica_instance_norm(e, b[X], b[WEIGHT], b[BIAS], EPS, b[Y]));
+        must(mica_group_norm_backward(e, b[X], b[DY], C, b[WEIGHT], EPS, b[DX], b[DWEIGHT], b[DBIAS]));
+        break;
+    case BATCH:
+        must(mica_batch_norm_train(e, &batch, &(mica_batch_norm_params){EPS, 0.25f}));
+        must(mica_batch_norm_backward(e, b[X], b[DY], b[WEIGHT], EPS, b[DX], b[DWEIGHT], b[DBIAS]));
+        break;
+    default:
+        must(mica_l2_norm(e, b[X], EPS, b[Y]));
+        must(mica_normalize_backward(e, b[X], b[DY], NULL, &l2, b[DX], NULL, NULL));
+        break;
     }
+}
+
+static void encode_softmax(int kind, mica_encoder *e, mica_buffer *const *b)
+{
+    if (kind == LOG_SOFTMAX) {
+        must(mica_log_softmax(e, b[X], SCALE, b[Y]));
+        must(mica_log_softmax_backward(e, b[Y], b[DY], SCALE, b[DX]));
+        return;
+    }
+    if (kind == SOFTMAX)
+        must(mica_softmax(e, b[X], SCALE, b[Y]));
+    else
+        must(mica_masked_softmax(e, b[X], b[MASK], SCALE, b[Y]));
+    must(mica_softmax_backward(e, b[Y], b[DY], SCALE, b[DX]));
+}
+
+static void check_norm(int kind)
+{
+    const uint64_t parameters = kind == LAYER || kind == RMS ? W : C;
+    mica_buffer *b[BUFFERS];
+    mica_encoder *e = NULL;
+    results r = find(kinds[kind]);
+
+    make_buffers(kind, parameters, b);
+    must(mica_encoder_begin(device, NULL, &e));
+    (kind < SOFTMAX ? encode_norm : encode_softmax)(kind, e, b);
+    must(mica_encoder_commit_and_wait(e));
+    mica_encoder_release(e);
+    compare_buffer(&r, b[Y], ALL);
+    compare_buffer(&r, b[DX], ALL);
+    if (kind < L2)
+        compare_buffer(&r, b[DWEIGHT], parameters);
+    if (kind < L2 && kind != RMS)
+        compare_buffer(&r, b[DBIAS], parameters);
+    if (kind == BATCH) {
+        compare_buffer(&r, b[RUNNING_MEAN], C);
+        compare_buffer(&r, b[RUNNING_VAR], C);
+    }
+    end(&r);
+    for (size_t i = 0; i < BUFFERS; i++)
+        mica_buffer_release(b[i]);
 }
 
 static void test_norms(void **state)
@@ -219,8 +236,8 @@ static void test_norms(void **state)
         for (int wide = 0; wide < (d == 0 ? 2 : 1); wide++) {
             device = devices[d];
             type = wide != 0 ? MICA_DTYPE_F64 : MICA_DTYPE_F32;
-            if (device != NULL)
-                check_norms();
+            for (int kind = 0; kind < KINDS && device != NULL; kind++)
+                check_norm(kind);
         }
 }
 

@@ -3,6 +3,7 @@
  * recipe of public calls, against central differences of the forward in double; or the test that has its own. A row without either fails by name.
  */
 #include "conform/recipes_products.h"
+#include "conform/recipes_sound.h"
 #include "conform/recipes_sums.h"
 
 /* ---- the table ---- */
@@ -366,6 +367,16 @@ static const recipe recipes[] = {
      0,
      0,
      false,
+     false},
+    {MICA_OP_FFT,
+     "log-mel",
+     {S1(SAMPLES)},
+     S2(BANDS, FRAMES),
+     log_mel_forward,
+     log_mel_backward,
+     0,
+     0,
+     false,
      false}};
 
 /* Rows whose gradient another test compares with differences, and those whose steps are rows above. */
@@ -389,6 +400,45 @@ static const struct {
 static void test_recipe(void **state)
 {
     recipe_check(*state);
+}
+
+/* What the tape made is given back. */
+static void end(tape *t)
+{
+    mica_encoder_release(t->encoder);
+    while (t->count > 0)
+        mica_buffer_release(t->made[--t->count]);
+}
+
+/* mica_log_mel is that composition in f32. */
+static void test_log_mel(void **state)
+{
+    tape wide = {.type = MICA_DTYPE_F64}, t = {.type = MICA_DTYPE_F32};
+    numbers sound = {.count = SAMPLES}, want = {.count = BANDS * FRAMES}, got = want;
+    test_random random = test_random_from(5);
+
+    (void)state;
+    apart(&sound, &random, false);
+    must(mica_encoder_begin(device, NULL, &wide.encoder));
+    mica_buffer *x = room(&wide, S1(SAMPLES)), *y = room(&wide, S2(BANDS, FRAMES));
+    put(x, wide.type, &sound);
+    (void)hear(&wide, x, y);
+    must(mica_encoder_commit_and_wait(wide.encoder));
+    get(y, wide.type, &want);
+    end(&wide);
+    must(mica_encoder_begin(device, NULL, &t.encoder));
+    for (uint64_t i = 0; i < SAMPLES; i++)
+        sound.value[i] *= loudness_at(i);
+    mica_buffer *loud = room(&t, S1(SAMPLES)), *z = room(&t, S2(BANDS, FRAMES)),
+                *work = room(&t, S1(mica_log_mel_work(1, SAMPLES, WINDOW, FRAMES)));
+    put(loud, t.type, &sound);
+    must(mica_log_mel(t.encoder, loud, constants(&t, S1(WINDOW), window_at),
+                      constants(&t, S2(BANDS, BINS), filter_at), HOP, work, z));
+    must(mica_encoder_commit_and_wait(t.encoder));
+    get(z, t.type, &got);
+    for (uint64_t i = 0; i < want.count; i++)
+        assert_true(fabs(got.value[i] - want.value[i]) < 1e-5);
+    end(&t);
 }
 
 static bool is_known(mica_op op)
@@ -416,7 +466,7 @@ static void test_all_rows(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[sizeof recipes / sizeof *recipes + 1];
+    struct CMUnitTest tests[sizeof recipes / sizeof *recipes + 2];
     uint32_t count = 0;
 
     for (; count < sizeof recipes / sizeof *recipes; count++) {
@@ -425,5 +475,6 @@ int main(void)
         tests[count].name = recipes[count].name;
     }
     tests[count++] = (struct CMUnitTest)cmocka_unit_test(test_all_rows);
+    tests[count++] = (struct CMUnitTest)cmocka_unit_test(test_log_mel);
     return _cmocka_run_group_tests("recipes", tests, count, open_device, close_device);
 }

@@ -71,9 +71,10 @@ typedef struct network {
 
 static mica_tensor parameter(network *net, uint32_t ndim, const uint64_t *shape)
 {
-    snprintf(net->name[net->count], sizeof net->name[0], "p%u", net->count);
-    return net->parameter[net->count++] =
-               mica_graph_parameter(net->graph, net->name[net->count - 1], MICA_DTYPE_F32, ndim, shape);
+    char *name = net->name[net->count];
+    snprintf(name, sizeof net->name[0], "p%u", net->count);
+    net->parameter[net->count] = mica_graph_parameter(net->graph, name, MICA_DTYPE_F32, ndim, shape);
+    return net->parameter[net->count++];
 }
 
 static mica_tensor dense(network *net, mica_tensor x, uint64_t in, uint64_t out)

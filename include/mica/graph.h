@@ -17,7 +17,7 @@
  * Tensors. A mica_tensor is a value of a graph: a type, a shape, and the node that gives it. A function that adds a node takes values and
  * gives a value, 0 where it fails: nothing is added then, and the graph keeps the first failure. Whoever gets a 0 gives 0 on, so that
  * expressions are written without looking; mica_graph_status, and every call that uses the whole graph, ends with that failure and
- * its sentence. (docs/decisions/024: why builders do not return a status.)
+ * its sentence. (docs/decisions/028: why builders do not return a status.)
  *
  * Order. Nodes are kept in the order in which they were added, which is one in which they can run: a node takes values that are there.
  *

@@ -4,7 +4,7 @@
     python3 scripts/golden_experts.py        from the root of the tree; needs torch and transformers; runs on the CPU, in f32
 
 A case is a line: its name, how many numbers, these (softmax first, normalise, scale, scoring, groups, best groups, best of a group, whether there are
-biases, whether there are scales of experts), how many results, these: ids, weights, gradients of the logits. Inputs are tests/conform/golden_lines.h's: logits slot 0, with a thousandth of
+biases, whether there are scales of experts), how many results, these: ids, weights, gradients of the logits. Inputs are tests/ops/golden_lines.h's: logits slot 0, with a thousandth of
 the expert's number so that none are equal, gradients of the weights slot 1, biases slot 2, scales of
 experts 1 and a quarter of slot 3."""
 import types

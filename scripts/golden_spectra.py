@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tests/golden/spectra.txt: some of the numbers that PyTorch gives for transforms of long rows, and the log-mel spectrum of transformers'
-Whisper feature extractor at small sizes. Inputs are tests/conform/golden_lines.h's.
+Whisper feature extractor at small sizes. Inputs are tests/ops/golden_lines.h's.
 
     python3 scripts/golden_spectra.py        from the root of the tree; needs torch and transformers; runs on the CPU, in f64
 

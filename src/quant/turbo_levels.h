@@ -1,6 +1,6 @@
 /*
  * turbo_levels.h - the levels of turbo blocks: what mica_codebook gives for N(0, 1), rounded to f32, of 2, 3, 4, 5, 6 and 8 bits one
- * after the other. kernels/turbo_blocks.kc has them too; tests/conform/test_turbo.c holds them to mica_codebook.
+ * after the other. kernels/turbo_blocks.kc has them too; tests/ops/test_turbo.c holds them to mica_codebook.
  */
 #ifndef MICA_QUANT_TURBO_LEVELS_H
 #define MICA_QUANT_TURBO_LEVELS_H

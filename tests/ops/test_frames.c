@@ -2,7 +2,7 @@
  * test_frames.c - pooling, im2col, resizing and sampling by a grid: wrong parameters by name, gradients against central differences in f64, and what
  * PyTorch gave.
  */
-#include "conform/image_rig.h"
+#include "ops/image_rig.h"
 
 /* ---- what PyTorch gave ---- */
 

@@ -2,9 +2,9 @@
  * test_recipes.c - the gradients of ops that have none of their own: for each row of the table whose gradient is "of the ops that say the same" a
  * recipe of public calls, against central differences of the forward in double; or the test that has its own. A row without either fails by name.
  */
-#include "conform/recipes_products.h"
-#include "conform/recipes_sound.h"
-#include "conform/recipes_sums.h"
+#include "ops/recipes_products.h"
+#include "ops/recipes_sound.h"
+#include "ops/recipes_sums.h"
 
 /* ---- the table ---- */
 

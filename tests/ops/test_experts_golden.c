@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <cmocka.h>
 
-#include "conform/golden_lines.h"
+#include "ops/golden_lines.h"
 #include "mica/mica.h"
 #include "support/each_device.h"
 #include "support/status.h"

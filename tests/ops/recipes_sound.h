@@ -5,7 +5,7 @@
 #ifndef TEST_RECIPES_SOUND_H
 #define TEST_RECIPES_SOUND_H
 
-#include "conform/recipe_rig.h"
+#include "ops/recipe_rig.h"
 
 enum { SAMPLES = 40, WINDOW = 8, HOP = 4, FRAMES = 1 + SAMPLES / HOP, BINS = WINDOW / 2 + 1, BANDS = 3 };
 

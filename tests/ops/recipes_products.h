@@ -4,7 +4,7 @@
 #ifndef TEST_RECIPES_PRODUCTS_H
 #define TEST_RECIPES_PRODUCTS_H
 
-#include "conform/recipe_rig.h"
+#include "ops/recipe_rig.h"
 
 /* ---- rotations, transforms ---- */
 

@@ -4,7 +4,7 @@
 #ifndef TEST_RECIPES_SUMS_H
 #define TEST_RECIPES_SUMS_H
 
-#include "conform/recipe_rig.h"
+#include "ops/recipe_rig.h"
 
 /* ---- copies and sums ---- */
 

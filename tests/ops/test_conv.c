@@ -1,5 +1,5 @@
 /* test_conv.c - convolution: wrong parameters by name, gradients against central differences in f64, and what PyTorch gave. */
-#include "conform/image_rig.h"
+#include "ops/image_rig.h"
 
 typedef struct conv_case {
     mica_conv_params params;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "conform/golden_lines.h"
+#include "ops/golden_lines.h"
 #include "mica/mica.h"
 #include "oracle/oracle_codes.h"
 #include "oracle/oracle_number.h"

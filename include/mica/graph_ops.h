@@ -121,15 +121,21 @@ MICA_API mica_tensor mica_graph_gather(mica_graph *graph, mica_tensor x, mica_te
 /* ids has as many dimensions as x, of its sizes or 1 but along `axis`: numpy.take_along_axis, torch.gather. */
 MICA_API mica_tensor mica_graph_take_along_axis(mica_graph *graph, mica_tensor x, mica_tensor ids,
                                                 int32_t axis);
-/* ids [batch.., .., k] are places in the k dimensions of x behind its first `batch_dims`: ONNX GatherND. These k sizes are numbers. */
+/* ids [batch.., .., k] are places in the k dimensions of x behind its first `batch_dims`: ONNX GatherND. */
 MICA_API mica_tensor mica_graph_gather_nd(mica_graph *graph, mica_tensor x, mica_tensor ids,
                                           uint32_t batch_dims);
 /* x with updates where ids say: mica_scatter. ids [n] name slices along `axis`, or have the dimensions of updates (torch.scatter). */
 MICA_API mica_tensor mica_graph_scatter(mica_graph *graph, mica_tensor x, mica_tensor ids,
                                         mica_tensor updates, int32_t axis, mica_scatter_mode mode);
-/* ids [.., k] are places in the first k dimensions of x, updates [.., the other sizes]: ONNX ScatterND. The k sizes are numbers. */
+/* ids [.., k] are places in the first k dimensions of x, updates [.., the other sizes]: ONNX ScatterND. */
 MICA_API mica_tensor mica_graph_scatter_nd(mica_graph *graph, mica_tensor x, mica_tensor ids,
                                            mica_tensor updates, mica_scatter_mode mode);
+/* mica_nonzero: places [room, dims] (i32) of what is not 0, rows of -1 behind them; room 0: as many as x has elements. `out_count` [1]. */
+MICA_API mica_tensor mica_graph_nonzero(mica_graph *graph, mica_tensor x, uint64_t room,
+                                        mica_tensor *out_count);
+/* mica_compress: slices along `axis` where condition [L] is not 0, L of them, zeros behind `out_count` [1]. */
+MICA_API mica_tensor mica_graph_compress(mica_graph *graph, mica_tensor x, mica_tensor condition,
+                                         int32_t axis, mica_tensor *out_count);
 /* [.., classes]: 1 where the id is the class, else 0. */
 MICA_API mica_tensor mica_graph_one_hot(mica_graph *graph, mica_tensor ids, uint64_t classes,
                                         mica_dtype dtype);

@@ -87,114 +87,76 @@ mica_tensor mica_graph_scatter(mica_graph *graph, mica_tensor x, mica_tensor ids
 
 /* ---- elements by several places ---- */
 
-/* ids [batch.., .., k] as places in x whose first `batch` + k dimensions are one, -1 where one of them is outside: [.., 1] of i32. */
-static mica_tensor as_places(mica_graph *graph, const char *call, const mica__type *x, mica_tensor ids,
-                             const mica__type *places, uint32_t batch, uint32_t k)
-{
-    mica__writer w;
-    st_value id[MICA_MAX_DIMS], at = st_none, inside = st_none;
-    const uint32_t last = places->ndim - 1;
-    mica_tensor part[MICA_MAX_DIMS];
-    for (uint32_t j = 0; j < k; j++)
-        part[j] = mica_graph_cast(graph, mica_graph_slice(graph, ids, last, j, 1, 1), MICA_DTYPE_I32);
-    mica__write_begin(&w, graph, call);
-    for (uint32_t j = 0; j < k; j++)
-        id[j] = mica__write_input(&w, "ids", part[j]);
-    if (graph->status != MICA_OK)
-        return 0;
-    for (uint32_t d = 0; d < batch; d++) {
-        const st_value here = st_index(&w.steps, MICA_REGISTER_I32, (uint8_t)(last - d));
-        at = at.of == NULL ? here : st_add(st_scale(at, (double)x->shape[d]), here);
-    }
-    for (uint32_t j = 0; j < k; j++) {
-        const double n = (double)x->shape[batch + j];
-        const st_value fits =
-            st_bit_and(st_greater_equal(id[j], st_number(id[j], 0)), st_less(id[j], st_number(id[j], n)));
-        inside = inside.of == NULL ? fits : st_bit_and(inside, fits);
-        at = at.of == NULL ? id[j] : st_add(st_scale(at, n), id[j]);
-    }
-    mica__write_output(&w, st_select(inside, at, st_number(at, -1)), MICA_DTYPE_I32);
-    return mica__write_end(&w, NULL);
-}
-
-/* Sizes of x that ids are places in, as numbers whose product has 31 bits. */
-static bool takes_places(mica_graph *graph, const char *call, const mica__type *x, const mica__type *ids,
-                         uint32_t batch, uint32_t *out_k)
-{
-    const uint64_t k = ids->ndim == 0 ? 0 : ids->shape[ids->ndim - 1];
-    uint64_t all = 1;
-    if (ids->ndim <= batch || !mica__size_known(k) || k == 0 || k > x->ndim || batch + k > x->ndim)
-        return mica__build_refuse(graph, call, "ids", ids,
-                                  "has not 1 to %u places in its last dimension, behind %u batch dimensions",
-                                  x->ndim > batch ? x->ndim - batch : 0, batch) != 0;
-    for (uint32_t d = 0; d < batch; d++)
-        if (!mica__sizes_agree(ids->shape[d], x->shape[d]))
-            return mica__build_refuse(graph, call, "ids", ids, "has another size in dimension %u than x",
-                                      d) != 0;
-    for (uint32_t d = batch == 0 ? 0 : 1; d < batch + k; d++) {
-        if (!mica__size_known(x->shape[d]))
-            return mica__build_refuse(graph, call, "x", x, "has a size that is no number in dimension %u",
-                                      d) != 0;
-        all = x->shape[d] != 0 && all > INT32_MAX / x->shape[d] ? UINT64_MAX : all * x->shape[d];
-        if (all > INT32_MAX)
-            return mica__build_refuse(graph, call, "x", x, "has over 2^31 places for ids") != 0;
-    }
-    *out_k = (uint32_t)k;
-    return true;
-}
-
 mica_tensor mica_graph_gather_nd(mica_graph *graph, mica_tensor x, mica_tensor ids, uint32_t batch_dims)
 {
-    static const char call[] = "gather_nd";
-    mica__type type, places, out = {.ndim = 0};
-    uint32_t k = 0;
-    if (!mica__graph_begins(graph, call) || !mica__build_takes(graph, call, "x", x, &type) ||
-        !mica__build_takes(graph, call, "ids", ids, &places) ||
-        !takes_places(graph, call, &type, &places, batch_dims, &k))
+    const mica_gather_nd_params params = {.batch_dims = batch_dims};
+    if (!mica__graph_begins(graph, "gather_nd"))
         return 0;
-    const mica_tensor id = mica__build_ids(graph, call, "ids", ids);
-    const mica_tensor at = id == 0 ? 0 : as_places(graph, call, &type, id, &places, batch_dims, k);
-    if (at == 0)
-        return mica__build_end(graph, call, 0);
-    const mica_tensor rows = mica__build_merge(graph, x, 0, batch_dims + k);
-    const mica_tensor y = mica_graph_gather(
-        graph, rows, mica_graph_reshape(graph, at, 1, (const uint64_t[]){MICA_SIZE_REST}), 0);
-    for (uint32_t d = 0; d + 1 < places.ndim; d++)
-        out.shape[out.ndim++] = places.shape[d];
-    if (out.ndim + type.ndim - batch_dims - k > MICA_MAX_DIMS)
-        return mica__build_refuse(graph, call, "ids", &places, "gives a result of too many dimensions");
-    for (uint32_t d = batch_dims + k; d < type.ndim; d++)
-        out.shape[out.ndim++] = type.shape[d];
-    return mica__build_end(graph, call, mica__build_as(graph, y, &out));
+    const mica_tensor id = mica__build_ids(graph, "gather_nd", "ids", ids);
+    const mica_tensor y =
+        id == 0 ? 0 : mica__build_op(graph, MICA_OP_GATHER_ND, &params, (const mica_tensor[]){x, id}, 2);
+    return mica__build_end(graph, "gather_nd", y);
 }
 
 mica_tensor mica_graph_scatter_nd(mica_graph *graph, mica_tensor x, mica_tensor ids, mica_tensor updates,
                                   mica_scatter_mode mode)
 {
-    static const char call[] = "scatter_nd";
-    mica__type type, places, given;
-    uint32_t k = 0;
-    if (!mica__graph_begins(graph, call) || !mica__build_takes(graph, call, "x", x, &type) ||
-        !mica__build_takes(graph, call, "ids", ids, &places) ||
-        !takes_places(graph, call, &type, &places, 0, &k))
+    const mica_scatter_nd_params params = {.mode = (uint32_t)mode};
+    if (!mica__graph_begins(graph, "scatter_nd"))
         return 0;
-    const uint32_t rows = places.ndim - 1;
-    if (!mica__build_takes_rank(graph, call, "updates", updates, rows + type.ndim - k, rows + type.ndim - k,
-                                &given))
+    const mica_tensor id = mica__build_ids(graph, "scatter_nd", "ids", ids);
+    const mica_tensor y = id == 0 ? 0
+                                  : mica__build_op(graph, MICA_OP_SCATTER_ND, &params,
+                                                   (const mica_tensor[]){updates, id, x}, 3);
+    return mica__build_end(graph, "scatter_nd", y);
+}
+
+/* ---- as many as there are ---- */
+
+mica_tensor mica_graph_nonzero(mica_graph *graph, mica_tensor x, uint64_t room, mica_tensor *out_count)
+{
+    mica__type type;
+    mica_tensor out[2] = {0, 0};
+    if (out_count != NULL)
+        *out_count = 0;
+    if (!mica__graph_begins(graph, "nonzero") || !mica__build_takes(graph, "nonzero", "x", x, &type))
         return 0;
-    for (uint32_t d = 0; d < given.ndim; d++)
-        if (!mica__sizes_agree(given.shape[d], d < rows ? places.shape[d] : type.shape[d - rows + k]))
-            return mica__build_refuse(graph, call, "updates", &given,
-                                      "has a size in dimension %u that ids or x do not have", d);
-    const mica_tensor id = mica__build_ids(graph, call, "ids", ids);
-    const mica_tensor at = id == 0 ? 0 : as_places(graph, call, &type, id, &places, 0, k);
-    if (at == 0)
-        return mica__build_end(graph, call, 0);
-    const mica_tensor to = mica__build_merge(graph, x, 0, k),
-                      from = mica__build_merge(graph, updates, 0, rows);
-    const mica_tensor y = mica_graph_scatter(
-        graph, to, mica_graph_reshape(graph, at, 1, (const uint64_t[]){MICA_SIZE_REST}), from, 0, mode);
-    return mica__build_end(graph, call, mica__build_as(graph, y, &type));
+    const uint64_t rows = room != 0 ? room : mica__type_elements(&type);
+    if (rows == MICA_SIZE_UNKNOWN)
+        return mica__build_refuse(graph, "nonzero", "x", &type,
+                                  "has no number of elements: room must say one");
+    const mica_operand_desc asked[2] = {{.dtype = MICA_DTYPE_I32, .ndim = 2, .shape = {rows, type.ndim}},
+                                        {.dtype = MICA_DTYPE_I32, .ndim = 1, .shape = {1}}};
+    (void)mica_graph_op(graph, MICA_OP_NONZERO, NULL, &x, 1, 3, asked, out, 2);
+    if (out_count != NULL)
+        *out_count = out[1];
+    return out[0];
+}
+
+mica_tensor mica_graph_compress(mica_graph *graph, mica_tensor x, mica_tensor condition, int32_t axis,
+                                mica_tensor *out_count)
+{
+    mica__type type, holds;
+    mica_compress_params params = {0};
+    mica_tensor out[2] = {0, 0};
+    if (out_count != NULL)
+        *out_count = 0;
+    if (!mica__graph_begins(graph, "compress") || !mica__build_takes(graph, "compress", "x", x, &type) ||
+        !mica__build_axis(graph, "compress", axis, type.ndim, &params.axis) ||
+        !mica__build_takes_rank(graph, "compress", "condition", condition, 1, 1, &holds))
+        return 0;
+    if (holds.shape[0] == MICA_SIZE_UNKNOWN)
+        return mica__build_refuse(graph, "compress", "condition", &holds,
+                                  "has a size of which nothing is known");
+    mica_operand_desc asked[2] = {{.dtype = type.dtype, .ndim = type.ndim},
+                                  {.dtype = MICA_DTYPE_I32, .ndim = 1, .shape = {1}}};
+    memcpy(asked[0].shape, type.shape, sizeof type.shape);
+    asked[0].shape[params.axis] = holds.shape[0];
+    (void)mica_graph_op(graph, MICA_OP_COMPRESS, &params, (const mica_tensor[]){x, condition}, 2, 3, asked,
+                        out, 2);
+    if (out_count != NULL)
+        *out_count = out[1];
+    return out[0];
 }
 
 mica_tensor mica_graph_embedding(mica_graph *graph, mica_tensor table, mica_tensor ids, mica_dtype dtype)

@@ -92,7 +92,7 @@ void mica__rule_product(mica__op_builder *op)
         mica__op_require(op, left == 1 || right == 1 || mica__sizes_agree(left, right),
                          "b: a size before the matrix is %llu, but that of a is %llu",
                          (unsigned long long)right, (unsigned long long)left);
-        shape[ndim - 1 - back] = left == 1 || !mica__size_known(left) ? right : left;
+        shape[ndim - 1 - back] = left == 1 || (right != 1 && !mica__size_known(left)) ? right : left;
     }
     shape[ndim - 2] = size_back(a, 1);
     shape[ndim - 1] = size_back(b, 0);

@@ -164,22 +164,22 @@ static mica_tensor attention_lse(mica_graph *g, const mica_tensor *x)
 }
 static mica_tensor attention_cached(mica_graph *g, const mica_tensor *x)
 {
-    const mica_graph_attention_operands operands = {
-        .q = x[0],
-        .k = x[1],
-        .v = x[2],
-        .positions = mica_graph_arange(g, MICA_DTYPE_I32, 4, 1, 2),
-        .lengths = mica_graph_arange(g, MICA_DTYPE_I32, 6, 1, 1)};
+    const mica_graph_attention_operands operands = {.q = x[0],
+                                                    .k = x[1],
+                                                    .v = x[2],
+                                                    .positions =
+                                                        mica_graph_arange(g, MICA_DTYPE_I32, 4, 1, 2),
+                                                    .lengths = mica_graph_arange(g, MICA_DTYPE_I32, 6, 1, 1)};
     return mica_graph_attention_cached(g, &operands, NULL, NULL);
 }
 static mica_tensor attention_backward(mica_graph *g, const mica_tensor *x)
 {
-    const mica_graph_attention_operands operands = {
-        .q = x[0],
-        .k = x[1],
-        .v = x[2],
-        .positions = mica_graph_arange(g, MICA_DTYPE_I32, 2, 1, 3),
-        .lengths = mica_graph_arange(g, MICA_DTYPE_I32, 5, 1, 1)};
+    const mica_graph_attention_operands operands = {.q = x[0],
+                                                    .k = x[1],
+                                                    .v = x[2],
+                                                    .positions =
+                                                        mica_graph_arange(g, MICA_DTYPE_I32, 2, 1, 3),
+                                                    .lengths = mica_graph_arange(g, MICA_DTYPE_I32, 5, 1, 1)};
     mica_tensor lse;
     const mica_tensor y = mica_graph_attention_cached(g, &operands, NULL, &lse);
     return mica_graph_attention_backward(g, &operands, NULL, y, lse, x[3], NULL, NULL, NULL);
@@ -200,17 +200,16 @@ static mica_tensor attention_block(mica_graph *g, const mica_tensor *x)
 }
 static mica_tensor transformer_layer(mica_graph *g, const mica_tensor *x)
 {
-    const mica_transformer_layer layer = {
-        .attention = {.qkv_weight = x[1], .out_weight = x[2], .heads = 2},
-        .norm1_weight = x[3],
-        .norm1_bias = x[4],
-        .up_weight = x[5],
-        .up_bias = x[6],
-        .down_weight = x[7],
-        .norm2_weight = x[8],
-        .activation = MICA_SCALAR_GELU_ERF,
-        .eps1 = 0.01f,
-        .eps2 = 0.02f};
+    const mica_transformer_layer layer = {.attention = {.qkv_weight = x[1], .out_weight = x[2], .heads = 2},
+                                          .norm1_weight = x[3],
+                                          .norm1_bias = x[4],
+                                          .up_weight = x[5],
+                                          .up_bias = x[6],
+                                          .down_weight = x[7],
+                                          .norm2_weight = x[8],
+                                          .activation = MICA_SCALAR_GELU_ERF,
+                                          .eps1 = 0.01f,
+                                          .eps2 = 0.02f};
     return mica_graph_transformer_layer(g, x[0], &layer);
 }
 static mica_tensor route_weights(mica_graph *g, const mica_tensor *x)
@@ -254,11 +253,11 @@ static mica_tensor positive(mica_graph *g, mica_tensor a)
                           mica_graph_eye(g, MICA_DTYPE_F32, 3, 3, 0));
 }
 
-#define ROW(name, inputs, result, ...)                                    \
-    static mica_tensor build_##name(mica_graph *g, const mica_tensor *x)  \
-    {                                                                     \
-        (void)x;                                                          \
-        return __VA_ARGS__;                                               \
+#define ROW(name, inputs, result, ...)                                   \
+    static mica_tensor build_##name(mica_graph *g, const mica_tensor *x) \
+    {                                                                    \
+        (void)x;                                                         \
+        return __VA_ARGS__;                                              \
     }
 #include "graph/builder_rows.def"
 #undef ROW

@@ -103,7 +103,8 @@ REFUSED(product, mica_graph_product(g, x[0], x[1], 0))
 REFUSED(product_codes, mica_graph_product_codes(g, x[0], x[1], x[0], 0, 0))
 REFUSED(lora, mica_graph_lora(g, x[0], x[0], x[0], x[1], 1))
 REFUSED(dot_general, mica_graph_dot_general(g, x[0], x[1], &(mica_contraction){.contract_count = 1}))
-REFUSED(dot_twice, mica_graph_dot_general(g, x[0], x[0], &(mica_contraction){.contract_count = 1, .batch_count = 1}))
+REFUSED(dot_twice,
+        mica_graph_dot_general(g, x[0], x[0], &(mica_contraction){.contract_count = 1, .batch_count = 1}))
 REFUSED(einsum, mica_graph_einsum(g, "ij,jk->il", x, 2))
 REFUSED(einsum_sizes, mica_graph_einsum(g, "ij,jk", x, 2))
 REFUSED(reduce, mica_graph_reduce(g, MICA_REDUCE_SUM, x[0], (const int32_t[]){2}, 1, 0))
@@ -126,14 +127,17 @@ REFUSED(rms_norm, mica_graph_rms_norm(g, x[0], x[1], 1e-5f))
 REFUSED(group_norm, mica_graph_group_norm(g, x[0], 4, 0, 0, 1e-5f))
 REFUSED(batch_norm, mica_graph_batch_norm(g, x[0], x[1], x[1], 0, 0, 1e-5f))
 REFUSED(attention, mica_graph_attention(g, x[0], x[1], x[1], NULL, NULL))
-REFUSED(attention_window, mica_graph_attention(g, x[0], x[0], x[0], &(mica_graph_attention_desc){.window = 2}, NULL))
-REFUSED(attention_mask, mica_graph_attention(g, x[0], x[0], x[0], &(mica_graph_attention_desc){.mask = x[1]}, NULL))
+REFUSED(attention_window,
+        mica_graph_attention(g, x[0], x[0], x[0], &(mica_graph_attention_desc){.window = 2}, NULL))
+REFUSED(attention_mask,
+        mica_graph_attention(g, x[0], x[0], x[0], &(mica_graph_attention_desc){.mask = x[1]}, NULL))
 REFUSED(rope_2d, mica_graph_rope_2d(g, x[0], x[1], &(mica_rope_params){.theta = 10}))
 REFUSED(rope_axial, mica_graph_rope_axial(g, x[0], 3, 3, 1, 2, 10))
 REFUSED(moe, mica_graph_moe(g, x[0], &(mica_moe_block){.experts_used = 2, .router_weight = x[1]}))
 REFUSED(conv, mica_graph_conv(g, x[0], x[1], 0, NULL))
 REFUSED(conv_codes, mica_graph_conv_codes(g, x[0], 0, x[0], 0, 0, NULL))
-REFUSED(rnn_layer, mica_graph_rnn_layer(g, x[0], &(mica_rnn_layer){.input_weight = x[0], .state_weight = x[0]}, NULL))
+REFUSED(rnn_layer,
+        mica_graph_rnn_layer(g, x[0], &(mica_rnn_layer){.input_weight = x[0], .state_weight = x[0]}, NULL))
 REFUSED(ssm_state, mica_graph_ssm_conv(g, x[0], x[1], 0, NULL, NULL, (mica_tensor[1]){0}))
 REFUSED(fourier, mica_graph_fourier(g, x[0], MICA_FFT_COMPLEX, 0, MICA_FFT_BACKWARD, 4, 3))
 REFUSED(stft, mica_graph_stft(g, x[0], x[1], 2, 0, MICA_FFT_BACKWARD))
@@ -144,16 +148,25 @@ REFUSED(integers, mica_graph_random_integers(g, MICA_DTYPE_U8, 1, SHAPE(3), 0, 3
 REFUSED(dropout, mica_graph_dropout(g, x[0], 1.5, NULL))
 REFUSED(dropout_seed, mica_graph_dropout(g, x[0], 0.5, &(mica_graph_draw){x[0], 0}))
 REFUSED(quantize, mica_graph_quantize(g, x[0], &(mica_graph_quantizer){.scales = x[1]}, MICA_DTYPE_I8))
-REFUSED(quantize_type, mica_graph_quantize(g, x[0], &(mica_graph_quantizer){.scales = x[0], .high = 300}, MICA_DTYPE_U8))
-REFUSED(dequantize, mica_graph_dequantize(g, x[0], &(mica_graph_quantizer){.high = 7, .low = -8}, MICA_DTYPE_F32))
+REFUSED(quantize_type,
+        mica_graph_quantize(g, x[0], &(mica_graph_quantizer){.scales = x[0], .high = 300}, MICA_DTYPE_U8))
+REFUSED(dequantize,
+        mica_graph_dequantize(g, x[0], &(mica_graph_quantizer){.high = 7, .low = -8}, MICA_DTYPE_F32))
 REFUSED(fake, mica_graph_fake_quantize_trained(g, x[0], x[1], -8, 7, MICA_STRAIGHT_CLIPPED))
 REFUSED(cross_entropy, mica_graph_cross_entropy(g, x[0], 0, 0, 0, NULL, NULL))
 REFUSED(mean_square, mica_graph_mean_square(g, x[0], x[1]))
-REFUSED(sgd, mica_graph_sgd_update(g, &(mica_graph_sgd){.parameters = x[0], .gradients = x[1], .learning_rate = x[1]}, NULL, NULL))
-REFUSED(adam, mica_graph_adam_update(g, &(mica_graph_adam){.parameters = x[0]}, &(mica_adam_params){.beta1 = 1}, NULL))
+REFUSED(sgd,
+        mica_graph_sgd_update(g,
+                              &(mica_graph_sgd){.parameters = x[0], .gradients = x[1], .learning_rate = x[1]},
+                              NULL, NULL))
+REFUSED(adam, mica_graph_adam_update(g, &(mica_graph_adam){.parameters = x[0]},
+                                     &(mica_adam_params){.beta1 = 1}, NULL))
 REFUSED(solve, mica_graph_solve(g, x[0], x[1]))
 
-#define REFUSAL(name, inputs, builder, words) {#name, inputs, builder, words, refused_##name}
+#define REFUSAL(name, inputs, builder, words)         \
+    {                                                 \
+#name, inputs, builder, words, refused_##name \
+    }
 static const refusal refusals[] = {
     REFUSAL(fill, "", "graph_fill", "300"),
     REFUSAL(where, "bool:3 f32:3 i32<4:3", "graph_where", "c is i32 beside f32"),
@@ -177,8 +190,8 @@ static const refusal refusals[] = {
     REFUSAL(top_k, "f32:3,4", "graph_top_k", "x f32 [3, 4] has fewer than k, 9"),
     REFUSAL(gather, "f32:3,4 f32:2", "graph_gather", "ids f32 [2] is no integer"),
     REFUSAL(take_along, "f32:3,4 i32<3:2", "graph_take_along_axis", "ids i32 [2] has 1 dimensions, not 2"),
-    REFUSAL(gather_nd, "f32:3,4 i32<3:2,3", "graph_gather_nd", "ids i32 [2, 3] has not 1 to 2 places"),
-    REFUSAL(scatter_nd, "f32:3,4 i32<3:2,1 f32:2,5", "graph_scatter_nd", "updates f32 [2, 5] has a size in dimension 1"),
+    REFUSAL(gather_nd, "f32:3,4 i32<3:2,3", "graph_gather_nd", "ids: shape[1] is 3 coordinates, not 1 to 2"),
+    REFUSAL(scatter_nd, "f32:3,4 i32<3:2,1 f32:2,5", "graph_scatter_nd", "updates: shape[1] is 5"),
     REFUSAL(one_hot, "f32:3", "graph_one_hot", "ids f32 [3] is no integer"),
     REFUSAL(tril, "f32:3", "graph_tril", "x f32 [3] has 1 dimensions, not 2 to 8"),
     REFUSAL(arange, "", "graph_arange", "start 0.5"),
@@ -188,12 +201,15 @@ static const refusal refusals[] = {
     REFUSAL(split, "f32:3,5", "graph_split", "x f32 [3, 5] has no 2 equal parts along axis 1"),
     REFUSAL(softmax, "f32:3", "graph_softmax", "axis is 3, of 1 dimensions"),
     REFUSAL(rms_norm, "f32:3,4 f32:5", "graph_rms_norm", "weight: shape[0] is 5"),
-    REFUSAL(group_norm, "f32:3,6,4", "graph_group_norm", "x f32 [3, 6, 4] has channels that are not 4 groups"),
+    REFUSAL(group_norm, "f32:3,6,4", "graph_group_norm",
+            "x f32 [3, 6, 4] has channels that are not 4 groups"),
     REFUSAL(batch_norm, "f32:3,6,4 f32:5", "graph_batch_norm", "mean f32 [5] is not of the 6 channels of x"),
-    REFUSAL(attention, "f32:3,4,8 f32:3,2,8,1", "graph_attention", "k f32 [3, 2, 8, 1] has 4 dimensions, not 3"),
+    REFUSAL(attention, "f32:3,4,8 f32:3,2,8,1", "graph_attention",
+            "k f32 [3, 2, 8, 1] has 4 dimensions, not 3"),
     REFUSAL(attention_window, "f32:3,4,8", "graph_attention", "desc.window is 2, but desc.causal is 0"),
     REFUSAL(attention_mask, "f32:3,4,8 f32:5,3", "graph_attention", "mask f32 [5, 3] does not broadcast"),
-    REFUSAL(rope_2d, "f32:3,6 i32<3:2,3", "graph_rope_2d", "x f32 [3, 6] has a last dimension that is no multiple of 4"),
+    REFUSAL(rope_2d, "f32:3,6 i32<3:2,3", "graph_rope_2d",
+            "x f32 [3, 6] has a last dimension that is no multiple of 4"),
     REFUSAL(rope_axial, "f32:2,8,8", "graph_rope_axial", "x f32 [2, 8, 8] is not of 3 columns, 3 rows"),
     REFUSAL(moe, "f32:3,4 f32:5,4", "graph_moe", "weight is absent"),
     REFUSAL(conv, "f32:3,4,8 f32:5,3,2", "graph_conv", "weight"),
@@ -201,7 +217,8 @@ static const refusal refusals[] = {
     REFUSAL(rnn_layer, "f32:3,4,8", "graph_rnn_layer", "input_weight f32 [3, 4, 8] is not of 1 directions"),
     REFUSAL(ssm_state, "f32:3,4 f32:4,2", "graph_ssm_conv", "neither state nor next_state"),
     REFUSAL(fourier, "f32:3", "graph_fourier", "axis is 3, of 1 dimensions"),
-    REFUSAL(stft, "f32:5 f32:8", "graph_stft", "x f32 [5] has no number of samples for windows of 8, 2 apart"),
+    REFUSAL(stft, "f32:5 f32:8", "graph_stft",
+            "x f32 [5] has no number of samples for windows of 8, 2 apart"),
     REFUSAL(complex_mul, "f32:3", "graph_complex_mul", "a f32 [3] is not c64"),
     REFUSAL(uniform, "", "graph_uniform", "low is 2 and high 1"),
     REFUSAL(normal, "", "graph_normal", "shape [3, ?] has a size behind the first that is no number"),
@@ -209,7 +226,8 @@ static const refusal refusals[] = {
     REFUSAL(dropout, "f32:3", "graph_dropout", "p is 1.5"),
     REFUSAL(dropout_seed, "f32:3", "graph_dropout", "draw.seed f32 [3] is not one u64"),
     REFUSAL(quantize, "f32:3,4 f32:3", "graph_quantize", "by.scales f32 [3] has not 1 or 4 in dimension 0"),
-    REFUSAL(quantize_type, "f32:3", "graph_quantize", "codes are u8, which does not hold codes from 0 to 300"),
+    REFUSAL(quantize_type, "f32:3", "graph_quantize",
+            "codes are u8, which does not hold codes from 0 to 300"),
     REFUSAL(dequantize, "i8<9:3", "graph_dequantize", "by.scales is no tensor"),
     REFUSAL(fake, "f32:3 f32:5", "graph_fake_quantize_trained", "by.scales f32 [5]"),
     REFUSAL(cross_entropy, "f32:3,4", "graph_cross_entropy", "labels and targets are NULL"),
@@ -249,8 +267,8 @@ static void test_no_graph(void **state)
         mica_graph *graph = NULL;
         must(mica_graph_create(&graph));
         assert_int_equal(mica_graph_add(graph, 9, 9), 0);
-        if (strstr(builder_cases[i].inputs, "b") != builder_cases[i].inputs && builder_cases[i].build != build_fill &&
-            builder_cases[i].build != build_arange)
+        if (strstr(builder_cases[i].inputs, "b") != builder_cases[i].inputs &&
+            builder_cases[i].build != build_fill && builder_cases[i].build != build_arange)
             assert_int_equal(builder_cases[i].build(graph, x), 0);
         mica_graph_release(graph);
     }

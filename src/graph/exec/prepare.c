@@ -25,15 +25,27 @@ static bool is_control(const mica__node *node)
     return node->kind >= MICA_NODE_CALL;
 }
 
+/* Whether the shape of what the node gives is known only as the graph runs: that varies too. */
+static bool has_symbols(const mica_graph *graph, const mica__node *node)
+{
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        const mica_tensor out = mica__node_outputs(graph, node)[i];
+        if (out != 0 && mica__type_elements(mica__type_of(graph, out)) == MICA_SIZE_UNKNOWN)
+            return true;
+    }
+    return false;
+}
+
 static void find_kinds(parting *p, const uint8_t *changes)
 {
     const mica_graph *graph = p->graph;
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const mica__node *node = &graph->node[n];
-        uint8_t kind = node->kind == MICA_NODE_PARAMETER            ? PREPARED
-                       : node->kind == MICA_NODE_CONSTANT           ? CONSTANT
-                       : node->input_count == 0 || is_control(node) ? VARIES
-                                                                    : CONSTANT;
+        const bool varies = node->input_count == 0 || is_control(node) || has_symbols(graph, node);
+        uint8_t kind = node->kind == MICA_NODE_PARAMETER  ? PREPARED
+                       : node->kind == MICA_NODE_CONSTANT ? CONSTANT
+                       : varies                           ? VARIES
+                                                          : CONSTANT;
         for (uint32_t i = 0; i < node->input_count && kind != VARIES; i++) {
             const mica_tensor in = mica__node_inputs(graph, node)[i];
             if (in != 0)

@@ -5,6 +5,10 @@
  * Which op has which derivative is in docs/graph.md; at kinks it is that of one of the sides (scalars.def). What depends on integers, bools, comparisons and
  * mica_graph_stop_gradient has none there. UNSUPPORTED names the node that stands in the way and has no derivative. Failure as in graph.h: 0s, and the
  * graph keeps the sentence.
+ *
+ * Second derivatives: backward ops that have no derivative in the table (of grid_sample, of recurrences, of pools of products) are refused by name. Elements that
+ * tie for a greatest or least one share what reaches it in mica_reduce and mica_scatter; in running ones the last of them gets it, in pools the first. A loop
+ * without a bound has no gradient; one of more than 256 rounds keeps what it carries for about the root of their number, and computes the rest again.
  */
 #ifndef MICA_GRADIENT_H
 #define MICA_GRADIENT_H
@@ -23,7 +27,8 @@ MICA_API mica_status mica_graph_gradient(mica_graph *graph, mica_tensor value, m
 MICA_API mica_status mica_graph_gradients(mica_graph *graph, const mica_tensor *values,
                                           const mica_tensor *seeds, uint32_t value_count,
                                           const mica_tensor *of, uint32_t count, mica_tensor *out_gradients);
-/* Forward mode: out[i] is what values[i] changes by, to first order, where of[j] changes by tangents[j] (0: not at all). */
+/* Forward mode: out[i] is what values[i] changes by, to first order, where of[j] changes by tangents[j] (of its type and shape; 0: not at all). The tangents
+ * of gradients are a Hessian times a vector. Nodes whose gradient is not differentiated again stand in the way: UNSUPPORTED names them. */
 MICA_API mica_status mica_graph_jvp(mica_graph *graph, const mica_tensor *values, uint32_t value_count,
                                     const mica_tensor *of, const mica_tensor *tangents, uint32_t count,
                                     mica_tensor *out);

@@ -10,6 +10,7 @@ import argparse
 import collections
 import ctypes
 import os
+import struct
 import sys
 import tempfile
 import warnings
@@ -117,11 +118,15 @@ def types_of(graph):
     return found
 
 
+def tolerance(case, want):
+    return max(case.rtol, {"float16": 2.0 ** -9, "bfloat16": 2.0 ** -6}.get(want.dtype.name, 0)), max(case.atol, 1e-6)
+
+
 def same(got, want, case):
     """None, or how they differ. 16-bit floats may be two of their roundings apart: an expanded function rounds after each of its steps, and in another order."""
     if isinstance(got, str):
         return got
-    rtol, atol = max(case.rtol, {"float16": 2.0 ** -9, "bfloat16": 2.0 ** -6}.get(want.dtype.name, 0)), max(case.atol, 1e-6)
+    rtol, atol = tolerance(case, want)
     if want.dtype.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
         got, want = got.astype(np.float32), want.astype(np.float32)
     if want.dtype.kind in "fc":
@@ -132,7 +137,38 @@ def same(got, want, case):
     return None
 
 
+def pack(path, passed):
+    """An archive for tests/graph/test_onnx_nodes.c: of each operator the smallest case, all of com.microsoft, little endian: name, known inputs, tolerances, the model,
+    inputs, outputs."""
+    def text(data):
+        return struct.pack("<I", len(data)) + data
+
+    def array(a):
+        return struct.pack("<II%dQ" % a.ndim, NAMES.index(NUMPY[a.dtype.name]), a.ndim, *a.shape) + text(np.ascontiguousarray(a).tobytes())
+    have, kept = set(), []
+    for case, inputs, outputs, known in sorted(passed, key=lambda c: (len(c[0].model.SerializeToString()) + sum(a.nbytes for a in c[1].values()) +
+                                                                      sum(a.nbytes for _, a in c[2]), c[0].name)):
+        operators = {n.op_type + str([a.name for a in n.attribute if a.type == onnx.AttributeProto.STRING]) for n in case.model.graph.node}
+        if operators <= have and "contrib" not in case.name:
+            continue
+        have |= operators
+        case.model.graph.doc_string = ""
+        kept.append(text(case.name.encode()) + struct.pack("<Bdd", 0 if not known else 2 if known == set(inputs) else 1, *tolerance(case, outputs[0][1])) +
+                    text(case.model.SerializeToString()) + struct.pack("<II", len(inputs), len(outputs)) + b"".join(array(a) for a in inputs.values()) +
+                    b"".join(array(a) for _, a in outputs))
+    with open(path, "wb") as file:
+        file.write(b"nodes\n" + struct.pack("<I", len(kept)) + b"".join(kept))
+    print("%s: %d cases, %d bytes" % (path, len(kept), os.path.getsize(path)))
+
+
 RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial"}
+
+
+def arrays_of(case):
+    """Inputs and outputs by name."""
+    data_in, data_out = case.data_sets[0]
+    arrays = [np.ascontiguousarray(a) if isinstance(a, np.ndarray) and a.ndim else np.asarray(a) for a in data_in]
+    return ({v.name: a for v, a in zip(case.model.graph.input, arrays)}, [(v.name, np.asarray(a)) for v, a in zip(case.model.graph.output, data_out)])
 
 
 def run_case(mica, case, folder):
@@ -140,11 +176,7 @@ def run_case(mica, case, folder):
     path = os.path.join(folder, "model.onnx")
     if not types_of(case.model.graph) <= SUPPORTED:
         return "type", "", set()
-    data_in, data_out = case.data_sets[0]
-    arrays = [np.ascontiguousarray(a) if isinstance(a, np.ndarray) and a.ndim else np.asarray(a) for a in data_in]
-    names = [v.name for v in case.model.graph.input]
-    inputs = {n: a for n, a in zip(names, arrays)}
-    outputs = [(v.name, np.asarray(a)) for v, a in zip(case.model.graph.output, data_out)]
+    inputs, outputs = arrays_of(case)
     if any(a.dtype.name not in NUMPY for a in inputs.values()) or any(a.dtype.name not in NUMPY for _, a in outputs):
         return "type", "", set()
     with open(path, "wb") as file:
@@ -171,11 +203,14 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--match", default="")
     parser.add_argument("--list", action="store_true", help="every case that did not pass, with the reason")
+    parser.add_argument("--contrib", action="store_true", help="operators of com.microsoft as well, beside ONNX Runtime")
     parser.add_argument("--pack", help="write the cases that passed and are small into an archive")
     options = parser.parse_args()
     cases = [c for c in collect_testcases(None) if options.match in c.name]
-    counts, packed = collections.Counter(), {}
-    reasons = collections.Counter()
+    if options.contrib:
+        import onnx_contrib
+        cases += [c for c in onnx_contrib.collect() if options.match in c.name]
+    counts, passed = collections.Counter(), []
     mica = Mica(options.library, options.device)
     with tempfile.TemporaryDirectory() as folder:
         for case in cases:
@@ -185,10 +220,14 @@ def main():
                 print("...", case.name, flush=True)
             verdict, reason, known = run_case(mica, case, folder)
             counts[verdict] += 1
-            if verdict in ("refused", "wrong"):
-                reasons[verdict + ": " + reason.split('"')[0][:60] + reason.split(": ")[-1][:90]] += 1
-                if options.list or verdict == "wrong":
-                    print(verdict, case.name, reason, flush=True)
+            if verdict == "wrong" or (verdict == "refused" and options.list):
+                print(verdict, case.name, reason, flush=True)
+            if verdict == "passed" and options.pack and not any(n.op_type in RANDOM for n in case.model.graph.node):
+                inputs, outputs = arrays_of(case)
+                if sum(a.nbytes for a in inputs.values()) + sum(a.nbytes for _, a in outputs) < 20000:
+                    passed.append((case, inputs, outputs, known))
+    if options.pack:
+        pack(options.pack, passed)
     known_types = counts["passed"] + counts["refused"] + counts["wrong"]
     print("%d cases: %d of types that mica has: %d passed (%.1f %%), %d refused, %d wrong" %
           (len(cases), known_types, counts["passed"], 100 * counts["passed"] / max(known_types, 1), counts["refused"], counts["wrong"]))

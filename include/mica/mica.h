@@ -32,6 +32,7 @@
 #include "mica/executable.h"
 #include "mica/gradient.h"
 #include "mica/train.h"
+#include "mica/onnx.h"
 #include "mica/format.h"
 #include "mica/weights.h"
 

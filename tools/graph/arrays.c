@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "graph/graph.h"
-#include "mica/onnx.h"
 
 void graph_free(graph_arrays *arrays)
 {

@@ -66,18 +66,21 @@ mica_status mica__ox_capture(mica__ox_op *o, const mica__onnx_graph *body, mica_
 
 /* ---- graphs --------------------------------------------------------------------------------------------- */
 
-mica_status mica__ox_body_begin(mica__ox_op *o, mica__ox_body_graph *body)
-{
-    *body = (mica__ox_body_graph){.graph = NULL};
-    MICA__TRY(mica_graph_create(&body->graph));
-    return mica__ox_scope_open(o->im, &body->scope, o->scope, body->graph);
-}
-
 void mica__ox_body_end(mica__ox_body_graph *body)
 {
     mica__ox_scope_close(&body->scope);
     mica_graph_release(body->graph);
     body->graph = NULL;
+}
+
+mica_status mica__ox_body_begin(mica__ox_op *o, mica__ox_body_graph *body)
+{
+    *body = (mica__ox_body_graph){.graph = NULL};
+    MICA__TRY(mica_graph_create(&body->graph));
+    const mica_status status = mica__ox_scope_open(o->im, &body->scope, o->scope, body->graph);
+    if (status != MICA_OK)
+        mica__ox_body_end(body);
+    return status;
 }
 
 mica_tensor mica__ox_body_input(mica__ox_body_graph *body, const mica__type *type, uint32_t drop)

@@ -82,6 +82,9 @@ struct mica__ox_op {
 extern const mica__ox_row mica__ox_rows[];
 extern const uint32_t mica__ox_row_count;
 
+/* A model of bytes that live as long as it, for who has no file; `name` is for sentences (model.c). */
+mica_status mica__ox_open_bytes(const char *name, const void *bytes, size_t size, mica_onnx **out_model);
+
 /* ---- importing (import.c) ---- */
 
 mica_status mica__ox_scope_open(mica__ox *im, mica__ox_scope *scope, mica__ox_scope *outer,

@@ -47,22 +47,40 @@ void mica_onnx_release(mica_onnx *model)
     mica__free(model);
 }
 
-static mica_status onnx_open(const char *path, mica_onnx **out_model)
+/* A model around the file that `status` says was read. */
+static mica_status wrap(mica_status status, mica__onnx *file, mica_onnx **out_model)
 {
-    if (path == NULL || out_model == NULL)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL", path == NULL ? "path" : "out_model");
-    *out_model = NULL;
+    MICA__TRY(status);
     mica_onnx *model = mica__calloc(1, sizeof *model);
-    if (model == NULL)
+    if (model == NULL) {
+        mica__onnx_close(file);
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for a model");
-    mica_status status = mica__onnx_open(path, &model->file);
-    if (status == MICA_OK)
-        status = list_inputs(model);
+    }
+    model->file = file;
+    status = list_inputs(model);
     if (status == MICA_OK)
         *out_model = model;
     else
         mica_onnx_release(model);
     return status;
+}
+
+mica_status mica__ox_open_bytes(const char *name, const void *bytes, size_t size, mica_onnx **out_model)
+{
+    mica__onnx *file = NULL;
+    *out_model = NULL;
+    const mica_status status = mica__onnx_open_bytes(name, bytes, size, &file);
+    return wrap(status, file, out_model);
+}
+
+static mica_status onnx_open(const char *path, mica_onnx **out_model)
+{
+    mica__onnx *file = NULL;
+    if (path == NULL || out_model == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL", path == NULL ? "path" : "out_model");
+    *out_model = NULL;
+    const mica_status status = mica__onnx_open(path, &file);
+    return wrap(status, file, out_model);
 }
 
 mica_status mica_onnx_open(const char *path, mica_onnx **out_model)

@@ -322,64 +322,94 @@ mica_status mica__ox_ms_attention(mica__ox_op *o)
     return finish(o, &a, 0, causal);
 }
 
-/* query, key, value, past_key, past_value, seqlens_k, total_sequence_length, cos_cache, sin_cache, position_ids, attention_bias, head_sink */
-mica_status mica__ox_group_query(mica__ox_op *o)
+/* What GroupQueryAttention says of itself. */
+typedef struct group_query {
+    uint64_t heads, kv_heads, queries, batch;
+    uint64_t before, total; /* keys of the past, and with the new ones */
+    int64_t window;
+    bool rotary, interleaved;
+    mica_tensor past;
+} group_query;
+
+static mica_status read_group_query(mica__ox_op *o, group_query *g)
 {
-    const uint64_t heads = (uint64_t)mica__ox_int(o, "num_heads", 0),
-                   kv_heads = (uint64_t)mica__ox_int(o, "kv_num_heads", 0);
-    const bool rotary = mica__ox_int(o, "do_rotary", 0) != 0,
-               interleaved = mica__ox_int(o, "rotary_interleaved", 0) != 0;
-    const int64_t window = mica__ox_int(o, "local_window_size", -1);
-    attention a = {.scale = (double)mica__ox_float(o, "scale", 0),
-                   .softcap = (double)mica__ox_float(o, "softcap", 0)};
+    const mica__type type = mica__ox_in_type(o, 0);
     int64_t total = 0;
+    g->heads = (uint64_t)mica__ox_int(o, "num_heads", 0);
+    g->kv_heads = (uint64_t)mica__ox_int(o, "kv_num_heads", 0);
+    g->rotary = mica__ox_int(o, "do_rotary", 0) != 0;
+    g->interleaved = mica__ox_int(o, "rotary_interleaved", 0) != 0;
+    g->window = mica__ox_int(o, "local_window_size", -1);
     if (mica__ox_int(o, "smooth_softmax", 0) > 0 || mica__ox_has(o, 11))
         return mica__ox_fail(o, "smooth_softmax or head_sink");
-    if (heads == 0 || kv_heads == 0 || !mica__ox_has(o, 5) || mica__ox_in_type(o, 0).ndim != 3)
+    if (g->heads == 0 || g->kv_heads == 0 || !mica__ox_has(o, 5) || type.ndim != 3)
         return mica__ox_fail(o, "without heads or lengths");
     MICA__TRY(mica__ox_need_shape(o, mica__ox_in(o, 0), "the query"));
     MICA__TRY(mica__ox_need_int(o, 6, &total));
+    g->batch = type.shape[0];
+    g->queries = type.shape[1];
+    g->total = (uint64_t)total;
+    g->past = mica__ox_in(o, 3);
+    g->before = g->past == 0 ? 0 : mica__ox_type(o, g->past).shape[2];
+    return mica__size_known(g->before) && g->before + g->queries == g->total
+               ? MICA_OK
+               : mica__ox_fail(o, "a past that is not as long as total_sequence_length less the query");
+}
+
+/* Queries, keys and values by heads; packed ones stand one behind another. */
+static void split_group_query(mica__ox_op *o, const group_query *g, attention *a)
+{
     mica_tensor q = mica__ox_in(o, 0), k = mica__ox_in(o, 1), v = mica__ox_in(o, 2);
-    const mica__type type = mica__ox_type(o, q);
-    if (k == 0) { /* packed: queries, keys and values one behind another */
-        const uint64_t d = type.shape[2] / (heads + 2 * kv_heads);
-        k = mica__ox_slice(o, q, 2, heads * d, kv_heads * d);
-        v = mica__ox_slice(o, q, 2, (heads + kv_heads) * d, kv_heads * d);
-        q = mica__ox_slice(o, q, 2, 0, heads * d);
+    if (k == 0) {
+        const uint64_t d = mica__ox_type(o, q).shape[2] / (g->heads + 2 * g->kv_heads);
+        k = mica__ox_slice(o, q, 2, g->heads * d, g->kv_heads * d);
+        v = mica__ox_slice(o, q, 2, (g->heads + g->kv_heads) * d, g->kv_heads * d);
+        q = mica__ox_slice(o, q, 2, 0, g->heads * d);
     }
-    a.q = split_heads(o, q, heads);
-    a.k = split_heads(o, k, kv_heads);
-    a.v = split_heads(o, v, kv_heads);
-    const mica_tensor past = mica__ox_in(o, 3);
-    const uint64_t before = past == 0 ? 0 : mica__ox_type(o, past).shape[2];
-    if (!mica__size_known(before) || before + type.shape[1] != (uint64_t)total)
-        return mica__ox_fail(o, "a past that is not as long as total_sequence_length less the query");
-    /* lengths less one are given; the last query stands there */
+    a->q = split_heads(o, q, g->heads);
+    a->k = split_heads(o, k, g->kv_heads);
+    a->v = split_heads(o, v, g->kv_heads);
+}
+
+/* Without position_ids the new tokens stand behind the past. */
+static mica_status turn_group_query(mica__ox_op *o, const group_query *g, attention *a)
+{
+    const uint64_t shape[2] = {g->batch, g->queries};
+    mica_tensor at = mica__ox_in(o, 9);
+    if (at == 0) {
+        at = mica__ox_iota(o, 2, shape, 1, MICA_DTYPE_I64);
+        at = binary(o, MICA_SCALAR_ADD, at, mica__ox_number(o, at, (double)g->before));
+    }
+    const mica__ox_rotary turn = {
+        .cos = mica__ox_in(o, 7), .sin = mica__ox_in(o, 8), .at = at, .interleaved = g->interleaved};
+    MICA__TRY(mica__ox_rotate(o, &turn, &a->q));
+    return mica__ox_rotate(o, &turn, &a->k);
+}
+
+/* query, key, value, past_key, past_value, seqlens_k, total_sequence_length, cos_cache, sin_cache, position_ids, attention_bias,
+ * head_sink */
+mica_status mica__ox_group_query(mica__ox_op *o)
+{
+    attention a = {.scale = (double)mica__ox_float(o, "scale", 0),
+                   .softcap = (double)mica__ox_float(o, "softcap", 0)};
+    group_query g = {.heads = 0};
+    MICA__TRY(read_group_query(o, &g));
+    split_group_query(o, &g, &a);
+    if (g.rotary)
+        MICA__TRY(turn_group_query(o, &g, &a));
+    a.k = behind(o, g.past, a.k);
+    a.v = behind(o, mica__ox_in(o, 4), a.v);
+    /* lengths less one are given; keys from there on are padding */
     mica_tensor lengths = mica__ox_cast(o, mica__ox_in(o, 5), MICA_DTYPE_I64);
     lengths = mica__ox_reshape(o, binary(o, MICA_SCALAR_ADD, lengths, mica__ox_number(o, lengths, 1)), 1,
-                               (const uint64_t[]){type.shape[0]});
-    if (rotary) {
-        const uint64_t shape[2] = {type.shape[0], type.shape[1]};
-        mica_tensor at = mica__ox_in(o, 9);
-        if (at == 0) {
-            at = mica__ox_iota(o, 2, shape, 1, MICA_DTYPE_I64);
-            at = binary(o, MICA_SCALAR_ADD, at, mica__ox_number(o, at, (double)before));
-        }
-        const mica__ox_rotary turn = {
-            .cos = mica__ox_in(o, 7), .sin = mica__ox_in(o, 8), .at = at, .interleaved = interleaved};
-        MICA__TRY(mica__ox_rotate(o, &turn, &a.q));
-        MICA__TRY(mica__ox_rotate(o, &turn, &a.k));
-    }
-    a.k = behind(o, past, a.k);
-    a.v = behind(o, mica__ox_in(o, 4), a.v);
-    const places p = {.queries = type.shape[1],
-                      .keys = (uint64_t)total,
-                      .past = (int64_t)before,
+                               (const uint64_t[]){g.batch});
+    const places p = {.queries = g.queries,
+                      .keys = g.total,
+                      .past = (int64_t)g.before,
                       .causal = true,
-                      .left = window > 0 ? window - 1 : -1,
+                      .left = g.window > 0 ? g.window - 1 : -1,
                       .right = -1};
-    const places valid = {
-        .queries = type.shape[1], .keys = (uint64_t)total, .lengths = lengths, .left = -1, .right = -1};
+    const places valid = {.queries = g.queries, .keys = g.total, .lengths = lengths, .left = -1, .right = -1};
     a.allowed = both(o, seen(o, &p), seen(o, &valid));
     a.bias = mica__ox_in(o, 10);
     MICA__TRY(mica_graph_status(o->graph));

@@ -12,7 +12,7 @@
 enum { HALF_PIXEL, PYTORCH_HALF_PIXEL, HALF_PIXEL_SYMMETRIC, ALIGN_CORNERS, ASYMMETRIC, TF_CROP };
 enum { NEAREST, LINEAR, CUBIC };
 enum { PREFER_FLOOR, PREFER_CEIL, FLOOR, CEIL };
-#define MOST_WEIGHTS (1ull << 26)
+#define MOST_WEIGHTS (1ull << 22) /* of one axis: a small file may ask for no more memory than this */
 
 typedef struct resize {
     uint32_t mode, corners, nearest;
@@ -88,7 +88,7 @@ static mica_status weighted(mica__ox_op *o, const resize *r, uint32_t axis, mica
     const uint64_t in = t.shape[axis], out = r->size[axis];
     if (in == 0 || out == 0 || in > MOST_WEIGHTS / out)
         return mica__ox_fail(o, "from %llu to %llu places", (unsigned long long)in, (unsigned long long)out);
-    MICA__TRY(mica__spend(in * out / 8 + out));
+    MICA__TRY(mica__spend(in * out + out));
     float *weights = mica__ox_memory(o->im, in * out, sizeof *weights),
           *beyond = mica__ox_memory(o->im, out, sizeof *beyond);
     bool any = false;
@@ -341,7 +341,7 @@ mica_status mica__ox_affine_grid(mica__ox_op *o)
     shape[1 + dims] = dims;
     if (places > MOST_WEIGHTS)
         return mica__ox_fail(o, "of %llu places", (unsigned long long)places);
-    MICA__TRY(mica__spend(places));
+    MICA__TRY(mica__spend(places * (dims + 1)));
     float *base = mica__ox_memory(o->im, places * (dims + 1), sizeof *base);
     if (base == NULL)
         return MICA_ERR_OUT_OF_MEMORY;

@@ -9,7 +9,8 @@
 #include "graph/onnx/operators.h"
 
 #define PI 3.14159265358979323846
-#define MOST_ELEMENTS (1ull << 24)
+#define MOST_ELEMENTS \
+    (1ull << 22) /* of what is made while importing: a small file may ask for no more memory than this */
 
 /* ---- transforms ----------------------------------------------------------------------------------------- */
 
@@ -18,33 +19,33 @@ typedef struct signal {
     mica_tensor real, imaginary;
 } signal;
 
+static void put_number(mica_dtype dtype, void *table, uint64_t i, double value)
+{
+    if (dtype == MICA_DTYPE_F64)
+        ((double *)table)[i] = value;
+    else
+        ((float *)table)[i] = (float)value;
+}
+
 /* cos and sin of -2 pi j k / n (+ for the inverse, over n): [n, bins]. */
 static mica_status tables(mica__ox_op *o, uint64_t n, uint64_t bins, bool inverse, mica_dtype dtype,
                           mica_tensor out[2])
 {
+    const uint64_t shape[2] = {n, bins}, size = mica_dtype_block_bytes(dtype);
     if (n == 0 || bins > MOST_ELEMENTS / n)
         return mica__ox_fail(o, "of %llu points", (unsigned long long)n);
-    MICA__TRY(mica__spend(n * bins));
-    double *table = mica__ox_memory(o->im, n * bins * 2, sizeof *table);
+    MICA__TRY(mica__spend(4 * n * bins));
+    uint8_t *table = mica__ox_memory(o->im, n * bins * 2, (size_t)size);
     if (table == NULL)
         return MICA_ERR_OUT_OF_MEMORY;
     for (uint64_t j = 0; j < n; j++)
         for (uint64_t k = 0; k < bins; k++) {
             const double angle = (inverse ? 2 : -2) * PI * (double)(j * k % n) / (double)n;
-            table[j * bins + k] = cos(angle) / (inverse ? (double)n : 1);
-            table[n * bins + j * bins + k] = sin(angle) / (inverse ? (double)n : 1);
+            put_number(dtype, table, j * bins + k, cos(angle) / (inverse ? (double)n : 1));
+            put_number(dtype, table, n * bins + j * bins + k, sin(angle) / (inverse ? (double)n : 1));
         }
-    for (uint32_t i = 0; i < 2; i++) {
-        out[i] = mica__ox_constant(o, MICA_DTYPE_F64, 2, (const uint64_t[]){n, bins}, table + i * n * bins);
-        if (dtype != MICA_DTYPE_F64) { /* rounded here, so that f64 is not asked of the device */
-            float *small = mica__ox_memory(o->im, n * bins, sizeof *small);
-            if (small == NULL)
-                return MICA_ERR_OUT_OF_MEMORY;
-            for (uint64_t k = 0; k < n * bins; k++)
-                small[k] = (float)table[i * n * bins + k];
-            out[i] = mica__ox_constant(o, MICA_DTYPE_F32, 2, (const uint64_t[]){n, bins}, small);
-        }
-    }
+    for (uint32_t i = 0; i < 2; i++)
+        out[i] = mica__ox_constant(o, dtype, 2, shape, table + i * n * bins * size);
     return MICA_OK;
 }
 

@@ -1,0 +1,35 @@
+/* test_onnx_nodes.c - the smallest node test of each ONNX operator, and com.microsoft's beside ONNX Runtime, on the cpu in every mode. */
+#include "graph/onnx_nodes.h"
+
+static mica_device *cpu;
+
+static int open_cpu(void **state)
+{
+    (void)state;
+    return mica_device_open("cpu", NULL, &cpu) == MICA_OK ? 0 : -1;
+}
+
+static int close_cpu(void **state)
+{
+    (void)state;
+    mica_device_release(cpu);
+    return mica_host_bytes() == 0 ? 0 : -1;
+}
+
+static void test_compiled(void **state)
+{
+    (void)state;
+    assert_int_equal(nodes_run_all(cpu, MICA_MODE_COMPILED), 0);
+}
+
+static void test_eager(void **state)
+{
+    (void)state;
+    assert_int_equal(nodes_run_all(cpu, MICA_MODE_EAGER), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_compiled), cmocka_unit_test(test_eager)};
+    return cmocka_run_group_tests(tests, open_cpu, close_cpu);
+}

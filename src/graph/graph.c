@@ -10,7 +10,8 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 
-#define CHUNK_BYTES (64u << 10)
+#define CHUNK_BYTES \
+    (64u << 10) /* of large graphs; small ones, of which there are many within others, begin with 1 KiB */
 
 /* Memory of node attributes: never moved, freed with the graph. */
 struct mica__graph_chunk {
@@ -91,8 +92,8 @@ static bool room(mica_graph *graph, void **list, uint32_t count, uint32_t more, 
     uint64_t wanted = (uint64_t)*capacity * 2;
     if (wanted < needed)
         wanted = needed;
-    if (wanted < 64)
-        wanted = 64;
+    if (wanted < 8)
+        wanted = 8;
     void *grown = wanted >= UINT32_MAX ? NULL : mica__realloc(*list, (size_t)wanted * element);
     if (grown == NULL)
         return no_memory(graph);
@@ -106,7 +107,10 @@ void *mica__graph_memory(mica_graph *graph, size_t bytes)
     struct mica__graph_chunk *chunk = graph->chunks;
     const size_t taken = (bytes + 15u) & ~(size_t)15u;
     if (chunk == NULL || chunk->bytes - chunk->used < taken) {
-        const size_t size = taken > CHUNK_BYTES ? taken : CHUNK_BYTES;
+        const size_t more = chunk == NULL                    ? 1024
+                            : chunk->bytes < CHUNK_BYTES / 2 ? chunk->bytes * 2
+                                                             : CHUNK_BYTES;
+        const size_t size = taken > more ? taken : more;
         chunk = mica__alloc(sizeof *chunk + size);
         if (chunk == NULL) {
             (void)no_memory(graph);
@@ -175,6 +179,7 @@ mica_status mica_graph_create(mica_graph **out_graph)
     mica_graph *graph = mica__calloc(1, sizeof *graph);
     if (graph == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph_create: no memory");
+    graph->seed = mica__hash_seed();
     void *text = NULL, *tensor = NULL;
     if (!room(graph, &text, 0, 64, &graph->text_capacity, 1) ||
         !room(graph, &tensor, 0, 1, &graph->tensor_capacity, sizeof(mica__tensor))) {
@@ -216,7 +221,8 @@ void mica_graph_release(mica_graph *graph)
     }
     void *const lists[] = {graph->node,         graph->tensor,        graph->list,   graph->text,
                            graph->leaves.list,  graph->leaves.table,  graph->inputs, graph->parameters,
-                           graph->outputs.list, graph->outputs.table, graph->symbol};
+                           graph->outputs.list, graph->outputs.table, graph->symbol, graph->symbols.list,
+                           graph->symbols.table};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         mica__free(lists[i]);
     mica__free(graph);
@@ -238,7 +244,7 @@ mica_status mica_graph_label(mica_graph *graph, const char *text)
 
 static uint32_t slot_of(const mica_graph *graph, const mica__names *names, const char *name)
 {
-    uint32_t slot = (uint32_t)mica__hash_bytes(name, strlen(name), 0) & (names->slots - 1);
+    uint32_t slot = (uint32_t)mica__hash_bytes(name, strlen(name), graph->seed) & (names->slots - 1);
     while (names->table[slot] != 0 &&
            strcmp(graph->text + names->list[names->table[slot] - 1].name, name) != 0)
         slot = (slot + 1) & (names->slots - 1);
@@ -306,15 +312,17 @@ uint64_t mica_graph_symbol(mica_graph *graph, const char *name)
                                name == NULL ? "NULL" : "empty");
         return MICA_SIZE_UNKNOWN;
     }
-    for (uint32_t i = 0; i < graph->symbol_count; i++)
-        if (strcmp(graph->text + graph->symbol[i], name) == 0)
-            return MICA_SIZE_UNKNOWN + 1 + i;
+    const mica_tensor found = mica__names_find(graph, &graph->symbols, name); /* its number */
+    if (found != 0)
+        return MICA_SIZE_UNKNOWN + found;
     void *list = graph->symbol;
     const bool fits =
         room(graph, &list, graph->symbol_count, 1, &graph->symbol_capacity, sizeof *graph->symbol);
     graph->symbol = list;
     const uint32_t at = fits ? mica__graph_text(graph, name) : UINT32_MAX;
     if (at == UINT32_MAX)
+        return MICA_SIZE_UNKNOWN;
+    if (!add_name(graph, &graph->symbols, at, graph->symbol_count + 1))
         return MICA_SIZE_UNKNOWN;
     graph->symbol[graph->symbol_count++] = at;
     return MICA_SIZE_UNKNOWN + graph->symbol_count;

@@ -73,7 +73,9 @@ struct mica_graph {
     mica__names outputs;
     mica_tensor *inputs, *parameters; /* of `leaves`, by kind */
     uint32_t input_count, input_capacity, parameter_count, parameter_capacity;
-    uint32_t *symbol; /* names in text */
+    uint32_t *symbol;    /* names in text */
+    mica__names symbols; /* the same by name; their tensors are numbers from 1 on */
+    uint64_t seed;       /* of tables of names, which come from files */
     uint32_t symbol_count, symbol_capacity;
     uint32_t label; /* of nodes to come */
     uint16_t round; /* likewise; 0 but where something is computed again */

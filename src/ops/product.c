@@ -74,6 +74,16 @@ static void check_result(mica__op_builder *op, uint32_t ndim, const uint64_t *sh
                          (unsigned long long)shape[d]);
 }
 
+/* What two sizes that broadcast become; of a size that is not known and 1 the one that is not known. */
+static uint64_t joined(uint64_t left, uint64_t right)
+{
+    if (left == 1 || right == 1)
+        return left == 1 ? right : left;
+    if (left == right || mica__size_known(left))
+        return left;
+    return mica__size_known(right) ? right : MICA_SIZE_UNKNOWN;
+}
+
 void mica__rule_product(mica__op_builder *op)
 {
     const mica__operand *a = &op->record.operand[MICA__PRODUCT_A], *b = &op->record.operand[MICA__PRODUCT_B];
@@ -92,7 +102,7 @@ void mica__rule_product(mica__op_builder *op)
         mica__op_require(op, left == 1 || right == 1 || mica__sizes_agree(left, right),
                          "b: a size before the matrix is %llu, but that of a is %llu",
                          (unsigned long long)right, (unsigned long long)left);
-        shape[ndim - 1 - back] = left == 1 || (right != 1 && !mica__size_known(left)) ? right : left;
+        shape[ndim - 1 - back] = joined(left, right);
     }
     shape[ndim - 2] = size_back(a, 1);
     shape[ndim - 1] = size_back(b, 0);

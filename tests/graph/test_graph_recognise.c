@@ -269,6 +269,36 @@ static void test_folding(void **state)
     mica_graph_release(out);
 }
 
+/* Ids are compared as numbers, beside the weights. */
+#define BOTH(ids, weights, a, b) \
+    a " = cast(" ids ") : f32 [6, 2]\n" b " = add(" a ", " weights ")\noutput \"y\" = " b "\n"
+#define ROUTED(params)                                                 \
+    "%1 = input(\"x\") : f32 [6, 8]\n%2, %3 = route(%1, -, -) " params \
+    " as=(u32 [6, 2], f32 [6, 2]) : u32 [6, 2], f32 [6, 2]\n"          \
+    "%4 = cast(%2) : f32 [6, 2]\n%5 = add(%4, %3) : f32 [6, 2]\noutput \"y\" = %5\n"
+
+static void test_routing(void **state)
+{
+    (void)state;
+    becomes("%1 = input(\"x\") : f32 [6, 8]\n%2 = softmax(%1, -) scale=1\n"
+            "%3, %4 = sort(%2) descending=1 as=(f32 [6, 2], u32 [6, 2])\n" BOTH("%4", "%3", "%5", "%6"),
+            ROUTED("softmax_first=1"));
+    becomes("%1 = input(\"x\") : f32 [6, 8]\n%2 = softmax(%1, -) scale=1\n"
+            "%3, %4 = sort(%2) descending=1 as=(f32 [6, 2], u32 [6, 2])\n%5 = reduce(%3) axes=1 "
+            "keep_dims=1\n%6 = div(%3, %5)\n" BOTH("%4", "%6", "%7", "%8"),
+            ROUTED("softmax_first=1 normalise=1"));
+    becomes(
+        "%1 = input(\"x\") : f32 [6, 8]\n%2, %3 = sort(%1) descending=1 as=(f32 [6, 2], u32 [6, 2])\n%4 = "
+        "softmax(%2, -) scale=1\n"
+        "%5 = cast(%3) : f32 [6, 2]\n%6 = add(%5, %4)\noutput \"y\" = %6\n",
+        "%1 = input(\"x\") : f32 [6, 8]\n%2, %3 = route(%1, -, -) as=(u32 [6, 2], f32 [6, 2]) : u32 [6, "
+        "2], f32 [6, 2]\n"
+        "%4 = cast(%2) : f32 [6, 2]\n%5 = add(%4, %3) : f32 [6, 2]\noutput \"y\" = %5\n");
+    becomes("%1 = input(\"x\") : f32 [6, 8]\n%2 = sigmoid(%1)\n"
+            "%3, %4 = sort(%2) descending=1 as=(f32 [6, 2], u32 [6, 2])\n" BOTH("%4", "%3", "%5", "%6"),
+            ROUTED("scoring=1"));
+}
+
 /* Attention is found, and gives what the small ops gave. */
 static void attends(const char *before, const char *has)
 {
@@ -404,10 +434,11 @@ static int close_cpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_softmax),         cmocka_unit_test(test_norms),
-        cmocka_unit_test(test_activations),     cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_folding),         cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_attention_keeps), cmocka_unit_test(test_precision),
+        cmocka_unit_test(test_softmax),     cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_activations), cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_folding),     cmocka_unit_test(test_routing),
+        cmocka_unit_test(test_attention),   cmocka_unit_test(test_attention_keeps),
+        cmocka_unit_test(test_precision),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

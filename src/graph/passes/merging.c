@@ -45,11 +45,12 @@ static uint64_t hash_data(const mica__node *node, const mica__type *type, uint64
                                         : mica__hash_bytes(&blob, sizeof(void *), hash);
 }
 
-static uint64_t hash_node(const mica__node *node, const mica_tensor *inputs, const mica__type *type)
+static uint64_t hash_node(const mica__node *node, const mica_tensor *inputs, const mica__type *type,
+                          uint64_t seed)
 {
     const uint32_t head[] = {node->kind, node->code, node->round, node->input_count, (uint32_t)type->dtype,
                              type->ndim};
-    const uint64_t hash = mica__hash_bytes(head, sizeof head, 0);
+    const uint64_t hash = mica__hash_bytes(head, sizeof head, seed);
     return hash_data(node, type, mica__hash_bytes(inputs, node->input_count * sizeof *inputs, hash));
 }
 
@@ -142,7 +143,8 @@ static mica__visit merge_node(mica__walk *walk, uint32_t at)
         return MICA__VISIT_LEFT;
     for (uint32_t i = 0; i < node->input_count; i++)
         inputs[i] = mica__walk_input(walk, node, i);
-    const uint32_t hash = (uint32_t)hash_node(node, inputs, mica__type_of(walk->rewrite.from, outputs[0]));
+    const uint32_t hash =
+        (uint32_t)hash_node(node, inputs, mica__type_of(walk->rewrite.from, outputs[0]), to->seed);
     uint32_t s = hash & state->mask;
     for (; state->slot[s].node != 0; s = (s + 1) & state->mask) {
         const mica__node *other = &to->node[state->slot[s].node - 1];

@@ -13,11 +13,12 @@
 /* In order: calls become their nodes first, so that the others see across; patterns are found in what is simple and has no copies; what the last ones left behind goes at
  * the end. */
 static const mica__graph_pass *const table[] = {
-    &mica__graph_pass_inlining,  &mica__graph_pass_bodies,  &mica__graph_pass_algebra,
-    &mica__graph_pass_merging,   &mica__graph_pass_folding, &mica__graph_pass_algebra,
-    &mica__graph_pass_dead,      &mica__graph_pass_norms,   &mica__graph_pass_dead,
-    &mica__graph_pass_attention, &mica__graph_pass_weights, &mica__graph_pass_precision,
-    &mica__graph_pass_algebra,   &mica__graph_pass_merging, &mica__graph_pass_dead,
+    &mica__graph_pass_inlining, &mica__graph_pass_bodies,    &mica__graph_pass_algebra,
+    &mica__graph_pass_merging,  &mica__graph_pass_folding,   &mica__graph_pass_algebra,
+    &mica__graph_pass_dead,     &mica__graph_pass_norms,     &mica__graph_pass_dead,
+    &mica__graph_pass_routing,  &mica__graph_pass_dead,      &mica__graph_pass_attention,
+    &mica__graph_pass_weights,  &mica__graph_pass_precision, &mica__graph_pass_algebra,
+    &mica__graph_pass_merging,  &mica__graph_pass_dead,
 };
 
 /* ---- types and numbers ---- */

@@ -75,6 +75,7 @@ bool mica__graph_number(const mica_graph *graph, mica_tensor tensor, double *out
 
 extern const mica__graph_pass mica__graph_pass_inlining, mica__graph_pass_bodies, mica__graph_pass_merging,
     mica__graph_pass_dead, mica__graph_pass_algebra, mica__graph_pass_folding, mica__graph_pass_norms,
-    mica__graph_pass_attention, mica__graph_pass_weights, mica__graph_pass_precision;
+    mica__graph_pass_attention, mica__graph_pass_weights, mica__graph_pass_precision,
+    mica__graph_pass_routing;
 
 #endif

@@ -82,11 +82,6 @@ bool mica__reader_uint(mica__reader *reader, uint64_t most, uint64_t *out)
     return reader->at != begin || mica__reader_wrong(reader, "a number is missing");
 }
 
-static int hex_digit(char c)
-{
-    return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* One character of a string, after a backslash; 0: none. */
 static char take_escape(mica__reader *reader)
 {
@@ -96,10 +91,10 @@ static char take_escape(mica__reader *reader)
         reader->at++;
         return *at;
     }
-    if (left < 3 || *at != 'x' || hex_digit(at[1]) < 0 || hex_digit(at[2]) < 0)
+    if (left < 3 || *at != 'x' || mica__hex_digit(at[1]) < 0 || mica__hex_digit(at[2]) < 0)
         return 0;
     reader->at += 3;
-    return (char)(hex_digit(at[1]) << 4 | hex_digit(at[2]));
+    return (char)(mica__hex_digit(at[1]) << 4 | mica__hex_digit(at[2]));
 }
 
 bool mica__reader_string(mica__reader *reader, char out[MICA_GRAPH_NAME_BYTES])
@@ -151,8 +146,6 @@ static bool read_size(mica__reader *reader, mica_graph *graph, uint64_t *out)
         }
     }
     const uint32_t symbols = graph->symbol_count;
-    if ((reader->status = mica__spend(symbols)) != MICA_OK) /* each is compared to all */
-        return false;
     *out = mica_graph_symbol(graph, name);
     return graph->symbol_count == symbols || mica__reader_wrong(reader, "'%s' is no symbol", name);
 }
@@ -434,8 +427,6 @@ static bool read_symbols(mica__reader *reader, mica_graph *graph)
             memcpy(name, word.at, word.length);
             name[word.length] = 0;
         }
-        if ((reader->status = mica__spend(graph->symbol_count)) != MICA_OK) /* each is compared to all */
-            return false;
         const uint32_t symbols = graph->symbol_count;
         if (mica_graph_symbol(graph, name) == MICA_SIZE_UNKNOWN || graph->symbol_count == symbols)
             return mica__reader_wrong(reader, "symbol '%s' is there twice, or has no name", name);

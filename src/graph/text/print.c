@@ -322,13 +322,6 @@ static void put_hex(printing *p, const mica__blob *blob)
         mica__words_add(p->words, (const char[]){hex[data[i] >> 4], hex[data[i] & 15]}, 2);
 }
 
-static bool has_numbers(mica_dtype dtype)
-{
-    return mica_dtype_block_elements(dtype) == 1 && mica_register_of(dtype) != MICA_REGISTER_NONE &&
-           dtype != MICA_DTYPE_C64 && dtype != MICA_DTYPE_F8_E4M3 && dtype != MICA_DTYPE_F8_E5M2 &&
-           dtype != MICA_DTYPE_E8M0;
-}
-
 static void put_numbers(printing *p, const mica__blob *blob, mica_dtype dtype)
 {
     const uint32_t size = mica_dtype_block_bytes(dtype);
@@ -354,7 +347,7 @@ static void put_constant(printing *p, const mica__node *node)
     const mica__type *type = mica__type_of(p->graph, *mica__node_outputs(p->graph, node));
     mica__text_blobs *blobs = p->blobs;
     const bool few = mica__type_elements(type) <= MICA__TEXT_ELEMENTS;
-    if (few && has_numbers(type->dtype)) {
+    if (few && mica__has_numbers(type->dtype)) {
         put_numbers(p, blob, type->dtype);
     } else if (few) {
         put_hex(p, blob);

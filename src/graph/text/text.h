@@ -43,6 +43,19 @@ bool mica__number_read(const char *text, size_t length, double *out);
 bool mica__f32_read(const char *text, size_t length, float *out);
 bool mica__f64_read(const char *text, size_t length, double *out);
 
+/* 0 to 15, -1 for another character. */
+static inline int mica__hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+/* Types whose elements are written as numbers; others are written by their bytes. */
+static inline bool mica__has_numbers(mica_dtype dtype)
+{
+    const mica_register type = mica_register_of(dtype);
+    return type != MICA_REGISTER_NONE && dtype != MICA_DTYPE_C64 &&
+           (type != MICA_REGISTER_F32 || mica_dtype_block_bytes(dtype) > 1);
+}
+
 /* ---- fields of parameters ---- */
 
 typedef enum mica__form {

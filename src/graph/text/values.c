@@ -309,30 +309,17 @@ static bool read_element(mica__reader *reader, mica_dtype dtype, unsigned char *
     return fits;
 }
 
-static int hex_of(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool read_hex(mica__span span, unsigned char *to, uint64_t bytes)
 {
     if (span.length != 1 + 2 * bytes)
         return false;
     for (uint64_t i = 0; i < bytes; i++) {
-        const int high = hex_of(span.at[1 + 2 * i]), low = hex_of(span.at[2 + 2 * i]);
+        const int high = mica__hex_digit(span.at[1 + 2 * i]), low = mica__hex_digit(span.at[2 + 2 * i]);
         if (high < 0 || low < 0)
             return false;
         to[i] = (unsigned char)(high << 4 | low);
     }
     return true;
-}
-
-/* Types whose elements are written as numbers. */
-static bool has_numbers(mica_dtype dtype)
-{
-    return mica_dtype_block_elements(dtype) == 1 && mica_register_of(dtype) != MICA_REGISTER_NONE &&
-           dtype != MICA_DTYPE_C64 && mica_register_of(dtype) != MICA_REGISTER_NONE &&
-           (mica_register_of(dtype) != MICA_REGISTER_F32 || mica_dtype_block_bytes(dtype) > 1);
 }
 
 static bool read_numbers(mica__reader *reader, mica_dtype dtype, unsigned char *to, uint64_t elements)
@@ -404,7 +391,7 @@ static bool build_constant(mica__reader *reader, mica__line *line)
     const mica__span rest = {inner.at, (size_t)(inner.end - inner.at)};
     const bool hex = rest.length != 0 && *rest.at == 'x';
     if (hex ? !read_hex(rest, data, bytes)
-            : !has_numbers(type->dtype) || !read_numbers(&inner, type->dtype, data, elements))
+            : !mica__has_numbers(type->dtype) || !read_numbers(&inner, type->dtype, data, elements))
         return mica__reader_wrong(reader, "the constant has other elements than its type takes");
     (void)mica_graph_constant(line->graph, type->dtype, type->ndim, type->shape, data, bytes);
     return true;

@@ -204,8 +204,7 @@ static bool read_special(const char *text, size_t length, double *out, uint64_t 
     if (length < 5 || length > 20 || memcmp(text, "nan:", 4) != 0)
         return false;
     for (size_t i = 4; i < length; i++) {
-        const char c = text[i];
-        const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        const int digit = mica__hex_digit(text[i]);
         if (digit < 0)
             return false;
         *out_bits = *out_bits << 4 | (uint64_t)digit;

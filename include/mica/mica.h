@@ -31,6 +31,7 @@
 #include "mica/graph.h"
 #include "mica/executable.h"
 #include "mica/gradient.h"
+#include "mica/cost.h"
 #include "mica/format.h"
 #include "mica/weights.h"
 

@@ -326,6 +326,43 @@ static void test_chosen(void **state)
     }
 }
 
+/* Nothing to choose from is chosen: zeros, -1, a count of 0. */
+static void test_chosen_nothing(void **state)
+{
+    (void)state;
+    ON_EACH(device)
+    {
+        const uint32_t ones[6] = {1, 1, 1, 1, 1, 1};
+        uint32_t places[4], counts[2];
+        float values[6];
+        mica_buffer *x = empty(device, MICA_DTYPE_F32, 2, SHAPE(0, 3)),
+                    *condition = empty(device, MICA_DTYPE_BOOL, 1, SHAPE(0)),
+                    *y = empty(device, MICA_DTYPE_F32, 2, SHAPE(2, 3)),
+                    *found = empty(device, MICA_DTYPE_U32, 2, SHAPE(2, 2)),
+                    *count = empty(device, MICA_DTYPE_U32, 1, SHAPE(1)),
+                    *counted = empty(device, MICA_DTYPE_U32, 1, SHAPE(1));
+
+        must(mica_buffer_write(y, 0, ones, sizeof ones));
+        must(mica_buffer_write(count, 0, ones, sizeof *ones));
+        must(mica_buffer_write(counted, 0, ones, sizeof *ones));
+        must(mica_nonzero(encoder, x, found, count));
+        must(mica_compress(encoder, x, condition, NULL, y, counted));
+        end();
+        must(mica_buffer_read(found, 0, places, sizeof places));
+        must(mica_buffer_read(count, 0, counts, sizeof *counts));
+        must(mica_buffer_read(counted, 0, counts + 1, sizeof *counts));
+        must(mica_buffer_read(y, 0, values, sizeof values));
+        assert_true(counts[0] == 0 && counts[1] == 0);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(places[i], UINT32_MAX);
+        for (int i = 0; i < 6; i++)
+            assert_true(values[i] == 0);
+        mica_buffer *const all[] = {x, condition, y, found, count, counted};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            mica_buffer_release(all[i]);
+    }
+}
+
 /* Coordinates of which one is outside its own dimension though another would take it, shapes that do not fit. */
 static void test_refused_places(void **state)
 {
@@ -395,10 +432,11 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),    cmocka_unit_test(test_scans),
-        cmocka_unit_test(test_pads),     cmocka_unit_test(test_picks),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_coordinates),
-        cmocka_unit_test(test_chosen),   cmocka_unit_test(test_refused_places),
+        cmocka_unit_test(test_order),          cmocka_unit_test(test_scans),
+        cmocka_unit_test(test_pads),           cmocka_unit_test(test_picks),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_coordinates),
+        cmocka_unit_test(test_chosen),         cmocka_unit_test(test_refused_places),
+        cmocka_unit_test(test_chosen_nothing),
     };
 
     return cmocka_run_group_tests_name("sort", tests, open_devices, close_devices);

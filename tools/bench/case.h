@@ -4,7 +4,7 @@
 
 #include "mica/mica.h"
 
-#define BENCH_BUFFERS 16
+#define BENCH_BUFFERS 24
 
 /* Operands of one record, in the order of the op's table (docs/ops.md); a region's are its inputs, then at REGION_Y its output. */
 typedef struct bench_set {

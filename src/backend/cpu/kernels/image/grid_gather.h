@@ -121,6 +121,30 @@ static inline void grid_pair(const mica__cpu_view *x, grid_axis *column)
     column->by[1] = vf_load(by[1]);
 }
 
+/* Columns and rows of VW places of the grid from number `first` on, of which `count` are there. */
+static inline void grid_load(const mica__cpu_grid *p, const mica__cpu_view *grid, uint64_t image,
+                             uint64_t first, uint64_t count, vf *out)
+{
+    const unsigned char *from = grid->data + image * grid->stride[0];
+    const uint64_t pair = 2 * sizeof(float);
+    float g[2][VW] = {{0}};
+    if (count >= VW && grid->dtype == MICA_DTYPE_F32 && grid->stride[3] == sizeof(float) &&
+        grid->stride[2] == pair && (p->rows == 1 || grid->stride[1] == p->columns * pair)) {
+        const vf a = vf_load(from + first * pair), b = vf_load(from + (first + VW / 2) * pair);
+        out[0] = vf_unzip_even(a, b);
+        out[1] = vf_unzip_odd(a, b);
+        return;
+    }
+    for (uint64_t l = 0; l < VW && l < count; l++) {
+        const unsigned char *at =
+            from + (first + l) / p->columns * grid->stride[1] + (first + l) % p->columns * grid->stride[2];
+        g[0][l] = row_element(at, grid->dtype);
+        g[1][l] = row_element(at + grid->stride[3], grid->dtype);
+    }
+    out[0] = vf_load(g[0]);
+    out[1] = vf_load(g[1]);
+}
+
 static void grid_find_lanes(const mica__cpu_args *args, uint64_t image, uint64_t first, uint64_t count,
                             grid_block *block)
 {
@@ -128,24 +152,14 @@ static void grid_find_lanes(const mica__cpu_args *args, uint64_t image, uint64_t
     const mica__cpu_view *x = &args->view[MICA__GRID_X], *grid = &args->view[MICA__GRID_GRID];
     const int32_t row_step = (int32_t)(x->stride[2] / sizeof(float)),
                   column_step = (int32_t)(x->stride[3] / sizeof(float));
-    uint64_t row = first / p->columns, column = first % p->columns;
     block->width = p->mode == MICA_RESIZE_NEAREST ? 1 : 2;
     block->reads = block->width;
     for (uint64_t i = 0; i < count; i += VW) {
-        float g[2][VW] = {{0}};
         grid_axis across, down;
-        for (uint64_t l = 0; l < VW && i + l < count; l++) {
-            const unsigned char *at =
-                grid->data + image * grid->stride[0] + row * grid->stride[1] + column * grid->stride[2];
-            g[0][l] = row_element(at, grid->dtype);
-            g[1][l] = row_element(at + grid->stride[3], grid->dtype);
-            if (++column == p->columns) {
-                column = 0;
-                row++;
-            }
-        }
-        grid_axis_find(p, vf_load(g[0]), x->shape[3], &across);
-        grid_axis_find(p, vf_load(g[1]), x->shape[2], &down);
+        vf at[2];
+        grid_load(p, grid, image, first + i, count - i, at);
+        grid_axis_find(p, at[0], x->shape[3], &across);
+        grid_axis_find(p, at[1], x->shape[2], &down);
         if (block->width == 2)
             grid_pair(x, &across);
         for (uint32_t a = 0; a < block->reads; a++) {

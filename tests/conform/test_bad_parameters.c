@@ -69,6 +69,12 @@ typedef struct bad_parameter {
     REAL(id, mica_cross_entropy_params, smoothing, -0.5f), \
         REAL(id, mica_cross_entropy_params, smoothing, 2), WHOLE(id, mica_cross_entropy_params, ignore, 2)
 
+#define DELTA(id)                                                                                  \
+    WHOLE(id, mica_delta_params, rule, 2), WHOLE(id, mica_delta_params, normalise, 2),             \
+        REAL(id, mica_delta_params, eps, -1), REAL(id, mica_delta_params, scale, (float)INFINITY), \
+        WHOLE(id, mica_delta_params, form, 3)
+#define RECURRENT(id) WHOLE(id, mica_rnn_params, kind, 4), WHOLE(id, mica_rnn_params, reverse, 2)
+
 static const bad_parameter table[] = {
     NORM(RMS_NORM),
     NORM(LAYER_NORM),
@@ -95,6 +101,10 @@ static const bad_parameter table[] = {
     WHOLE(GATHER, mica_gather_params, axis, 9),
     WHOLE(SCATTER, mica_scatter_params, axis, 9),
     WHOLE(SCATTER, mica_scatter_params, mode, 5),
+    WHOLE(GATHER_ND, mica_gather_nd_params, batch_dims, 9),
+    WHOLE(SCATTER_ND, mica_scatter_nd_params, mode, 5),
+    WHOLE(COMPRESS, mica_compress_params, axis, 9),
+    WHOLE(COMPRESS, mica_compress_params, flat, 2),
     WHOLE(SCAN, mica_scan_params, kind, 4),
     WHOLE(SCAN, mica_scan_params, exclusive, 2),
     WHOLE(SCAN, mica_scan_params, reverse, 2),
@@ -107,14 +117,13 @@ static const bad_parameter table[] = {
     WHOLE(EXPERT_PLACES, mica_expert_places_params, capacity, 0),
     WHOLE(EXPERT_PLACES, mica_expert_places_params, by_choice, 2),
     WHOLE(SSM_CONV, mica_ssm_conv_params, activation, 2),
-    WHOLE(DELTA_NET, mica_delta_params, rule, 2),
-    WHOLE(DELTA_NET, mica_delta_params, normalise, 2),
-    REAL(DELTA_NET, mica_delta_params, eps, -1),
-    REAL(DELTA_NET, mica_delta_params, scale, (float)INFINITY),
-    WHOLE(DELTA_NET, mica_delta_params, form, 3),
+    WHOLE(SSM_CONV_BACKWARD, mica_ssm_conv_params, activation, 2),
+    DELTA(DELTA_NET),
+    DELTA(DELTA_NET_BACKWARD),
     WHOLE(SELECTIVE_SCAN, mica_selective_params, softplus, 2),
-    WHOLE(RNN, mica_rnn_params, kind, 4),
-    WHOLE(RNN, mica_rnn_params, reverse, 2),
+    WHOLE(SELECTIVE_SCAN_BACKWARD, mica_selective_params, softplus, 2),
+    RECURRENT(RNN),
+    RECURRENT(RNN_BACKWARD),
     REAL(HADAMARD, mica_hadamard_params, scale, (float)INFINITY),
     WHOLE(HADAMARD, mica_hadamard_params, undo, 2),
     CONV(CONV),

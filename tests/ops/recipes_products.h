@@ -172,14 +172,15 @@ FORWARD(experts_forward)
     must(mica_matmul_experts(E, in[0], in[1], ids(t, S2(3, 2), chosen),
                              &(mica_matmul_params){MICA_PRECISION_F32}, y));
 }
-/* dx by the transposed weights; of each weight the outer products of those that chose it. */
+/* Each slot by the weight that it chose, in double; of each weight the outer products of those that chose it. */
 BACKWARD(experts_backward)
 {
     const shape outer = S3(6, 2, 4);
     mica_buffer *at = ids(t, S2(3, 2), chosen), *each = room(t, outer);
 
     UNUSED(r, y);
-    must(mica_matmul_transposed(E, dy, in[1], at, d[0]));
+    must(mica_gather(E, in[1], as_shape(t, at, S1(6)), NULL, each));
+    must(mica_product(E, as_shape(t, dy, S3(6, 1, 2)), each, NULL, as_shape(t, d[0], S3(6, 1, 4))));
     must(mica_product(E, as_shape(t, dy, S3(6, 2, 1)), as_shape(t, in[0], S3(6, 1, 4)), NULL, each));
     must(mica_fill(E, 0, d[1]));
     must(mica_scatter(E, each, as_shape(t, at, S1(6)), &(mica_scatter_params){.mode = MICA_SCATTER_ADD},

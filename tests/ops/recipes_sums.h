@@ -224,6 +224,56 @@ BACKWARD(scatter_backward)
     }
 }
 
+/* Places of two dimensions in x [4, 5, 3]. */
+static const int32_t pairs[] = {3, 1, 0, 4, 3, 1}, lone_pairs[] = {3, 1, 0, 4, 2, 2};
+
+FORWARD(gather_nd_forward)
+{
+    (void)r;
+    must(mica_gather_nd(E, in[0], ids(t, S2(3, 2), pairs), NULL, y));
+}
+BACKWARD(gather_nd_backward)
+{
+    UNUSED(r, in, y);
+    must(mica_fill(E, 0, d[0]));
+    must(mica_scatter_nd(E, dy, ids(t, S2(3, 2), pairs), &(mica_scatter_nd_params){MICA_SCATTER_ADD}, d[0]));
+}
+/* in: updates, what lay there. */
+FORWARD(scatter_nd_forward)
+{
+    must(mica_copy(E, in[1], y));
+    must(mica_scatter_nd(E, in[0], ids(t, S2(3, 2), lone_pairs), &(mica_scatter_nd_params){r->mode}, y));
+}
+BACKWARD(scatter_nd_backward)
+{
+    mica_buffer *at = ids(t, S2(3, 2), lone_pairs);
+
+    UNUSED(in, y);
+    must(mica_gather_nd(E, dy, at, NULL, d[0]));
+    must(mica_copy(E, dy, d[1]));
+    if (r->mode == MICA_SCATTER_SET)
+        must(mica_scatter_nd(E, filled(t, r->in[0], 0), at, NULL, d[1]));
+}
+static const int32_t condition[] = {1, 0, 0, 1, 1};
+
+FORWARD(compress_forward)
+{
+    must(mica_compress(E, in[0], ids(t, S1(5), condition), &(mica_compress_params){.axis = 1}, y,
+                       room_of(t, MICA_DTYPE_I32, S1(1))));
+    (void)r;
+}
+/* The places where the condition holds. */
+BACKWARD(compress_backward)
+{
+    mica_buffer *at = room_of(t, MICA_DTYPE_I32, S2(3, 1));
+
+    UNUSED(r, in, y);
+    must(mica_nonzero(E, ids(t, S1(5), condition), at, room_of(t, MICA_DTYPE_I32, S1(1))));
+    must(mica_fill(E, 0, d[0]));
+    must(mica_scatter(E, dy, as_shape(t, at, S1(3)),
+                      &(mica_scatter_params){.axis = 1, .mode = MICA_SCATTER_ADD}, d[0]));
+}
+
 static const mica_pad_params pads = {.low = {2, 3}, .high = {1, 4}};
 
 FORWARD(pad_forward)

@@ -71,7 +71,7 @@ static void every_code_of_e4m3(void **state)
     }
 }
 
-/* Rows must be contiguous: a view of another dimension is refused by name, never taken as if it were. Its copy gives the sum along that dimension. */
+/* A permuted view gives another dimension, whose elements do not stand one behind another. */
 static void softmax_along_another_axis(void **state)
 {
     static const uint32_t order[] = {1, 0};
@@ -83,13 +83,10 @@ static void softmax_along_another_axis(void **state)
     ON_EACH(device)
     {
         mica_buffer *in = made(device, MICA_DTYPE_F32, 2, SHAPE(3, 5), x), *columns,
-                    *rows = made(device, MICA_DTYPE_F32, 2, SHAPE(5, 3), NULL),
                     *out = made(device, MICA_DTYPE_F32, 2, SHAPE(5, 3), NULL);
 
         must(mica_buffer_permute(in, order, &columns));
-        refused(mica_softmax(encoder, columns, 1, out), MICA_ERR_INVALID_ARGUMENT, "softmax: x");
-        must(mica_copy(encoder, columns, rows));
-        must(mica_softmax(encoder, rows, 1, out));
+        must(mica_softmax(encoder, columns, 1, out));
         end();
         must(mica_buffer_read(out, 0, y, sizeof y));
         for (unsigned c = 0; c < 5; c++) {
@@ -102,7 +99,6 @@ static void softmax_along_another_axis(void **state)
         }
         mica_buffer_release(in);
         mica_buffer_release(columns);
-        mica_buffer_release(rows);
         mica_buffer_release(out);
     }
 }

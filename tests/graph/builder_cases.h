@@ -1,7 +1,7 @@
 /*
  * builder_cases.h - the rows of builder_rows.def as cases: inputs that are made from their descriptions, and builders of more than one expression.
  *
- * Numbers are made from their place by hashing, so that tests/golden/graph_ops.py has the same ones.
+ * Numbers are made from their place by hashing, so that scripts/golden_graph.py has the same ones.
  */
 #ifndef TEST_BUILDER_CASES_H
 #define TEST_BUILDER_CASES_H

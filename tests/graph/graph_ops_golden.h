@@ -1,7 +1,39 @@
-/* graph_ops_golden.h - what numpy and PyTorch give for rows of builder_rows.def. Made by tests/golden/graph_ops.py; change it there. */
+/* graph_ops_golden.h - what numpy and PyTorch give for rows of builder_rows.def. Made by scripts/golden_graph.py; change it there. */
 #ifndef TEST_GRAPH_OPS_GOLDEN_H
 #define TEST_GRAPH_OPS_GOLDEN_H
 /* clang-format off */
+static const double golden_activation[] = {
+    0.7000113446, -0.09007416903, -0.2791091785, -0.2379120179, -0.17898869, 0.1534919263, 0.1777138393, 0.08079818266, 0.449480348, 0.8643893694,
+};
+static const double golden_cast[] = {
+    7, -1, -6, -5, -3, 2, 2, 1, 5, 8,
+};
+static const double golden_binary[] = {
+    0.1219573976, 1.079357688, 1.879570071, 1.49643266, 1.391236444, 0.6255981976, 0.6827534985, 0.9235862079, 0.3924728632, 0.01308762584,
+};
+static const double golden_compare[] = {
+    0, 0, 1, 1, 1, 0, 0, 1, 0, 0,
+};
+static const double golden_reshape[] = {
+    0.8400309086, -0.1646442413, -0.7666617632, -0.5631303787, -0.372107029, 0.2284986973, 0.2607506514, 0.1262375116, 0.5820270777, 0.9993240833, 0.971908927, 0.3900053501,
+};
+static const double golden_permute[] = {
+    0.8400309086, -0.372107029, 0.5820270777, 0.9837014675, -0.8339420557, -0.4940949678, -0.1646442413, 0.2284986973, 0.9993240833, 0.6565550566, -0.5980428457, -0.01780605316,
+    -0.7666617632, 0.2607506514, 0.971908927, -0.2156844139, -0.4569605589, 0.0440839529, -0.5631303787, 0.1262375116, 0.3900053501, -0.3502027988, 0.3679577112, -0.8416726589,
+};
+static const double golden_slice[] = {
+    0.2284986973, -0.5631303787, -0.1646442413, 0.9837014675, 0.971908927, 0.5820270777,
+};
+static const double golden_concat[] = {
+    0.8400309086, -0.1646442413, -0.7666617632, -0.2740440369, -0.4217350483, -0.5631303787, -0.372107029, 0.2284986973, 0.5535638332, 0.4591882229,
+};
+static const double golden_expand[] = {
+    0.8400309086, 0.8400309086, 0.8400309086, 0.8400309086, -0.1646442413, -0.1646442413, -0.1646442413, -0.1646442413, 0.8400309086, 0.8400309086, 0.8400309086, 0.8400309086,
+    -0.1646442413, -0.1646442413, -0.1646442413, -0.1646442413, 0.8400309086, 0.8400309086, 0.8400309086, 0.8400309086, -0.1646442413, -0.1646442413, -0.1646442413, -0.1646442413,
+};
+static const double golden_stop_gradient[] = {
+    0.8400309086, -0.1646442413, -0.7666617632, -0.5631303787, -0.372107029, 0.2284986973,
+};
 static const double golden_fill[] = {
     2.5, 2.5, 2.5, 2.5, 2.5, 2.5,
 };
@@ -912,6 +944,16 @@ static const double golden_gradient_scale[] = {
     0.559688165,
 };
 static const golden golden_rows[] = {
+    {"activation", golden_activation, sizeof golden_activation / sizeof(double), 2, {2, 5}},
+    {"cast", golden_cast, sizeof golden_cast / sizeof(double), 2, {2, 5}},
+    {"binary", golden_binary, sizeof golden_binary / sizeof(double), 2, {2, 5}},
+    {"compare", golden_compare, sizeof golden_compare / sizeof(double), 2, {2, 5}},
+    {"reshape", golden_reshape, sizeof golden_reshape / sizeof(double), 3, {2, 2, 3}},
+    {"permute", golden_permute, sizeof golden_permute / sizeof(double), 3, {4, 2, 3}},
+    {"slice", golden_slice, sizeof golden_slice / sizeof(double), 2, {2, 3}},
+    {"concat", golden_concat, sizeof golden_concat / sizeof(double), 2, {2, 5}},
+    {"expand", golden_expand, sizeof golden_expand / sizeof(double), 3, {3, 2, 4}},
+    {"stop_gradient", golden_stop_gradient, sizeof golden_stop_gradient / sizeof(double), 2, {2, 3}},
     {"fill", golden_fill, sizeof golden_fill / sizeof(double), 2, {2, 3}},
     {"where", golden_where, sizeof golden_where / sizeof(double), 2, {2, 3}},
     {"leaky_relu", golden_leaky_relu, sizeof golden_leaky_relu / sizeof(double), 2, {2, 5}},

@@ -62,11 +62,13 @@ def declared():
 
 
 def test_text(path):
-    """A test file without comments; where it includes a table (.def) of src whose rows it pastes names of, those names: mica_add()."""
+    """A test file without comments; where it includes a table (.def) of src whose rows it pastes names of, those names: mica_add(); where it includes one of tests, its text."""
     text = without_comments(read(path))
     pasted = re.findall(r"^#define (\w+)\(name\b.*\bmica_##name\b", text, re.M)
 
     def names(include):
+        if os.path.exists("tests/" + include.group(1)):
+            return without_comments(read("tests/" + include.group(1)))
         rows = read("src/" + include.group(1)) if os.path.exists("src/" + include.group(1)) else ""
         return " ".join("mica_%s()" % name for macro in pasted for name in re.findall(r"^%s\((\w+)" % macro, rows, re.M))
     return re.sub(r'^#include "([^"]+\.def)"', names, text, flags=re.M)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/graph/graph_ops_golden.h: what numpy and PyTorch give, in double, for the rows of tests/graph/builder_rows.def that FORMULAS has.
 
-    graph_ops.py        (needs numpy and torch)"""
+    golden_graph.py        (needs numpy and torch)"""
 import math
 import os
 import re
@@ -10,9 +10,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 B = 2
-HEADS = {"f32": np.float64, "c64": np.complex128}
 
 
 def hashed(count, which):
@@ -352,6 +351,9 @@ def penalized(x, s, ids, bias):
 
 
 FORMULAS = {
+    "activation": lambda x: x * np.tanh(np.log1p(np.exp(x))), "cast": lambda x: np.trunc(x * 9), "binary": lambda a, b: np.abs(a - b) ** b, "compare": np.less_equal,
+    "reshape": lambda x: x.reshape(B, 2, 3), "permute": lambda x: x.transpose(2, 0, 1), "slice": lambda x: x[:, 5:0:-2], "concat": lambda a, b: np.concatenate([a, b], 1),
+    "expand": lambda x: np.broadcast_to(x, (3, B, 4)), "stop_gradient": lambda x: x,
     "fill": lambda x: np.full((B, 3), 2.5), "where": np.where, "leaky_relu": lambda x: np.where(x > 0, x, x * 0.125),
     "elu": lambda x: np.where(x > 0, x, 1.5 * np.expm1(x)), "clamp": lambda x: np.clip(x, -0.25, 0.5), "softcap": lambda x: 0.5 * np.tanh(x / 0.5),
     "gate": lambda a, b: np.maximum(a, 0) ** 2 * b, "silu_mul": lambda a, b: silu(a) * b, "gelu_mul": lambda a, b: gelu_tanh(a) * b,
@@ -423,7 +425,7 @@ FORMULAS = {
 def main():
     text = open("tests/graph/builder_rows.def", encoding="utf-8").read()
     rows = re.findall(r'^ROW\((\w+), "([^"]*)"', text, re.M)
-    lines = ["/* graph_ops_golden.h - what numpy and PyTorch give for rows of builder_rows.def. Made by tests/golden/graph_ops.py; change it there. */",
+    lines = ["/* graph_ops_golden.h - what numpy and PyTorch give for rows of builder_rows.def. Made by scripts/golden_graph.py; change it there. */",
              "#ifndef TEST_GRAPH_OPS_GOLDEN_H", "#define TEST_GRAPH_OPS_GOLDEN_H", "/* clang-format off */"]
     names = []
     for name, inputs in rows:

@@ -122,6 +122,13 @@ static const tool_option pass_options[] = {
 };
 static const tool_group pass_group = {"options", pass_options, COUNT(pass_options)};
 
+static const tool_option info_options[] = {
+    TOOL_JSON_OPTION,
+    {"calibrate", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0,
+     "measure how fast each device is, and keep the figures"},
+};
+static const tool_group info_group = {"options", info_options, COUNT(info_options)};
+
 static const tool_option graph_options[] = {
     {"inputs", "-i", TOOL_PATH, "FILE", NULL, NULL, 0, 0,
      "npz, npy or safetensors file with the inputs by their names; else random ones"},
@@ -263,8 +270,10 @@ static const tool_command commands[] = {
         .summary = "show the devices of this machine",
         .description =
             "Lists every device that mica looked for: what it is, how much memory it has, which instruction "
-            "set its kernels use, and for a device that is not used, why.",
-        .group = {&tool_json_group},
+            "set its kernels use, and for a device that is not used, why. With --calibrate also what each "
+            "reaches: about two seconds for each, in which nothing else should run. The figures are kept "
+            "where compiled kernels are, and graphs are put on the device that they say is done first.",
+        .group = {&info_group},
         .run = tool_info,
     },
     {

@@ -1,4 +1,5 @@
 /* info.c - `mica info`: what this machine offers, and what was looked for in vain. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,10 +16,13 @@ typedef struct device_facts {
     mica_device_memory memory;
     mica_registry_stats registry;
     char libraries[2 * MICA_NAME_BYTES];
+    int calibrated;                /* the figures are there, else why not: */
+    char why[2 * MICA_NAME_BYTES]; /* "": nobody asked */
+    mica_calibration calibration;
 } device_facts;
 
 /* A device that cannot be opened is a device that is not used: the sentence says why. */
-static void gather(device_facts *facts)
+static void gather(device_facts *facts, int calibrate)
 {
     mica_device *device = NULL;
     if (!facts->entry.usable)
@@ -31,6 +35,12 @@ static void gather(device_facts *facts)
         facts->entry.usable = 0;
         snprintf(facts->entry.reason, sizeof facts->entry.reason, "%.*s", (int)sizeof facts->entry.reason - 1,
                  mica_status_message());
+    } else if (calibrate) {
+        facts->calibrated =
+            mica_device_calibration(device, MICA_CALIBRATION_ANEW, &facts->calibration) == MICA_OK;
+        if (!facts->calibrated)
+            snprintf(facts->why, sizeof facts->why, "%.*s", (int)sizeof facts->why - 1,
+                     mica_status_message());
     }
     mica_device_release(device);
 }
@@ -51,6 +61,35 @@ static void try_isa(isa_facts *isa)
     if (!isa->usable)
         snprintf(isa->reason, sizeof isa->reason, "%.*s", (int)sizeof isa->reason - 1, mica_status_message());
     mica_device_release(device);
+}
+
+/* Figures, with the units in the keys: "memory_gb_s". */
+static void print_calibration_json(tool_json *json, const device_facts *f)
+{
+    static const struct {
+        const char *key;
+        size_t at;
+    } rows[] = {
+        {"matmul_large_gflop_s", offsetof(mica_calibration, matmul_large)},
+        {"matmul_small_gflop_s", offsetof(mica_calibration, matmul_small)},
+        {"attention_gflop_s", offsetof(mica_calibration, attention)},
+        {"memory_gb_s", offsetof(mica_calibration, memory)},
+        {"reduce_gb_s", offsetof(mica_calibration, reduce)},
+        {"transfer_gb_s", offsetof(mica_calibration, transfer)},
+        {"roundtrip_ns", offsetof(mica_calibration, roundtrip)},
+        {"launch_ns", offsetof(mica_calibration, launch)},
+    };
+    if (f->why[0] != '\0')
+        tool_json_text(json, "not_calibrated", f->why);
+    if (!f->calibrated)
+        return;
+    tool_json_open(json, "calibration", '{');
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double value;
+        memcpy(&value, (const char *)&f->calibration + rows[i].at, sizeof value);
+        tool_json_real(json, rows[i].key, value);
+    }
+    tool_json_close(json, '}');
 }
 
 static void print_json(const device_facts *facts, uint32_t count, const isa_facts *isas, size_t isa_count)
@@ -81,6 +120,7 @@ static void print_json(const device_facts *facts, uint32_t count, const isa_fact
             tool_json_bool(&json, "unified_memory", (int)f->properties.unified_memory);
             tool_json_bool(&json, "residency", (int)f->properties.residency);
             tool_json_uint(&json, "kernel_rows", f->registry.rows);
+            print_calibration_json(&json, f);
         }
         tool_json_close(&json, '}');
     }
@@ -108,6 +148,18 @@ static const char *workers(const mica_device_properties *p, char *out, size_t ca
     return out;
 }
 
+static void print_calibration(const device_facts *f)
+{
+    if (f->why[0] != '\0')
+        printf("         not calibrated: %s\n", f->why);
+    if (!f->calibrated)
+        return;
+#define PRINT_FIGURE(name, unit, meaning) \
+    printf("         %-12s %10.5g %-8s %s\n", #name, f->calibration.name, unit, meaning);
+    MICA_CALIBRATION_LIST(PRINT_FIGURE)
+#undef PRINT_FIGURE
+}
+
 static void print_device(const device_facts *f)
 {
     char count[48];
@@ -128,6 +180,7 @@ static void print_device(const device_facts *f)
     printf("         memory: %s free of %s, buffers aligned to %u bytes%s\n",
            tool_size_text(f->memory.free_bytes, free_text), tool_size_text(f->memory.total_bytes, total),
            p->buffer_alignment, p->unified_memory ? ", mapped without a copy" : "");
+    print_calibration(f);
 }
 
 static void print_isas(const isa_facts *isas, size_t count)
@@ -156,7 +209,7 @@ int tool_info(const tool_call *call)
     memset(facts, 0, sizeof facts);
     for (uint32_t i = 0; i < count; i++) {
         facts[i].entry = entries[i];
-        gather(&facts[i]);
+        gather(&facts[i], tool_flag(call, "calibrate"));
     }
     for (size_t i = 0; i < isa_count; i++)
         try_isa(&isas[i]);

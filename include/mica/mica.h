@@ -33,6 +33,7 @@
 #include "mica/gradient.h"
 #include "mica/train.h"
 #include "mica/onnx.h"
+#include "mica/cost.h"
 #include "mica/format.h"
 #include "mica/weights.h"
 

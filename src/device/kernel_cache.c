@@ -223,6 +223,13 @@ static bool make_folder(void)
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
+bool mica__kernel_cache_path(const char *name, bool make, char *path, size_t capacity)
+{
+    const int length = snprintf(path, capacity, "%s/%s", folder(), name);
+    return folder()[0] != '\0' && length > 0 && (size_t)length < capacity && (!make || make_folder()) &&
+           folder_is_own();
+}
+
 void mica__kernel_cache_store(const mica__kernel_key *key, const char *name, const void *bytes, uint64_t size)
 {
     char path[PATH_BYTES];

@@ -9,6 +9,8 @@
 #ifndef MICA_DEVICE_KERNEL_CACHE_H
 #define MICA_DEVICE_KERNEL_CACHE_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* All that compiled code depends on: the device with its driver and the options of its compiler, and the whole text. */
@@ -21,5 +23,8 @@ void *mica__kernel_cache_load(const mica__kernel_key *key, uint64_t *out_bytes);
 /* Keeps them; `name` is for people who list the cache. The oldest entries go when the folder grows past its limit. */
 void mica__kernel_cache_store(const mica__kernel_key *key, const char *name, const void *bytes,
                               uint64_t size);
+/* The path of another file of the folder, which mica_cache_clear leaves; `make`: a folder that is not there is made. False: there is
+ * no folder, or others may write there. */
+bool mica__kernel_cache_path(const char *name, bool make, char *path, size_t capacity);
 
 #endif

@@ -55,6 +55,9 @@ void mica__op_put_desc(mica__op_builder *op, uint32_t slot, const mica__slot_inf
                        const mica_operand_desc *desc);
 /* How the builder's device would do it; ends the builder. `out` may be NULL. */
 mica_status mica__op_plan_route(mica__op_builder *op, mica_op_route *out);
+/* What the op moves and takes at the least on operands of known sizes, whatever the device (mica__op_cost). Refuses what mica_op_infer does. */
+mica_status mica__op_cost_of(mica_op op, const void *params, const mica_operand_desc *operands,
+                             uint32_t count, double *out_bytes, double *out_operations);
 /* Checks that no output overlaps another operand unless the table allows it, adds the record unless there is nothing to do, and ends
  * the builder. */
 mica_status mica__op_add(mica__op_builder *op);

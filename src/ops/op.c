@@ -331,6 +331,42 @@ mica_status mica_op_infer(mica_op op, const void *params, mica_operand_desc *ope
     return mica__op_end(&builder);
 }
 
+/* ---- costs ---- */
+
+typedef struct cost {
+    double bytes, operations;
+} cost;
+
+static mica_status add_cost(void *context, mica__record *record)
+{
+    cost *sum = context;
+    double bytes = 0, operations = 0;
+    mica__op_cost(record, &bytes, &operations);
+    sum->bytes += bytes;
+    sum->operations += operations;
+    return MICA_OK;
+}
+
+mica_status mica__op_cost_of(mica_op op, const void *params, const mica_operand_desc *operands,
+                             uint32_t count, double *out_bytes, double *out_operations)
+{
+    const mica__op_info *info = NULL;
+    mica__op_builder builder;
+    room record;
+    cost sum = {0, 0};
+    *out_bytes = *out_operations = 0;
+    MICA__TRY(find_called_op("op_cost", op, &info));
+    fill_params(info, params, &record);
+    begin_descs(&builder, op, info, &record, count);
+    put_descs(&builder, operands, count);
+    mica__op_check(&builder);
+    if (mica__op_ok(&builder))
+        builder.status = mica__op_records(&builder, add_cost, &sum);
+    *out_bytes = sum.bytes;
+    *out_operations = sum.operations;
+    return mica__op_end(&builder);
+}
+
 /* ---- routes ---- */
 
 typedef struct asked {

@@ -128,7 +128,7 @@ class Table(Base):
 
     def test_completions_know_every_option(self):
         self.assertIn("n-predict", self.options("run"))
-        self.assertEqual(self.options("info"), ["json"])
+        self.assertEqual(self.options("info"), ["json", "calibrate"])
         for shell, form in (("bash", r"--%s[ ']"), ("zsh", r"--%s(?:\}')?\["), ("fish", r"-l %s ")):
             script = self.works("completion", shell)
             for command in COMMANDS:
@@ -148,7 +148,7 @@ class Table(Base):
     def test_bash_completes(self):
         self.assertEqual(self.complete("mica", "in"), ["info", "inspect"])
         self.assertEqual(set(COMMANDS) - set(self.complete("mica", "")), set())
-        self.assertEqual(self.complete("mica", "info", "--"), ["--json"])
+        self.assertEqual(self.complete("mica", "info", "--"), ["--json", "--calibrate"])
         self.assertEqual(self.complete("mica", "pass", "--shape", ""), ["tiny", "1b"])
         self.assertEqual(self.complete("mica", "completion", "z"), ["zsh"])
         self.assertEqual(self.complete("mica", "help", "be"), ["bench"])
@@ -190,6 +190,23 @@ class Info(Base):
         usable = [isa["name"] for isa in facts["cpu_isas"] if isa["usable"]]
         self.assertIn("portable", usable)
         self.assertIn(cpu[0]["driver"].split()[0], usable)
+        self.assertNotIn("calibration", cpu[0])
+
+    def test_calibrate(self):
+        with tempfile.TemporaryDirectory() as folder:
+            env = dict(os.environ, MICA_CACHE_DIR=folder)
+            facts = json.loads(self.works("info", "--calibrate", "--json", env=env))
+            for device in facts["devices"]:
+                if device["usable"] and device["backend"] != "null":
+                    self.assertNotIn("not_calibrated", device)
+                    for name, value in device["calibration"].items():
+                        self.assertGreaterEqual(value, 0 if name.endswith("_ns") else 1e-6, name)
+                    self.assertEqual(len(device["calibration"]), 8)
+            kept = [name for name in os.listdir(folder) if re.fullmatch(r"calibration-[0-9a-f]{16}\.json", name)]
+            self.assertEqual(len(kept), sum("calibration" in device for device in facts["devices"]))
+            with open(os.path.join(folder, kept[0]), encoding="utf-8") as file:
+                self.assertIn("matmul_large", json.load(file))
+            self.assertRegex(self.works("info", "--calibrate", env=env), r"(?m)^ +memory +[0-9.e+]+ GB/s ")
 
 
 def stand_in(variant, **more):

@@ -1,6 +1,7 @@
 /*
  * test_cost.c - what graphs cost by figures of devices that do not exist, round ones; and figures of real devices: measured, kept, read, refused.
  */
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -77,6 +78,36 @@ static void test_product(void **state)
     mica_graph *graph = product_graph(MICA_DTYPE_F32, 203, 206, 106, true);
     assert_true(fabs(cost_of(graph, &by) / (flops / sqrt(1000)) - 1) < 0.01);
     mica_graph_release(graph);
+}
+
+/* Ops of the table with weights in blocks, a group for each weight, and with absent operands. */
+static void test_ops(void **state)
+{
+    (void)state;
+    mica_graph *graph = new_graph();
+    mica_tensor y[2], in[11] = {mica_graph_input(graph, "x", MICA_DTYPE_F32, 2, SHAPE(1, 1024))};
+    in[1] = mica_graph_parameter(graph, "one", MICA_DTYPE_Q8_0, 2, SHAPE(512, 1024));
+    in[2] = mica_graph_parameter(graph, "two", MICA_DTYPE_Q8_0, 2, SHAPE(512, 1024));
+    mica_graph_op(graph, MICA_OP_MATMUL, NULL, in, 3, 3, NULL, y, 2);
+    mica_graph_output(graph, "y", y[0]);
+    mica_graph_output(graph, "z", y[1]);
+    mica_calibration by = round_figures;
+    by.matmul_small = by.matmul_large = 100;
+    /* Bytes: 34 for 32 numbers. */
+    const double wanted = 5000 + 8192 / 4.0 + 1000 + (4096 + 2 * (512 * 1024 / 32 * 34 + 2048)) / 10.0;
+    assert_true(fabs(cost_of(graph, &by) - wanted) < 1e-6);
+    by.matmul_small = by.matmul_large = 1; /* operations: 2 for each number of both */
+    assert_true(fabs(cost_of(graph, &by) - (5000 + 8192 / 4.0 + 1000 + 2 * 2 * 512 * 1024.0)) < 1e-6);
+    mica_graph_release(graph);
+    graph = new_graph(); /* 4 * 128 * 4 * 128 * 64 operations at 50 */
+    in[0] = mica_graph_parameter(graph, "q", MICA_DTYPE_F32, 3, SHAPE(128, 4, 64));
+    in[1] = mica_graph_parameter(graph, "k", MICA_DTYPE_F16, 3, SHAPE(128, 4, 64));
+    in[2] = mica_graph_parameter(graph, "v", MICA_DTYPE_F16, 3, SHAPE(128, 4, 64));
+    in[3] = mica_graph_parameter(graph, "at", MICA_DTYPE_U32, 1, SHAPE(128));
+    in[4] = mica_graph_parameter(graph, "length", MICA_DTYPE_U32, 1, SHAPE(1));
+    const mica_attention_params params = {.bidirectional = 1};
+    mica_graph_output(graph, "y", mica_graph_op(graph, MICA_OP_ATTENTION, &params, in, 11, 1, NULL, NULL, 0));
+    costs(graph, 5000 + 131072 / 4.0 + 1000 + 4 * 128 * 4 * 128 * 64 / 50.0);
 }
 
 /* A chain is one kernel: 4 MB in, 4 MB out, whatever lies between. */
@@ -313,6 +344,13 @@ static void test_kept(void **state)
     refused(mica_device_calibration(NULL, 0, &kept), MICA_ERR_INVALID_ARGUMENT, "device is NULL");
 }
 
+static void *cancel_soon(void *work)
+{
+    usleep(5000);
+    mica_work_cancel(work);
+    return NULL;
+}
+
 static void test_cancel(void **state)
 {
     (void)state;
@@ -323,6 +361,11 @@ static void test_cancel(void **state)
     mica_work_cancel(work);
     refused(mica_device_calibrate(devices[0], &c), MICA_ERR_CANCELLED, "device_calibrate");
     assert_true(c.memory == 0 && c.device[0] == 0);
+    mica_work_clear(work);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, cancel_soon, work), 0);
+    refused(mica_device_calibrate(devices[0], &c), MICA_ERR_CANCELLED, "device_calibrate");
+    assert_int_equal(pthread_join(thread, NULL), 0);
     mica_work_clear(work);
     must(mica_device_calibrate(devices[0], &c));
     positive(&c);
@@ -354,10 +397,11 @@ static void test_devices(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_product), cmocka_unit_test(test_chain),  cmocka_unit_test(test_between),
-        cmocka_unit_test(test_control), cmocka_unit_test(test_choice), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_kept),    cmocka_unit_test(test_cancel), cmocka_unit_test(test_devices)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_product), cmocka_unit_test(test_ops),
+                                       cmocka_unit_test(test_chain),   cmocka_unit_test(test_between),
+                                       cmocka_unit_test(test_control), cmocka_unit_test(test_choice),
+                                       cmocka_unit_test(test_refused), cmocka_unit_test(test_kept),
+                                       cmocka_unit_test(test_cancel),  cmocka_unit_test(test_devices)};
     if (test_folder_make(folder, sizeof folder, "cost") != 0)
         return 1;
     snprintf(cache, sizeof cache, "%s/cache", folder);

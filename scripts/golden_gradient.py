@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """Writes tests/golden/gradient.safetensors: whole models with random weights, and the gradients of their losses by every weight as PyTorch's autograd has them in
-double. tests/graph/test_gradient_models.c writes the same models as graphs. Needs PyTorch."""
+double. tests/graph/test_gradient_models.c writes the same models as graphs.
+
+    VENV/bin/python scripts/golden_gradient.py        (VENV has torch)"""
 
 import json
+import os
 import struct
 import sys
 
 import torch
 import torch.nn.functional as F
 
+os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 FILE = "tests/golden/gradient.safetensors"
 tensors = {}
 
@@ -112,6 +116,27 @@ def experts():
     m.done(0.5 * y.square().sum())
 
 
+def mamba():
+    m = Model("mamba")
+    tokens, dim, inner, states, rank, width = 8, 6, 10, 4, 3, 4
+    x, norm = m.weight("x", tokens, dim), m.weight("norm", dim, scale=0.1, shift=1)
+    into, out = m.weight("in", 2 * inner, dim, scale=0.4), m.weight("out", dim, inner, scale=0.4)
+    conv, conv_bias = m.weight("conv", inner, width, scale=0.5), m.weight("conv_bias", inner, scale=0.5)
+    to_x, to_dt = m.weight("to_x", rank + 2 * states, inner, scale=0.4), m.weight("to_dt", inner, rank, scale=0.4)
+    dt_bias, a_log, skip = m.weight("dt_bias", inner, scale=0.5), m.weight("a_log", inner, states, scale=0.5), m.weight("skip", inner)
+    u, z = (rms(x, norm) @ into.T).split(inner, -1)
+    padded = F.pad(u.T[None], (width - 1, 0))
+    u = F.silu(F.conv1d(padded, conv[:, None], conv_bias, groups=inner))[0].T
+    low, b, c = (u @ to_x.T).split([rank, states, states], -1)
+    dt = F.softplus(low @ to_dt.T + dt_bias)
+    a, s, ys = -a_log.exp(), torch.zeros(inner, states, dtype=torch.float64), []
+    for t in range(tokens):
+        s = (dt[t, :, None] * a).exp() * s + dt[t, :, None] * b[t] * u[t, :, None]
+        ys.append((s * c[t]).sum(-1) + skip * u[t])
+    y = torch.stack(ys) * F.silu(z)
+    m.done(0.5 * (x + y @ out.T).square().sum())
+
+
 def write():
     header, at = {}, 0
     for name, value in tensors.items():
@@ -133,4 +158,5 @@ mlp()
 conv()
 transformer()
 experts()
+mamba()
 write()

@@ -2,7 +2,7 @@
  * gradient.h - derivatives of graphs: reverse mode, as nodes that are added to the graph itself. So a gradient is a value like any other: it can be
  * printed, compiled, and differentiated again.
  *
- * Which op has which derivative is in docs/graph.md; at kinks it is that of one of the sides (scalars.def). What depends on integers, bools, comparisons and
+ * Which op has which derivative is in docs/gradients.md; at kinks it is that of one of the sides (scalars.def). What depends on integers, bools, comparisons and
  * mica_graph_stop_gradient has none there. UNSUPPORTED names the node that stands in the way and has no derivative. Failure as in graph.h: 0s, and the
  * graph keeps the sentence.
  *
@@ -32,6 +32,13 @@ MICA_API mica_status mica_graph_gradients(mica_graph *graph, const mica_tensor *
 MICA_API mica_status mica_graph_jvp(mica_graph *graph, const mica_tensor *values, uint32_t value_count,
                                     const mica_tensor *of, const mica_tensor *tangents, uint32_t count,
                                     mica_tensor *out);
+
+/* What `body` (graph.h: sub-graphs) gives of each slice, along a new first dimension, of the inputs i whose mapped[i] is not 0, which are [n, ..]; the
+ * others are whole for every slice. outputs[j] is [n, ..] of output j, as many as the body has; returns the first. Elementwise work, views, reductions, products, norms,
+ * softmax, picks, convolutions and what else works row by row is written once for all slices; other nodes become a mica_graph_scan over them. */
+MICA_API mica_tensor mica_graph_vmap(mica_graph *graph, const mica_graph *body, const uint8_t *mapped,
+                                     const mica_tensor *inputs, uint32_t input_count, mica_tensor *outputs,
+                                     uint32_t output_count);
 
 #ifdef __cplusplus
 }

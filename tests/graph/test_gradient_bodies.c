@@ -195,13 +195,6 @@ static void long_loops(void **state)
 
 /* ---- what is refused ---- */
 
-/* Recurrences are refused by name. */
-static bool is_recurrence(int op)
-{
-    return op == MICA_OP_SSM_CONV || op == MICA_OP_DELTA_NET || op == MICA_OP_SELECTIVE_SCAN ||
-           op == MICA_OP_RNN;
-}
-
 static void every_op_has_a_rule(void **state)
 {
     (void)state;
@@ -209,7 +202,7 @@ static void every_op_has_a_rule(void **state)
     for (int op = MICA_OP_CUSTOM + 1; op < MICA_OP_COUNT; op++) {
         mica_op_info info;
         must(mica_op_get_info((mica_op)op, &info));
-        if (info.gradient == MICA_GRADIENT_NONE || op == MICA_OP_REGION || is_recurrence(op) ||
+        if (info.gradient == MICA_GRADIENT_NONE || op == MICA_OP_REGION ||
             mica__rule_of_op((mica_op)op) != NULL)
             continue;
         print_error("%s has no rule in src/graph/gradient/table.c\n", info.name);

@@ -132,6 +132,32 @@ static mica_tensor experts(model *m)
     return half_square(m, op(m, MICA_OP_EXPERT_SUM, NULL, (mica_tensor[]){y, route[1], 0, 0, 0}, 5));
 }
 
+static mica_tensor mamba(model *m)
+{
+    static const mica_norm_params norm = {1e-5f};
+    static const mica_ssm_conv_params silu = {.activation = MICA_SSM_SILU};
+    static const mica_selective_params softplus = {.softplus = 1};
+    mica_graph *g = m->graph;
+    const mica_tensor x = leaf(m, "x"), weight = leaf(m, "norm"), into = leaf(m, "in"), out = leaf(m, "out"),
+                      conv = leaf(m, "conv"), conv_bias = leaf(m, "conv_bias");
+    const mica_tensor to_x = leaf(m, "to_x"), to_dt = leaf(m, "to_dt"), dt_bias = leaf(m, "dt_bias"),
+                      a_log = leaf(m, "a_log"), skip = leaf(m, "skip");
+    const mica_tensor h =
+        mica_graph_linear(g, op(m, MICA_OP_RMS_NORM, &norm, (mica_tensor[]){x, weight}, 2), into, 0);
+    const mica_tensor z = mica_graph_slice(g, h, 1, 10, 10, 1);
+    const mica_tensor u =
+        op(m, MICA_OP_SSM_CONV, &silu,
+           (mica_tensor[]){mica_graph_slice(g, h, 1, 0, 10, 1), conv, conv_bias, 0, 0, 0, 0, 0}, 8);
+    const mica_tensor p = mica_graph_linear(g, u, to_x, 0), low = mica_graph_slice(g, p, 1, 0, 3, 1);
+    const mica_tensor b = mica_graph_reshape(g, mica_graph_slice(g, p, 1, 3, 4, 1), 3, (uint64_t[]){8, 1, 4});
+    const mica_tensor c = mica_graph_reshape(g, mica_graph_slice(g, p, 1, 7, 4, 1), 3, (uint64_t[]){8, 1, 4});
+    const mica_tensor a = mica_graph_neg(g, mica_graph_exp(g, a_log)),
+                      dt = mica_graph_linear(g, low, to_dt, 0);
+    const mica_tensor in[] = {u, dt, a, b, c, skip, dt_bias, z, 0, 0, 0, 0, 0};
+    const mica_tensor y = op(m, MICA_OP_SELECTIVE_SCAN, &softplus, in, 13);
+    return half_square(m, mica_graph_add(g, x, mica_graph_linear(g, y, out, 0)));
+}
+
 static void wanted_of(const model *m, const char *name, float *out, uint64_t *out_count)
 {
     mica_tensor_info info;
@@ -207,6 +233,7 @@ static void models(void **state)
         if (devices[d] != NULL)
             wrong += check("mlp", mlp, d) + check("conv", conv, d) + check("transformer", transformer, d) +
                      check("experts", experts, d);
+    wrong += check("mamba", mamba, 0); /* gradients of recurrences are the cpu's */
     assert_int_equal(wrong, 0);
 }
 

@@ -457,185 +457,148 @@ static void places(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* ---- transforms ---- */
+/* ---- recurrence ---- */
 
-static mica_fft_params fft_of_case;
+/* y and the states that sequences end with, of `operands` operands that are x, then the state; three sequences in two slots of four. */
+static mica_tensor recurred(mica_graph *g, mica_op op, const void *params, const mica_tensor *x,
+                            uint32_t operands)
+{
+    static const int32_t starts[] = {0, 2, 3, 6}, from[] = {1, 0, 1}, to[] = {2, 0, 3};
+    mica_tensor in[16] = {0}, y[2];
+    memcpy(in, x, (operands + 1) * sizeof *in);
+    in[operands + 1] = mica_graph_constant(g, MICA_DTYPE_I32, 1, (uint64_t[]){4}, starts, sizeof starts);
+    in[operands + 2] = mica_graph_constant(g, MICA_DTYPE_I32, 1, (uint64_t[]){3}, from, sizeof from);
+    in[operands + 3] = mica_graph_constant(g, MICA_DTYPE_I32, 1, (uint64_t[]){3}, to, sizeof to);
+    in[operands + 4] = x[operands + 1];
+    (void)mica_graph_op(g, op, params, in, operands + 5, 3, NULL, y, 2);
+    const mica_tensor sum = mica_graph_reduce(g, MICA_REDUCE_SUM_SQUARES, y[1], NULL, 0, 0);
+    return mica_graph_add(g, mica_graph_square(g, y[0]), sum);
+}
+/* One sequence from zeros. */
+static mica_tensor recurred_plain(mica_graph *g, mica_op op, const void *params, const mica_tensor *x,
+                                  uint32_t operands)
+{
+    mica_tensor in[16] = {0};
+    memcpy(in, x, operands * sizeof *in);
+    return mica_graph_square(g, one(g, op, params, in, operands + 5));
+}
+static const mica_ssm_conv_params silu_of_case = {.activation = MICA_SSM_SILU};
+static const mica_selective_params softplus_of_case = {.softplus = 1};
+static mica_rnn_params rnn_of_case;
 
-BUILD(fft)
+BUILD(ssm_conv)
 {
-    return mica_graph_square(g, one(g, MICA_OP_FFT, &fft_of_case, x, 1));
+    return recurred(g, MICA_OP_SSM_CONV, &silu_of_case, x, 3);
 }
-/* c64 goes from f32 to f32: through a number of both parts. */
-BUILD(fft_c64)
+BUILD(ssm_conv_plain)
 {
-    const mica_region_desc join = {.input_count = 2,
-                                   .output_count = 1,
-                                   .input = {MICA_REGISTER_F32, MICA_REGISTER_F32},
-                                   .output = {0},
-                                   .output_imag = {1}};
-    const mica_region_step steps[] = {
-        {MICA_SCALAR_IMAG, MICA_REGISTER_F32, {0, MICA_REGION_NONE, MICA_REGION_NONE}, 0, {0}, {.u64 = 0}},
-        {MICA_SCALAR_MUL, MICA_REGISTER_F32, {0, 1, MICA_REGION_NONE}, 0, {0}, {.u64 = 0}},
-        {MICA_SCALAR_ADD, MICA_REGISTER_F32, {0, 2, MICA_REGION_NONE}, 0, {0}, {.u64 = 0}}};
-    mica_region_desc parts = {.input_count = 1,
-                              .output_count = 1,
-                              .step_count = 3,
-                              .step = steps,
-                              .input = {MICA_REGISTER_F32},
-                              .output = {3},
-                              .output_imag = {MICA_REGION_NONE}};
-    mica_region *joined = NULL, *apart = NULL;
-    mica_dtype c64 = MICA_DTYPE_C64, f32 = MICA_DTYPE_F32;
-    must(mica_region_create(&join, &joined));
-    must(mica_region_create(&parts, &apart));
-    const mica_tensor z = mica_graph_region(g, joined, x, &c64, NULL);
-    const mica_tensor w = one(g, MICA_OP_FFT, &fft_of_case, &z, 1);
-    const mica_tensor y = mica_graph_region(g, apart, &w, &f32, NULL);
-    mica_region_release(joined);
-    mica_region_release(apart);
-    return y;
+    return recurred_plain(g, MICA_OP_SSM_CONV, NULL, x, 3);
 }
-BUILD(hadamard)
+BUILD(delta_net)
 {
-    return mica_graph_square(g, one(g, MICA_OP_HADAMARD, NULL, x, 2));
+    return recurred_plain(g, MICA_OP_DELTA_NET, NULL, x, 6);
 }
-BUILD(hadamard_undo)
+BUILD(delta_net_states)
 {
-    const mica_hadamard_params params = {.scale = 0.5f, .undo = 1};
-    return mica_graph_square(g, one(g, MICA_OP_HADAMARD, &params, x, 2));
+    const mica_tensor all[] = {x[0], x[1], x[2], x[3], x[4], 0, x[5], x[6]};
+    return recurred(g, MICA_OP_DELTA_NET, NULL, all, 6);
+}
+BUILD(selective_scan)
+{
+    return recurred_plain(g, MICA_OP_SELECTIVE_SCAN, &softplus_of_case, x, 8);
+}
+BUILD(selective_scan_states)
+{
+    const mica_tensor all[] = {x[0], x[1], x[2], x[3], x[4], 0, 0, x[5], x[6], x[7]};
+    return recurred(g, MICA_OP_SELECTIVE_SCAN, &softplus_of_case, all, 8);
+}
+BUILD(rnn)
+{
+    return recurred(g, MICA_OP_RNN, &rnn_of_case, x, 3);
 }
 
-static void transforms(void **state)
+static void recurrences(void **state)
 {
     (void)state;
-    int wrong = 0;
-    for (uint32_t v = 0; v < 6; v++) {
-        const rig_case whole = {"fft", fft, 1, 0, {{D(3, {3, 5, 2}, -1, 1)}}};
-        const rig_case even = {"rfft, even", fft, 1, 0, {{D(2, {6, 3}, -1, 1)}}};
-        const rig_case odd = {"rfft, odd", fft, 1, 0, {{D(2, {5, 3}, -1, 1)}}};
-        const rig_case back = {"irfft", fft, 1, 0, {{D(3, {4, 3, 2}, -1, 1)}}};
-        const rig_case small = {
-            "fft of c64", fft_c64, 0, NARROW, {{F(2, {3, 6}, -1, 1)}, {F(2, {3, 6}, -1, 1)}}};
-        fft_of_case = (mica_fft_params){.kind = MICA_FFT_COMPLEX, .inverse = v & 1, .norm = v / 2, .axis = 1};
-        wrong += rig_check(&whole, 1, cpu);
-        fft_of_case.axis = 0;
-        wrong += rig_check(&small, 1, cpu);
-        fft_of_case = (mica_fft_params){.kind = MICA_FFT_REAL, .inverse = v & 1, .norm = v / 2, .axis = 1};
-        wrong += rig_check(&even, 1, cpu) + rig_check(&odd, 1, cpu);
-        for (uint32_t n = 6; n < 8; n++) {
-            fft_of_case = (mica_fft_params){
-                .kind = MICA_FFT_HERMITIAN, .inverse = v & 1, .norm = v / 2, .axis = 1, .length = n};
-            wrong += rig_check(&back, 1, cpu);
-        }
-    }
     static const rig_case rows[] = {
-        {"hadamard", hadamard, 1, 0, {{D(2, {3, 8}, -1, 1)}, {D(1, {8}, 0.5, 1)}}},
-        {"hadamard, undo", hadamard_undo, 1, 0, {{D(2, {3, 8}, -1, 1)}, {D(1, {8}, 0.5, 1)}}}};
-    wrong += rig_check(rows, COUNT(rows), cpu);
-    assert_int_equal(wrong, 0);
-}
-
-/* ---- linear algebra ---- */
-
-/* a + 3 on the diagonal */
-static mica_tensor regular(mica_graph *g, mica_tensor a)
-{
-    const mica_tensor row = mica_graph_index(g, MICA_DTYPE_I32, 2, (uint64_t[]){3, 3}, 0),
-                      column = mica_graph_index(g, MICA_DTYPE_I32, 2, (uint64_t[]){3, 3}, 1);
-    const mica_tensor more =
-        mica_graph_select(g, mica_graph_equal(g, row, column), mica_graph_number(g, MICA_DTYPE_F64, 3),
-                          mica_graph_number(g, MICA_DTYPE_F64, 0));
-    return mica_graph_add(g, a, more);
-}
-static mica_tensor turned(mica_graph *g, mica_tensor a)
-{
-    return mica_graph_permute(g, a, (uint32_t[]){0, 2, 1});
-}
-/* 1.2, 2.2, 3.2 on the diagonal besides, so that eigenvalues are apart */
-static mica_tensor symmetric(mica_graph *g, mica_tensor a)
-{
-    const mica_tensor row = mica_graph_index(g, MICA_DTYPE_I32, 2, (uint64_t[]){3, 3}, 0),
-                      column = mica_graph_index(g, MICA_DTYPE_I32, 2, (uint64_t[]){3, 3}, 1);
-    const mica_tensor more =
-        mica_graph_select(g, mica_graph_equal(g, row, column), mica_graph_cast(g, row, MICA_DTYPE_F64),
-                          mica_graph_number(g, MICA_DTYPE_F64, 0));
-    return mica_graph_add(g, regular(g, mica_graph_add(g, a, turned(g, a))),
-                          mica_graph_mul(g, more, mica_graph_number(g, MICA_DTYPE_F64, 2)));
-}
-
-static mica_triangular_params triangular_of_case;
-static uint32_t flag_of_case;
-
-BUILD(triangular)
-{
-    return mica_graph_square(
-        g, one(g, MICA_OP_TRIANGULAR_SOLVE, &triangular_of_case, (mica_tensor[]){regular(g, x[0]), x[1]}, 2));
-}
-BUILD(solve)
-{
-    return mica_graph_square(g, one(g, MICA_OP_SOLVE, NULL, (mica_tensor[]){regular(g, x[0]), x[1]}, 2));
-}
-BUILD(inverse)
-{
-    const mica_tensor a = regular(g, x[0]);
-    return mica_graph_square(g, one(g, MICA_OP_INVERSE, NULL, &a, 1));
-}
-BUILD(determinant)
-{
-    const mica_tensor a = regular(g, x[0]);
-    const mica_determinant_params params = {.log = flag_of_case};
-    return mica_graph_square(g, one(g, MICA_OP_DETERMINANT, &params, &a, 1));
-}
-BUILD(cholesky)
-{
-    const mica_tensor a = symmetric(g, x[0]);
-    const mica_cholesky_params params = {.upper = flag_of_case};
-    return mica_graph_square(g, one(g, MICA_OP_CHOLESKY, &params, &a, 1));
-}
-BUILD(qr)
-{
-    mica_tensor y[2];
-    (void)mica_graph_op(g, MICA_OP_QR, NULL, x, 1, 3, NULL, y, 2);
-    return mica_graph_concat(g, (mica_tensor[]){mica_graph_square(g, y[0]), mica_graph_exp(g, y[1])}, 2, 1);
-}
-BUILD(eigh)
-{
-    const mica_tensor a = symmetric(g, x[0]);
-    mica_tensor y[2];
-    (void)mica_graph_op(g, MICA_OP_EIGH, NULL, &a, 1, 3, NULL, y, 2);
-    return mica_graph_add(g, mica_graph_square(g, y[1]),
-                          mica_graph_reshape(g, mica_graph_exp(g, y[0]), 3, (uint64_t[]){2, 1, 3}));
-}
-BUILD(svd)
-{
-    mica_tensor y[3];
-    (void)mica_graph_op(g, MICA_OP_SVD, NULL, x, 1, 7, NULL, y, 3);
-    const mica_tensor vt = mica_graph_square(g, y[2]);
-    return mica_graph_mul(g, mica_graph_matmul(g, mica_graph_square(g, y[0]), vt),
-                          mica_graph_reduce(g, MICA_REDUCE_SUM, mica_graph_exp(g, y[1]), NULL, 0, 0));
-}
-
-static void linear_algebra(void **state)
-{
-    (void)state;
-    int wrong = 0;
+        {"ssm_conv",
+         ssm_conv,
+         2,
+         0,
+         {{D(2, {6, 3}, -1, 1)},
+          {D(2, {3, 4}, -1, 1)},
+          {D(1, {3}, -1, 1)},
+          {D(3, {4, 3, 3}, -1, 1)},
+          {D(3, {4, 3, 3}, -1, 1)}}},
+        {"ssm_conv, plain",
+         ssm_conv_plain,
+         2,
+         0,
+         {{D(2, {6, 3}, -1, 1)}, {D(2, {3, 4}, -1, 1)}, {D(1, {3}, -1, 1)}}},
+        {"delta_net",
+         delta_net,
+         2,
+         0,
+         {{D(3, {5, 2, 3}, -1, 1)},
+          {D(3, {5, 2, 3}, -1, 1)},
+          {D(3, {5, 4, 2}, -1, 1)},
+          {D(2, {5, 4}, -1, 0)},
+          {D(2, {5, 4}, 0, 1)},
+          {D(1, {4}, -1, 1)}}},
+        {"delta_net, states",
+         delta_net_states,
+         2,
+         0,
+         {{D(3, {6, 2, 3}, -1, 1)},
+          {D(3, {6, 2, 3}, -1, 1)},
+          {D(3, {6, 2, 2}, -1, 1)},
+          {D(2, {6, 2}, -1, 0)},
+          {D(2, {6, 2}, 0, 1)},
+          {D(4, {4, 2, 3, 2}, -1, 1)},
+          {D(4, {4, 2, 3, 2}, -1, 1)}}},
+        {"selective_scan",
+         selective_scan,
+         2,
+         0,
+         {{D(2, {5, 4}, -1, 1)},
+          {D(2, {5, 4}, -1, 1)},
+          {D(2, {4, 3}, -1, 0)},
+          {D(3, {5, 2, 3}, -1, 1)},
+          {D(3, {5, 2, 3}, -1, 1)},
+          {D(1, {4}, -1, 1)},
+          {D(1, {4}, -1, 1)},
+          {D(2, {5, 4}, -1, 1)}}},
+        {"selective_scan, states",
+         selective_scan_states,
+         2,
+         0,
+         {{D(2, {6, 2}, -1, 1)},
+          {D(2, {6, 2}, -1, 1)},
+          {D(2, {2, 3}, -1, 0)},
+          {D(3, {6, 1, 3}, -1, 1)},
+          {D(3, {6, 1, 3}, -1, 1)},
+          {D(2, {6, 2}, -1, 1)},
+          {D(3, {4, 2, 3}, -1, 1)},
+          {D(3, {4, 2, 3}, -1, 1)}}},
+    };
+    int wrong = rig_check(rows, COUNT(rows), cpu);
     for (uint32_t v = 0; v < 8; v++) {
-        const rig_case row = {
-            "triangular_solve", triangular, 1, 0, {{D(3, {2, 3, 3}, -1, 1)}, {D(3, {2, 3, 2}, -1, 1)}}};
-        triangular_of_case = (mica_triangular_params){v & 1, v >> 1 & 1, v >> 2};
+        const uint64_t gates = v / 2 == MICA_RNN_GRU    ? 3
+                               : v / 2 == MICA_RNN_LSTM ? 4
+                                                        : 1,
+                       parts = v / 2 == MICA_RNN_LSTM ? 2 : 1;
+        const rig_case row = {"rnn",
+                              rnn,
+                              2,
+                              0,
+                              {{D(2, {6, gates * 2}, -1, 1)},
+                               {D(2, {gates * 2, 2}, -1, 1)},
+                               {D(1, {gates * 2}, -1, 1)},
+                               {D(3, {4, parts, 2}, -1, 1)},
+                               {D(3, {4, parts, 2}, -1, 1)}}};
+        rnn_of_case = (mica_rnn_params){.kind = v / 2, .reverse = v & 1};
         wrong += rig_check(&row, 1, cpu);
     }
-    static const rig_case rows[] = {
-        {"solve", solve, 1, 0, {{D(3, {2, 3, 3}, -1, 1)}, {D(3, {2, 3, 2}, -1, 1)}}},
-        {"inverse", inverse, 1, 0, {{D(3, {2, 3, 3}, -1, 1)}}},
-        {"determinant", determinant, 1, 0, {{D(3, {2, 3, 3}, -1, 1)}}},
-        {"cholesky", cholesky, 1, 0, {{D(3, {2, 3, 3}, -0.5, 0.5)}}},
-        {"qr", qr, 1, 1e-4, {{D(3, {2, 4, 3}, -1, 1)}}},
-        {"eigh", eigh, 1, 1e-4, {{D(3, {2, 3, 3}, -0.5, 0.5)}}},
-        {"svd", svd, 1, 1e-4, {{D(3, {2, 4, 3}, -1, 1)}}},
-    };
-    for (flag_of_case = 0; flag_of_case < 2; flag_of_case++)
-        wrong += rig_check(rows, COUNT(rows), cpu);
     assert_int_equal(wrong, 0);
 }
 
@@ -654,10 +617,9 @@ static int close_cpu(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products),   cmocka_unit_test(norms),
-                                       cmocka_unit_test(losses),     cmocka_unit_test(attentions),
-                                       cmocka_unit_test(ropes),      cmocka_unit_test(convolutions),
-                                       cmocka_unit_test(pools),      cmocka_unit_test(places),
-                                       cmocka_unit_test(transforms), cmocka_unit_test(linear_algebra)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products),   cmocka_unit_test(norms),  cmocka_unit_test(losses),
+        cmocka_unit_test(attentions), cmocka_unit_test(ropes),  cmocka_unit_test(convolutions),
+        cmocka_unit_test(pools),      cmocka_unit_test(places), cmocka_unit_test(recurrences)};
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

@@ -129,6 +129,7 @@ mica__derive mica__derive_product, mica__derive_matmul, mica__derive_transposed,
     mica__derive_expert_sum, mica__derive_route;
 mica__derive mica__derive_reduce, mica__derive_rms_norm, mica__derive_layer_norm, mica__derive_normalize,
     mica__derive_softmax, mica__derive_cross_entropy;
+mica__derive mica__derive_ssm_conv, mica__derive_delta_net, mica__derive_selective_scan, mica__derive_rnn;
 mica__derive mica__derive_attention, mica__derive_rope, mica__derive_hadamard, mica__derive_fft;
 mica__derive mica__derive_conv, mica__derive_conv_weight, mica__derive_pool, mica__derive_pool_backward,
     mica__derive_im2col, mica__derive_col2im, mica__derive_resize, mica__derive_resize_backward,

@@ -76,7 +76,10 @@ mica_status mica__ox_rotary_embedding(mica__ox_op *o)
     by.cos = mica__ox_in(o, microsoft ? 2 : 1);
     by.sin = mica__ox_in(o, microsoft ? 3 : 2);
     by.at = mica__ox_in(o, microsoft ? 1 : 3);
-    const uint64_t half = mica__ox_type(o, by.cos).shape[mica__ox_type(o, by.cos).ndim - 1];
+    const mica__type table = mica__ox_type(o, by.cos);
+    if (table.ndim < 2 || type.ndim < 3 || (microsoft && by.at == 0))
+        return mica__ox_fail(o, "of such shapes");
+    const uint64_t half = table.shape[table.ndim - 1];
     if (dims != 0 && dims != 2 * half)
         return mica__ox_fail(o, "tables of another width than rotary_embedding_dim");
     if (microsoft && type.ndim == 3 && heads == 0)

@@ -281,6 +281,42 @@ static void test_coordinates(void **state)
         }
 }
 
+static double product_of(mica_buffer *a, mica_buffer *b, int count)
+{
+    float x[MOST], y[MOST];
+    double sum = 0;
+
+    must(mica_buffer_read(a, 0, x, (size_t)count * sizeof *x));
+    must(mica_buffer_read(b, 0, y, (size_t)count * sizeof *y));
+    for (int i = 0; i < count; i++)
+        sum += (double)x[i] * (double)y[i];
+    return sum;
+}
+
+/* Scattering what reaches what was gathered is the gradient: both products are the same number, of halves to the bit. */
+static void test_gradient_of_places(void **state)
+{
+    (void)state;
+    ON_EACH(device)
+    {
+        static const float zeros[ALL];
+        mica_buffer *x = given(device, 0, 3, SHAPE(A, B, C)), *ids = picked(device, 5, A, SHAPE(3, 5, 2)),
+                    *y = empty(device, MICA_DTYPE_F32, 3, SHAPE(3, 5, C)),
+                    *dy = given(device, 7, 3, SHAPE(3, 5, C)),
+                    *dx = empty(device, MICA_DTYPE_F32, 3, SHAPE(A, B, C));
+        const mica_scatter_nd_params add = {.mode = MICA_SCATTER_ADD};
+
+        must(mica_buffer_write(dx, 0, zeros, sizeof zeros));
+        must(mica_gather_nd(encoder, x, ids, NULL, y));
+        must(mica_scatter_nd(encoder, dy, ids, &add, dx));
+        end();
+        assert_true(product_of(y, dy, 3 * 5 * C) == product_of(x, dx, ALL));
+        mica_buffer *const all[] = {x, ids, y, dy, dx};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            mica_buffer_release(all[i]);
+    }
+}
+
 /* As many as numpy found, without room for more. */
 static void test_chosen(void **state)
 {
@@ -436,7 +472,7 @@ int main(void)
         cmocka_unit_test(test_pads),           cmocka_unit_test(test_picks),
         cmocka_unit_test(test_refusals),       cmocka_unit_test(test_coordinates),
         cmocka_unit_test(test_chosen),         cmocka_unit_test(test_refused_places),
-        cmocka_unit_test(test_chosen_nothing),
+        cmocka_unit_test(test_chosen_nothing), cmocka_unit_test(test_gradient_of_places),
     };
 
     return cmocka_run_group_tests_name("sort", tests, open_devices, close_devices);

@@ -56,14 +56,14 @@ static void choose(ranking *r, const double *values, uint64_t first, uint64_t la
 }
 
 /* A token's work memory: logits or scores, what is chosen by, weights, groups with a ranking of them, the ranking. */
-typedef struct token_work {
+typedef struct wide_work {
     double *logits, *score, *by, *weights, *groups;
     ranking open, chosen;
-} token_work;
+} wide_work;
 
-static token_work work_of(void *local, uint64_t n, uint64_t slots, uint64_t groups)
+static wide_work work_of(void *local, uint64_t n, uint64_t slots, uint64_t groups)
 {
-    token_work w = {.logits = local};
+    wide_work w = {.logits = local};
     w.score = w.logits + n;
     w.by = w.score + n;
     w.weights = w.by + n;
@@ -74,7 +74,7 @@ static token_work work_of(void *local, uint64_t n, uint64_t slots, uint64_t grou
     return w;
 }
 
-static void choose_of_groups(const mica_route_params *route, uint64_t n, token_work *w)
+static void choose_of_groups(const mica_route_params *route, uint64_t n, wide_work *w)
 {
     const uint64_t size = n / route->groups;
     for (uint64_t g = 0; g < route->groups; g++) {
@@ -107,7 +107,7 @@ static void softmax(const double *x, uint64_t n, double *y)
 
 /* Softmax keeps the order of logits, so that without biases and sums of two the logits themselves are chosen by. */
 static void route_token(const mica__cpu_args *args, const mica_route_params *route, uint64_t token,
-                        token_work *w)
+                        wide_work *w)
 {
     const mica__cpu_view *logits = &args->view[MICA__ROUTE_LOGITS], *bias = &args->view[MICA__ROUTE_BIAS];
     const uint64_t n = logits->shape[1];
@@ -143,7 +143,7 @@ void MICA__ISA(route_wide)(const mica__cpu_args *args, uint32_t first, uint32_t 
                          *scale = &args->view[MICA__ROUTE_SCALE];
     const uint64_t n = args->view[MICA__ROUTE_LOGITS].shape[1], slots = ids->shape[1],
                    end = mica__cpu_rows_end(&params->range, last);
-    token_work w = work_of(args->local, n, slots, route->groups);
+    wide_work w = work_of(args->local, n, slots, route->groups);
     for (uint64_t token = mica__cpu_rows_begin(&params->range, first); token < end; token++) {
         double sum = 0;
         route_token(args, route, token, &w);

@@ -5,7 +5,7 @@
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kernels/recurrent/gradient.h"
 
-typedef struct channel {
+typedef struct scan_line {
     const mica__cpu_view *view;
     uint64_t c, group, places;
     double bias, skip, dbias, dskip;
@@ -14,17 +14,17 @@ typedef struct channel {
     double *rate, *da, *dh; /* [P] */
     double *partial;        /* of this block: [tokens, groups, 2, P] */
     uint64_t groups;
-} channel;
+} scan_line;
 
 /* The step of a token, and its slope. */
-static double step_of(const channel *h, uint64_t t, double *slope)
+static double step_of(const scan_line *h, uint64_t t, double *slope)
 {
     const double raw = real2(&h->view[MICA__SELECTIVE_BACKWARD_DT], t, h->c, 0.0) + h->bias;
     *slope = h->softplus ? sigmoid(raw) : 1.0;
     return h->softplus ? fmax(raw, 0.0) + log1p(exp(-fabs(raw))) : raw;
 }
 
-static void go_forward(const channel *h, const stretch *s)
+static void go_forward(const scan_line *h, const stretch *s)
 {
     const mica__cpu_view *state = &h->view[MICA__SELECTIVE_BACKWARD_STATE],
                          *b = &h->view[MICA__SELECTIVE_BACKWARD_B];
@@ -42,7 +42,7 @@ static void go_forward(const channel *h, const stretch *s)
 }
 
 /* What reaches the sum of a token, through its gate. */
-static double through_gate(const channel *h, uint64_t t, double sum)
+static double through_gate(const scan_line *h, uint64_t t, double sum)
 {
     const mica__cpu_view *z = &h->view[MICA__SELECTIVE_BACKWARD_Z];
     const double dy = real2(&h->view[MICA__SELECTIVE_BACKWARD_DY], t, h->c, 0.0);
@@ -54,7 +54,7 @@ static double through_gate(const channel *h, uint64_t t, double sum)
 }
 
 /* `before` and `after`: the states around it. */
-static void go_back(channel *h, uint64_t t, const double *before, const double *after)
+static void go_back(scan_line *h, uint64_t t, const double *before, const double *after)
 {
     const mica__cpu_view *b = &h->view[MICA__SELECTIVE_BACKWARD_B], *c = &h->view[MICA__SELECTIVE_BACKWARD_C];
     double *db = h->partial + (t * h->groups + h->group) * 2 * h->places, *dc = db + h->places;
@@ -81,7 +81,7 @@ static void go_back(channel *h, uint64_t t, const double *before, const double *
     put2(&h->view[MICA__SELECTIVE_BACKWARD_DDT], t, h->c, dstep * slope);
 }
 
-static void run_stretch(channel *h, uint64_t n, const stretch *s)
+static void run_stretch(scan_line *h, uint64_t n, const stretch *s)
 {
     const mica__cpu_view *dnext = &h->view[MICA__SELECTIVE_BACKWARD_DNEXT];
     go_forward(h, s);
@@ -91,7 +91,7 @@ static void run_stretch(channel *h, uint64_t n, const stretch *s)
         go_back(h, s->first + i, h->kept + i * h->places, h->kept + (i + 1) * h->places);
 }
 
-static void run_channel(const mica__cpu_args *args, channel *h)
+static void run_channel(const mica__cpu_args *args, scan_line *h)
 {
     const mica__cpu_split *split = &((const mica__cpu_selective_backward *)args->params)->split;
     const mica__cpu_view *view = h->view;
@@ -124,7 +124,7 @@ void MICA__ISA(selective_scan_backward)(const mica__cpu_args *args, uint32_t fir
     const uint64_t end = mica__cpu_rows_end(&params->range, last),
                    places = args->view[MICA__SELECTIVE_BACKWARD_A].shape[1];
     double *partial = (double *)(void *)args->view[MICA__SELECTIVE_BACKWARD_SLOTS].data;
-    channel h = {.view = args->view, .places = places, .softplus = params->softplus != 0};
+    scan_line h = {.view = args->view, .places = places, .softplus = params->softplus != 0};
     h.groups = params->groups;
     h.rate = args->local;
     h.da = h.rate + places;

@@ -113,6 +113,7 @@ typedef struct mica_executable_stats {
     uint64_t parameter_bytes,
         io_bytes; /* parameters with what is computed from them; inputs, outputs and states */
 } mica_executable_stats;
+/* What is known so far. INVALID_ARGUMENT for NULL. Any thread. */
 MICA_API mica_status mica_executable_get_stats(const mica_executable *executable, mica_executable_stats *out);
 /* The graph behind the passes: text as mica_graph_print gives it. */
 MICA_API mica_status mica_executable_print(const mica_executable *executable, char *text, uint64_t capacity,

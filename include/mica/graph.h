@@ -164,6 +164,7 @@ typedef struct mica_scan_desc {
     uint32_t reverse;
     uint64_t length; /* needed where nothing is scanned; else 0 or the length */
 } mica_scan_desc;
+/* See mica_scan_desc; returns the first output. */
 MICA_API mica_tensor mica_graph_scan(mica_graph *graph, const mica_graph *body, const mica_scan_desc *desc,
                                      const mica_tensor *inputs, mica_tensor *outputs, uint32_t output_count);
 
@@ -221,12 +222,17 @@ MICA_API mica_status mica_graph_get_tensor(const mica_graph *graph, mica_tensor 
 MICA_API mica_status mica_graph_get_node(const mica_graph *graph, uint32_t node, mica_graph_node_info *out);
 /* The number of nodes, and of named things; 0 for NULL. */
 MICA_API uint32_t mica_graph_node_count(const mica_graph *graph);
+/* Of inputs. */
 MICA_API uint32_t mica_graph_input_count(const mica_graph *graph);
+/* Of parameters. */
 MICA_API uint32_t mica_graph_parameter_count(const mica_graph *graph);
+/* Of outputs. */
 MICA_API uint32_t mica_graph_output_count(const mica_graph *graph);
 /* The i-th in the order in which they were added; name borrowed, NULL and 0 past the last. Either out may be NULL. */
 MICA_API mica_tensor mica_graph_get_input(const mica_graph *graph, uint32_t i, const char **out_name);
+/* Likewise of the parameters. */
 MICA_API mica_tensor mica_graph_get_parameter(const mica_graph *graph, uint32_t i, const char **out_name);
+/* Likewise of the outputs: the tensor that has the name. */
 MICA_API mica_tensor mica_graph_get_output(const mica_graph *graph, uint32_t i, const char **out_name);
 /* The input, parameter or output of that name; 0: there is none. */
 MICA_API mica_tensor mica_graph_find(const mica_graph *graph, const char *name);
@@ -248,6 +254,7 @@ MICA_API mica_status mica_graph_print_dot(const mica_graph *graph, char *text, u
 MICA_API mica_status mica_graph_parse(const char *text, uint64_t length, mica_graph **out_graph);
 /* One file: structure as JSON in the metadata of a safetensors file, constants as its tensors. Written whole or not at all. */
 MICA_API mica_status mica_graph_save(const mica_graph *graph, const char *path);
+/* Reads one back, and checks all of it. MALFORMED_FILE says where; IO. */
 MICA_API mica_status mica_graph_load(const char *path, mica_graph **out_graph);
 
 #ifdef __cplusplus

@@ -16,6 +16,7 @@ extern "C" {
 
 /* Softmax, or its logarithm, of x * scale along `axis`. */
 MICA_API mica_tensor mica_graph_softmax(mica_graph *graph, mica_tensor x, float scale, int32_t axis);
+/* Its logarithm: mica_log_softmax. */
 MICA_API mica_tensor mica_graph_log_softmax(mica_graph *graph, mica_tensor x, float scale, int32_t axis);
 /* Of x * scale + mask along `axis`; a mask of bool leaves out where it is false. It broadcasts to x. */
 MICA_API mica_tensor mica_graph_masked_softmax(mica_graph *graph, mica_tensor x, mica_tensor mask,
@@ -36,6 +37,7 @@ MICA_API mica_tensor mica_graph_normalize_backward(mica_graph *graph, mica_tenso
                                                    mica_tensor *out_dweight, mica_tensor *out_dbias);
 /* Over the last dimension. */
 MICA_API mica_tensor mica_graph_rms_norm(mica_graph *graph, mica_tensor x, mica_tensor weight, float eps);
+/* mica_layer_norm over the last dimension; weight and bias may be 0. */
 MICA_API mica_tensor mica_graph_layer_norm(mica_graph *graph, mica_tensor x, mica_tensor weight,
                                            mica_tensor bias, float eps);
 /* x / sqrt(sum(x^2) + eps) along `axis`. */
@@ -43,8 +45,10 @@ MICA_API mica_tensor mica_graph_l2_norm(mica_graph *graph, mica_tensor x, float 
 /* Of x [n, channels, ..]: over groups of channels, over each channel, over all channels of a place. weight and bias [channels]. */
 MICA_API mica_tensor mica_graph_group_norm(mica_graph *graph, mica_tensor x, uint32_t groups,
                                            mica_tensor weight, mica_tensor bias, float eps);
+/* mica_instance_norm: a group for each channel. */
 MICA_API mica_tensor mica_graph_instance_norm(mica_graph *graph, mica_tensor x, mica_tensor weight,
                                               mica_tensor bias, float eps);
+/* Over the channels at each place. */
 MICA_API mica_tensor mica_graph_channel_norm(mica_graph *graph, mica_tensor x, mica_tensor weight,
                                              mica_tensor bias, float eps);
 /* x [n, channels, ..] with statistics [channels] that are given: a norm of inference. */
@@ -55,6 +59,7 @@ MICA_API mica_tensor mica_graph_batch_norm(mica_graph *graph, mica_tensor x, mic
 typedef struct mica_graph_batch_norm_outputs {
     mica_tensor y, mean, var, running_mean, running_var;
 } mica_graph_batch_norm_outputs;
+/* With the statistics of the batch: mica_batch_norm_train. */
 MICA_API mica_tensor mica_graph_batch_norm_train(mica_graph *graph, mica_tensor x, mica_tensor weight,
                                                  mica_tensor bias, mica_tensor running_mean,
                                                  mica_tensor running_var,
@@ -156,6 +161,7 @@ typedef struct mica_attention_block {
     uint32_t heads, kv_heads;   /* 0: as many as heads */
     mica_graph_attention_desc attention; /* `layout` and `heads` are not looked at */
 } mica_attention_block;
+/* The block as nodes; the sum that comes out is of the type of `hidden`. */
 MICA_API mica_tensor mica_graph_attention_block(mica_graph *graph, mica_tensor hidden,
                                                 const mica_attention_block *block);
 
@@ -168,6 +174,7 @@ typedef struct mica_transformer_layer {
     mica_scalar activation;                                         /* MICA_SCALAR_GELU_ERF .. */
     float eps1, eps2;
 } mica_transformer_layer;
+/* The layer as nodes. */
 MICA_API mica_tensor mica_graph_transformer_layer(mica_graph *graph, mica_tensor hidden,
                                                   const mica_transformer_layer *layer);
 
@@ -177,6 +184,7 @@ MICA_API mica_tensor mica_graph_transformer_layer(mica_graph *graph, mica_tensor
 MICA_API mica_tensor mica_graph_route(mica_graph *graph, mica_tensor logits, mica_tensor bias,
                                       mica_tensor expert_scale, uint64_t count,
                                       const mica_route_params *params, mica_tensor *out_weights);
+/* What reaches the logits of a routing: mica_route_backward. */
 MICA_API mica_tensor mica_graph_route_backward(mica_graph *graph, mica_tensor logits,
                                                mica_tensor expert_scale, mica_tensor ids,
                                                mica_tensor dweights, const mica_route_params *params);
@@ -208,6 +216,7 @@ typedef struct mica_moe_block {
     mica_scalar activation;   /* of the gate: MICA_SCALAR_SILU .. */
     mica_route_params route;
 } mica_moe_block;
+/* The whole mixture as nodes. */
 MICA_API mica_tensor mica_graph_moe(mica_graph *graph, mica_tensor x, const mica_moe_block *block);
 
 /* ---- images: [n, channels, spatial..] of one to three dimensions ---- */
@@ -218,6 +227,7 @@ MICA_API mica_tensor mica_graph_conv(mica_graph *graph, mica_tensor x, mica_tens
 /* What reaches x of a convolution whose input had the spatial sizes `sizes`; what reaches its weight, of kernel sizes params.kernel. */
 MICA_API mica_tensor mica_graph_conv_input_backward(mica_graph *graph, mica_tensor dy, mica_tensor weight,
                                                     const mica_conv_params *params, const uint64_t *sizes);
+/* What reaches the weight: mica_conv_weight_backward. */
 MICA_API mica_tensor mica_graph_conv_weight_backward(mica_graph *graph, mica_tensor x, mica_tensor dy,
                                                      const mica_conv_params *params);
 /* A convolution of codes: (x - x_zero) * (weight - weight_zero) + bias in i32, for x i8 or u8 [n, C, spatial..] and weight i8 or u8 [O, C / groups, kernel..]; places outside of x
@@ -228,20 +238,24 @@ MICA_API mica_tensor mica_graph_conv_codes(mica_graph *graph, mica_tensor x, int
 /* mica_pool_windows; `out_indices` (i32) of MAX and MIN. */
 MICA_API mica_tensor mica_graph_pool(mica_graph *graph, mica_tensor x, const mica_pool_windows_params *params,
                                      mica_tensor *out_indices);
+/* What reaches x: mica_pool_windows_backward. */
 MICA_API mica_tensor mica_graph_pool_backward(mica_graph *graph, mica_tensor x, mica_tensor dy,
                                               const mica_pool_windows_params *params);
 /* Over all spatial dimensions, which stay with size 1: `kind` as mica_graph_reduce has it. */
 MICA_API mica_tensor mica_graph_global_pool(mica_graph *graph, mica_reduce_kind kind, mica_tensor x);
 /* mica_im2col, and mica_col2im to images of params.size. */
 MICA_API mica_tensor mica_graph_im2col(mica_graph *graph, mica_tensor x, const mica_im2col_params *params);
+/* The way back: mica_col2im. */
 MICA_API mica_tensor mica_graph_col2im(mica_graph *graph, mica_tensor x, const mica_im2col_params *params);
 /* mica_resize to params.size; and what reaches x, of params.size. */
 MICA_API mica_tensor mica_graph_resize(mica_graph *graph, mica_tensor x, const mica_resize_params *params);
+/* What reaches x: mica_resize_backward. */
 MICA_API mica_tensor mica_graph_resize_backward(mica_graph *graph, mica_tensor dy,
                                                 const mica_resize_params *params);
 /* mica_grid_sample; and what reaches x and (out_dgrid) the grid. */
 MICA_API mica_tensor mica_graph_grid_sample(mica_graph *graph, mica_tensor x, mica_tensor grid,
                                             const mica_grid_params *params);
+/* What reaches image and grid: mica_grid_sample_backward. */
 MICA_API mica_tensor mica_graph_grid_sample_backward(mica_graph *graph, mica_tensor x, mica_tensor grid,
                                                      mica_tensor dy, const mica_grid_params *params,
                                                      mica_tensor *out_dgrid);
@@ -261,18 +275,21 @@ MICA_API mica_tensor mica_graph_ssm_conv(mica_graph *graph, mica_tensor x, mica_
 typedef struct mica_graph_delta_operands {
     mica_tensor q, k, v, g, beta, skip;
 } mica_graph_delta_operands;
+/* mica_delta_net; new states come out beside the result. */
 MICA_API mica_tensor mica_graph_delta_net(mica_graph *graph, const mica_graph_delta_operands *operands,
                                           const mica_graph_sequences *sequences,
                                           const mica_delta_params *params, mica_tensor *out_state);
 /* mica_delta_gates gives g and (out_beta) beta; mica_ssm_gates g and (out_dt) dt. */
 MICA_API mica_tensor mica_graph_delta_gates(mica_graph *graph, mica_tensor a, mica_tensor b,
                                             mica_tensor a_log, mica_tensor dt_bias, mica_tensor *out_beta);
+/* mica_ssm_gates. */
 MICA_API mica_tensor mica_graph_ssm_gates(mica_graph *graph, mica_tensor a, mica_tensor a_log,
                                           mica_tensor dt_bias, mica_tensor *out_dt);
 /* mica_selective_scan: skip, dt_bias and z may be 0. */
 typedef struct mica_graph_selective_operands {
     mica_tensor x, dt, a, b, c, skip, dt_bias, z;
 } mica_graph_selective_operands;
+/* mica_selective_scan; new states come out beside the result. */
 MICA_API mica_tensor mica_graph_selective_scan(mica_graph *graph,
                                                const mica_graph_selective_operands *operands,
                                                const mica_graph_sequences *sequences,
@@ -292,6 +309,7 @@ typedef struct mica_rnn_layer {
     mica_tensor state_bias;   /* likewise */
     mica_tensor state;        /* [directions, B, 1, H], of LSTM [directions, B, 2, H]: h, then c; 0: zeros */
 } mica_rnn_layer;
+/* A layer of cells: mica_rnn. */
 MICA_API mica_tensor mica_graph_rnn_layer(mica_graph *graph, mica_tensor x, const mica_rnn_layer *layer,
                                           mica_tensor *out_state);
 /* mica_hadamard along the last dimension; signs may be 0. */

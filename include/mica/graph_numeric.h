@@ -60,15 +60,25 @@ MICA_API mica_tensor mica_graph_log_mel(mica_graph *graph, mica_tensor audio, mi
 
 /* Of c64: sum, difference, product, quotient, conjugate; then of c64 in f32: size, its square, angle; re + i im; parts. */
 MICA_API mica_tensor mica_graph_complex_add(mica_graph *graph, mica_tensor a, mica_tensor b);
+/* a - b. */
 MICA_API mica_tensor mica_graph_complex_sub(mica_graph *graph, mica_tensor a, mica_tensor b);
+/* a b. */
 MICA_API mica_tensor mica_graph_complex_mul(mica_graph *graph, mica_tensor a, mica_tensor b);
+/* a / b. */
 MICA_API mica_tensor mica_graph_complex_div(mica_graph *graph, mica_tensor a, mica_tensor b);
+/* The conjugate. */
 MICA_API mica_tensor mica_graph_complex_conj(mica_graph *graph, mica_tensor x);
+/* The magnitude, f32. */
 MICA_API mica_tensor mica_graph_complex_abs(mica_graph *graph, mica_tensor x);
+/* Its square, f32. */
 MICA_API mica_tensor mica_graph_complex_norm(mica_graph *graph, mica_tensor x);
+/* The angle, f32. */
 MICA_API mica_tensor mica_graph_complex_angle(mica_graph *graph, mica_tensor x);
+/* Of two real ones, c64. */
 MICA_API mica_tensor mica_graph_complex_join(mica_graph *graph, mica_tensor re, mica_tensor im);
+/* The real part, f32. */
 MICA_API mica_tensor mica_graph_real(mica_graph *graph, mica_tensor x);
+/* The imaginary part, f32. */
 MICA_API mica_tensor mica_graph_imag(mica_graph *graph, mica_tensor x);
 
 /* ---- random numbers (ops_random.h). seed and offset are one u64 each, fed or computed; 0: 0. A draw of n elements uses up n offsets ---- */
@@ -80,9 +90,11 @@ typedef struct mica_graph_draw {
 MICA_API mica_tensor mica_graph_uniform(mica_graph *graph, mica_dtype dtype, uint32_t ndim,
                                         const uint64_t *shape, double low, double high,
                                         const mica_graph_draw *draw);
+/* mica_random_normal. */
 MICA_API mica_tensor mica_graph_normal(mica_graph *graph, mica_dtype dtype, uint32_t ndim,
                                        const uint64_t *shape, double mean, double deviation,
                                        const mica_graph_draw *draw);
+/* mica_random_integers. */
 MICA_API mica_tensor mica_graph_random_integers(mica_graph *graph, mica_dtype dtype, uint32_t ndim,
                                                 const uint64_t *shape, int64_t low, int64_t high,
                                                 const mica_graph_draw *draw);
@@ -102,11 +114,13 @@ MICA_API mica_tensor mica_graph_dropout(mica_graph *graph, mica_tensor x, double
 typedef struct mica_graph_penalize_operands {
     mica_tensor logits, settings, bias_ids, bias, mask, history;
 } mica_graph_penalize_operands;
+/* mica_penalize. */
 MICA_API mica_tensor mica_graph_penalize(mica_graph *graph, const mica_graph_penalize_operands *operands);
 /* mica_sample with settings u32 [rows, MICA_SAMPLE_WORDS] that are fed or linked: raw and history may be 0. */
 typedef struct mica_graph_sample_outputs {
     mica_tensor ids, log_probabilities, settings, history;
 } mica_graph_sample_outputs;
+/* mica_sample: ids, and what settings and history become. */
 MICA_API mica_tensor mica_graph_sample(mica_graph *graph, mica_tensor logits, mica_tensor raw,
                                        mica_tensor settings, mica_tensor history,
                                        mica_graph_sample_outputs *out);
@@ -127,11 +141,13 @@ typedef struct mica_graph_quantizer {
 /* Sizes along by->axis are numbers where there are blocks, the last one where codes are packed. */
 MICA_API mica_tensor mica_graph_quantize(mica_graph *graph, mica_tensor x, const mica_graph_quantizer *by,
                                          mica_dtype dtype);
+/* The way back: mica_dequantize_codes. */
 MICA_API mica_tensor mica_graph_dequantize(mica_graph *graph, mica_tensor codes,
                                            const mica_graph_quantizer *by, mica_dtype dtype);
 /* mica_requantize: codes of i32 sums by multipliers. */
 MICA_API mica_tensor mica_graph_requantize(mica_graph *graph, mica_tensor sums,
                                            const mica_graph_quantizer *by, mica_dtype dtype);
+/* mica_fake_quantize. */
 MICA_API mica_tensor mica_graph_fake_quantize(mica_graph *graph, mica_tensor x,
                                               const mica_graph_quantizer *by);
 /* What reaches x, and (out_dscale) what each element sends to its scale; not of blocks. */
@@ -161,15 +177,21 @@ MICA_API mica_tensor mica_graph_product_scaled(mica_graph *graph, mica_tensor a,
 /* b is [.., N, M], or a vector [N] with a [N, N]. */
 MICA_API mica_tensor mica_graph_triangular_solve(mica_graph *graph, mica_tensor a, mica_tensor b,
                                                  const mica_triangular_params *params);
+/* mica_solve. */
 MICA_API mica_tensor mica_graph_solve(mica_graph *graph, mica_tensor a, mica_tensor b);
+/* mica_cholesky. */
 MICA_API mica_tensor mica_graph_cholesky(mica_graph *graph, mica_tensor a, uint32_t upper);
+/* mica_inverse. */
 MICA_API mica_tensor mica_graph_inverse(mica_graph *graph, mica_tensor a);
+/* mica_determinant. */
 MICA_API mica_tensor mica_graph_determinant(mica_graph *graph, mica_tensor a);
 /* The logarithm of |det|; `out_sign`: 1, -1 or 0. */
 MICA_API mica_tensor mica_graph_log_determinant(mica_graph *graph, mica_tensor a, mica_tensor *out_sign);
 /* q, and (out_r) r; eigenvalues, and (out_v) eigenvectors; singular values, and (out_u, out_vt) their vectors. */
 MICA_API mica_tensor mica_graph_qr(mica_graph *graph, mica_tensor a, mica_tensor *out_r);
+/* mica_eigh: eigenvalues, and the vectors where they are asked for. */
 MICA_API mica_tensor mica_graph_eigh(mica_graph *graph, mica_tensor a, mica_tensor *out_v);
+/* mica_svd: singular values, and the factors where they are asked for. */
 MICA_API mica_tensor mica_graph_svd(mica_graph *graph, mica_tensor a, mica_tensor *out_u,
                                     mica_tensor *out_vt);
 
@@ -179,6 +201,7 @@ MICA_API mica_tensor mica_graph_svd(mica_graph *graph, mica_tensor a, mica_tenso
 MICA_API mica_tensor mica_graph_cross_entropy(mica_graph *graph, mica_tensor logits, mica_tensor labels,
                                               mica_tensor targets, mica_tensor weight,
                                               const mica_cross_entropy_params *params, mica_tensor *out_lse);
+/* What reaches the logits: mica_cross_entropy_backward. */
 MICA_API mica_tensor mica_graph_cross_entropy_backward(mica_graph *graph, mica_tensor logits,
                                                        mica_tensor labels, mica_tensor targets,
                                                        mica_tensor weight, mica_tensor lse, mica_tensor dloss,
@@ -193,6 +216,7 @@ MICA_API mica_tensor mica_graph_logistic_loss(mica_graph *graph, mica_tensor log
 typedef struct mica_graph_sgd {
     mica_tensor parameters, gradients, momentum, learning_rate, gradient_scale, step;
 } mica_graph_sgd;
+/* The parameters behind a step of mica_sgd_update; `out_momentum` as well. */
 MICA_API mica_tensor mica_graph_sgd_update(mica_graph *graph, const mica_graph_sgd *operands,
                                            const mica_sgd_params *params, mica_tensor *out_momentum);
 typedef struct mica_graph_adam {
@@ -201,11 +225,13 @@ typedef struct mica_graph_adam {
 typedef struct mica_graph_adam_outputs {
     mica_tensor parameters, m, v, greatest_v;
 } mica_graph_adam_outputs;
+/* The parameters behind a step of mica_adam_update; `out` has the moments. */
 MICA_API mica_tensor mica_graph_adam_update(mica_graph *graph, const mica_graph_adam *operands,
                                             const mica_adam_params *params, mica_graph_adam_outputs *out);
 /* The root of the sum of all squares of all gradients; and by what they are multiplied to be no longer than max_norm. */
 MICA_API mica_tensor mica_graph_gradient_norm(mica_graph *graph, const mica_tensor *gradients,
                                               uint32_t count);
+/* What gradients of that norm are multiplied by: min(1, max_norm / (norm + 1e-6)). */
 MICA_API mica_tensor mica_graph_gradient_scale(mica_graph *graph, mica_tensor norm, double max_norm);
 
 #ifdef __cplusplus

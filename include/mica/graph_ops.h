@@ -91,6 +91,7 @@ MICA_API mica_tensor mica_graph_reduce(mica_graph *graph, mica_reduce_kind kind,
 /* The variance with `correction` (0, or 1: of a sample), and its root. */
 MICA_API mica_tensor mica_graph_variance(mica_graph *graph, mica_tensor x, const int32_t *axes,
                                          uint32_t count, uint32_t correction, uint32_t keep);
+/* The root of the variance. */
 MICA_API mica_tensor mica_graph_deviation(mica_graph *graph, mica_tensor x, const int32_t *axes,
                                           uint32_t count, uint32_t correction, uint32_t keep);
 /* (sum |x|^p)^(1/p); p infinite: the greatest |x|, or below 0 the least; p 0: how many are not 0. */
@@ -98,6 +99,7 @@ MICA_API mica_tensor mica_graph_vector_norm(mica_graph *graph, mica_tensor x, do
                                             uint32_t count, uint32_t keep);
 /* The index (i32) of the greatest or the least element along `axis`: mica_argmax. */
 MICA_API mica_tensor mica_graph_argmax(mica_graph *graph, mica_tensor x, int32_t axis, uint32_t keep);
+/* Of the least. */
 MICA_API mica_tensor mica_graph_argmin(mica_graph *graph, mica_tensor x, int32_t axis, uint32_t keep);
 
 /* ---- order ---- */
@@ -107,6 +109,7 @@ MICA_API mica_tensor mica_graph_cumulate(mica_graph *graph, mica_scan_kind kind,
                                          uint32_t exclusive, uint32_t reverse);
 /* In order along `axis`, stable, NaN last; and where the elements stood (i32). */
 MICA_API mica_tensor mica_graph_sort(mica_graph *graph, mica_tensor x, int32_t axis, uint32_t descending);
+/* The order itself: mica_argsort. */
 MICA_API mica_tensor mica_graph_argsort(mica_graph *graph, mica_tensor x, int32_t axis, uint32_t descending);
 /* The k greatest (`least` 1: the k least) along `axis`, in order; `out_ids` (i32): where they stood. */
 MICA_API mica_tensor mica_graph_top_k(mica_graph *graph, mica_tensor x, uint64_t k, int32_t axis,
@@ -144,6 +147,7 @@ MICA_API mica_tensor mica_graph_embedding(mica_graph *graph, mica_tensor table, 
                                           mica_dtype dtype);
 /* The lower or the upper triangle of each matrix [.., R, C], 0 elsewhere: column <= row + diagonal, or >= it. */
 MICA_API mica_tensor mica_graph_tril(mica_graph *graph, mica_tensor x, int32_t diagonal);
+/* The same above: mica_triu. */
 MICA_API mica_tensor mica_graph_triu(mica_graph *graph, mica_tensor x, int32_t diagonal);
 /* start + step i, `count` of them (a symbol may be): mica_arange. */
 MICA_API mica_tensor mica_graph_arange(mica_graph *graph, mica_dtype dtype, double start, double step,
@@ -156,6 +160,7 @@ MICA_API mica_tensor mica_graph_eye(mica_graph *graph, mica_dtype dtype, uint64_
 
 /* A dimension of size 1 before dimension `axis` (-1: behind the last); `count` dimensions of size 1 away (0: all of them). */
 MICA_API mica_tensor mica_graph_unsqueeze(mica_graph *graph, mica_tensor x, int32_t axis);
+/* Takes dimensions of size 1 away; count 0: all of them. */
 MICA_API mica_tensor mica_graph_squeeze(mica_graph *graph, mica_tensor x, const int32_t *axes,
                                         uint32_t count);
 /* Dimensions `first` to `last` as one. */
@@ -176,6 +181,7 @@ MICA_API mica_tensor mica_graph_flip(mica_graph *graph, mica_tensor x, const int
 MICA_API mica_tensor mica_graph_roll(mica_graph *graph, mica_tensor x, int64_t shift, int32_t axis);
 /* x again and again, times[d] times in dimension d; each element `times` times in a row. */
 MICA_API mica_tensor mica_graph_tile(mica_graph *graph, mica_tensor x, const uint64_t *times);
+/* Each element `times` times in a row: mica_repeat. */
 MICA_API mica_tensor mica_graph_repeat(mica_graph *graph, mica_tensor x, uint64_t times, int32_t axis);
 
 /* ---- short names ---- */

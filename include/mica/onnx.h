@@ -40,9 +40,11 @@ typedef struct mica_onnx_info {
 
 /* The numbers of inputs that are to be fed (initialisers are not among them), and of outputs; 0 for NULL. */
 MICA_API uint32_t mica_onnx_input_count(const mica_onnx *model);
+/* Of outputs; 0 for NULL. */
 MICA_API uint32_t mica_onnx_output_count(const mica_onnx *model);
 /* INVALID_ARGUMENT past the last. */
 MICA_API mica_status mica_onnx_get_input(const mica_onnx *model, uint32_t i, mica_onnx_info *out_info);
+/* Likewise of the outputs. */
 MICA_API mica_status mica_onnx_get_output(const mica_onnx *model, uint32_t i, mica_onnx_info *out_info);
 /* The version of an operator set that the file asks for, "" being ONNX's own; 0: none. */
 MICA_API uint64_t mica_onnx_opset(const mica_onnx *model, const char *domain);

@@ -114,7 +114,6 @@ mica_status mica__folder_read(mica__archive *archive, const char *path);
 /* Joins packed words with scales and biases as config says; the archive becomes MICA_FORMAT_MLX. */
 mica_status mica__mlx_join(mica__archive *archive);
 
-
 /* Memory of the archive, freed with it, 16-byte aligned, not zeroed; NULL with the status set if there is none. */
 void *mica__archive_alloc(mica__archive *archive, size_t bytes);
 /* A copy with a NUL after it. */

@@ -56,14 +56,14 @@ mica__onnx_type mica__onnx_type_of(mica_dtype dtype)
 }
 
 /* Where the data of a tensor is, as far as it was read. */
-typedef struct place {
+typedef struct data_place {
     uint32_t field; /* that holds it; 0: none */
     mica__proto_message raw;
     bool external;
     const char *location;
     uint64_t offset, length;
     bool has_length;
-} place;
+} data_place;
 
 static mica_status bad_tensor(const mica__onnx_parser *p, const mica__onnx_tensor *t, const char *what)
 {
@@ -159,7 +159,7 @@ static mica_status read_decimal(const mica__onnx_parser *p, const mica__onnx_ten
 }
 
 static mica_status read_external(const mica__onnx_parser *p, const mica__onnx_tensor *t,
-                                 mica__proto_message m, place *out)
+                                 mica__proto_message m, data_place *out)
 {
     mica__onnx_pair pair;
     MICA__TRY(mica__onnx_read_pair(p, m, &pair));
@@ -224,7 +224,7 @@ static mica_status map_file(const mica__onnx_parser *p, const char *location, co
     return MICA_OK;
 }
 
-static mica_status open_external(const mica__onnx_parser *p, mica__onnx_tensor *t, const place *where,
+static mica_status open_external(const mica__onnx_parser *p, mica__onnx_tensor *t, const data_place *where,
                                  uint64_t bytes)
 {
     const mica__file_map *map = NULL;
@@ -246,7 +246,7 @@ static mica_status open_external(const mica__onnx_parser *p, mica__onnx_tensor *
 /* ---- the message ---------------------------------------------------------------------------------------- */
 
 static mica_status note_field(const mica__onnx_parser *p, const mica__onnx_tensor *t, uint32_t number,
-                              place *where)
+                              data_place *where)
 {
     if (where->field != 0 && where->field != number)
         return bad_tensor(p, t, "has its data twice");
@@ -255,7 +255,7 @@ static mica_status note_field(const mica__onnx_parser *p, const mica__onnx_tenso
 }
 
 static mica_status read_field(const mica__onnx_parser *p, const mica__proto_message *m,
-                              const mica__proto_field *f, mica__onnx_tensor *t, place *where)
+                              const mica__proto_field *f, mica__onnx_tensor *t, data_place *where)
 {
     switch (f->number) {
     case 2:
@@ -291,7 +291,7 @@ static mica_status read_field(const mica__onnx_parser *p, const mica__proto_mess
     }
 }
 
-static mica_status find_data(const mica__onnx_parser *p, mica__proto_message m, const place *where,
+static mica_status find_data(const mica__onnx_parser *p, mica__proto_message m, const data_place *where,
                              mica__onnx_tensor *t)
 {
     const mica__onnx_type_info *info = &types[t->type];
@@ -322,7 +322,7 @@ static mica_status find_data(const mica__onnx_parser *p, mica__proto_message m, 
 
 mica_status mica__onnx_read_tensor(const mica__onnx_parser *p, mica__proto_message m, mica__onnx_tensor *out)
 {
-    place where = {0};
+    data_place where = {0};
     *out = (mica__onnx_tensor){.name = ""};
     for (mica__proto_message at = m; at.at != at.end;) {
         mica__proto_field f;

@@ -441,6 +441,46 @@ static void test_views(void **state)
     mica_graph_release(graph);
 }
 
+/* ---- facts ---- */
+
+static void test_facts(void **state)
+{
+    (void)state;
+    static const uint64_t first_words =
+        0xe169c58d6627e8d5u; /* of Philox 4x32-10 with counter and key 0, as published */
+    mica_graph *graph = layer_graph();
+    const char *name = NULL;
+    assert_int_equal(mica_graph_parameter_count(graph), 2);
+    assert_int_equal(mica_graph_input_count(graph), 1);
+    assert_int_equal(mica_graph_output_count(graph), 2);
+    assert_int_equal(mica_graph_get_output(graph, 1, &name), mica_graph_find(graph, "sum"));
+    assert_string_equal(name, "sum");
+    assert_int_equal(mica_graph_get_output(graph, 2, &name), 0);
+    assert_null(name);
+    assert_int_equal(mica_graph_find(graph, "nobody"), 0);
+    const mica_tensor zero = mica_graph_number(graph, MICA_DTYPE_U64, 0);
+    mica_graph_output(graph, "bits", mica_graph_random_bits(graph, zero, zero));
+    EACH_DEVICE(device) EACH_MODE(mode)
+    {
+        float x[IN] = {0}, w[IN * OUT] = {0}, b[OUT] = {0};
+        uint64_t bits = 0, length = 0;
+        char text[4096];
+        mica_executable *run = rig_compile(graph, device, mode);
+        must(mica_executable_print(run, text, sizeof text, &length));
+        assert_true(length < sizeof text && strstr(text, "tanh") != NULL);
+        must(rig_set(run, F32_ARRAY("w", w, IN, OUT)));
+        must(rig_set(run, F32_ARRAY("b", b, OUT)));
+        mica_array in = F32_ARRAY("x", x, 1, IN), out = {.name = "bits", .data = &bits, .bytes = 8};
+        mica_run *one = NULL;
+        must(mica_executable_commit(run, &in, 1, &out, 1, &one));
+        must(mica_executable_sync(run));
+        assert_true(bits == first_words);
+        must(mica_run_wait(one));
+        mica_executable_release(run);
+    }
+    mica_graph_release(graph);
+}
+
 /* ---- what is refused ---- */
 
 static void test_refused(void **state)
@@ -486,10 +526,10 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layer),     cmocka_unit_test(test_states),
-                                       cmocka_unit_test(test_swap),      cmocka_unit_test(test_if),
-                                       cmocka_unit_test(test_while),     cmocka_unit_test(test_scan),
-                                       cmocka_unit_test(test_views),     cmocka_unit_test(test_prepared),
-                                       cmocka_unit_test(test_in_flight), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_layer),     cmocka_unit_test(test_states), cmocka_unit_test(test_swap),
+        cmocka_unit_test(test_if),        cmocka_unit_test(test_while),  cmocka_unit_test(test_scan),
+        cmocka_unit_test(test_views),     cmocka_unit_test(test_facts),  cmocka_unit_test(test_prepared),
+        cmocka_unit_test(test_in_flight), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

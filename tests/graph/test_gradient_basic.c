@@ -493,6 +493,32 @@ static void no_path(void **state)
     mica_graph_release(g);
 }
 
+/* Several values at once: each seed goes its own way, and what they share adds up. */
+static void several_values(void **state)
+{
+    (void)state;
+    const double x[3] = {1.5, -2, 0.25};
+    double dx[3];
+    mica_graph *g = NULL;
+    mica_executable *run = NULL;
+    mica_tensor gradient = 0;
+    must(mica_graph_create(&g));
+    const mica_tensor in = mica_graph_input(g, "x", MICA_DTYPE_F64, 1, (uint64_t[]){3});
+    const mica_tensor values[] = {mica_graph_square(g, in), mica_graph_add(g, in, in)};
+    const mica_tensor seeds[] = {
+        mica_graph_constant(g, MICA_DTYPE_F64, 1, (uint64_t[]){3}, (double[]){1, 10, 100}, 24), 0};
+    must(mica_graph_gradients(g, values, seeds, 2, &in, 1, &gradient));
+    mica_graph_output(g, "dx", gradient);
+    must(mica_graph_compile(g, cpu, NULL, &run));
+    mica_array fed = {
+        .name = "x", .ndim = 1, .shape = {3}, .data = (double[]){x[0], x[1], x[2]}, .bytes = 24};
+    mica_array got = {.name = "dx", .data = dx, .bytes = 24};
+    must(mica_executable_run(run, &fed, 1, &got, 1));
+    assert_true(dx[0] == 2 * x[0] + 2 && dx[1] == 20 * x[1] + 2 && dx[2] == 200 * x[2] + 2);
+    mica_executable_release(run);
+    mica_graph_release(g);
+}
+
 static int open_cpu(void **state)
 {
     (void)state;
@@ -511,6 +537,6 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(scalars),      cmocka_unit_test(moves),
                                        cmocka_unit_test(reductions),   cmocka_unit_test(zeros_in_products),
                                        cmocka_unit_test(running_ones), cmocka_unit_test(regions),
-                                       cmocka_unit_test(no_path)};
+                                       cmocka_unit_test(no_path),      cmocka_unit_test(several_values)};
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

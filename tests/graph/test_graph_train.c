@@ -6,6 +6,7 @@
 
 #include "mica/host.h"
 #include "mica/train.h"
+#include "support/folder.h"
 #include "support/random.h"
 #include "support/status.h"
 
@@ -244,9 +245,7 @@ static void killed(void **state)
     uint64_t step = 9;
     mica_optimizer o = mica_optimizer_of(MICA_OPTIMIZER_ADAMW);
     o.learning_rate = 0.05;
-    snprintf(folder, sizeof folder, "%s/mica-train-XXXXXX",
-             getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
-    assert_non_null(mkdtemp(folder));
+    assert_int_equal(test_folder_make(folder, sizeof folder, "mica-train"), 0);
     snprintf(path, sizeof path, "%s/run.safetensors", folder);
     mica_trainer *trainer = trainer_of(&o, &whole, NULL, 0);
     must(mica_trainer_run(trainer, 12));
@@ -254,6 +253,9 @@ static void killed(void **state)
     read_w(trainer, "w.m", m_wanted);
     mica_trainer_release(trainer);
 
+    trainer = trainer_of(&o, &first, NULL, 0);
+    refused(mica_trainer_save(trainer), MICA_ERR_INVALID_ARGUMENT, "no checkpoint");
+    mica_trainer_release(trainer);
     trainer = trainer_of(&o, &first, path, 3);
     must(mica_trainer_resume(trainer, &step));
     assert_int_equal(step, 0); /* there is none yet */

@@ -44,8 +44,8 @@ static void test_results(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* Ops that no builder gives: kernels of the caller's, and what views become that somebody needs in a row. */
-/* What callers have no builder for: a copy is a view or a cast, and what recurrences give back comes out of gradients. */
+/* Ops that no builder gives: kernels of the caller's, what views become that somebody needs in a row, and derivatives through states, which graphs
+ * have by number. */
 static bool is_elsewhere(uint32_t op)
 {
     return op == MICA_OP_CUSTOM || op == MICA_OP_COPY || op == MICA_OP_SSM_CONV_BACKWARD ||

@@ -11,6 +11,7 @@ import time
 import warnings
 
 import numpy as np
+import onnx
 
 warnings.filterwarnings("ignore")
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -117,6 +118,7 @@ def compare(mica, name, path):
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     inputs = feeds(session)
     wanted = session.run(None, inputs)
+    contrib = sorted({n.op_type for n in onnx.load(path, load_external_data=False).graph.node if n.domain == "com.microsoft"})
     names = [o.name for o in session.get_outputs()]
     start = time.time()
     try:
@@ -128,8 +130,8 @@ def compare(mica, name, path):
         if isinstance(a, str):
             print("%-28s %s: %s" % (name, label, a), flush=True)
         else:
-            print("%-28s %-20s %-16s max relative difference %.2e   (%.2f s with importing)" %
-                  (name, label[:20], b.shape, np.abs(a.astype(np.float64) - b).max() / np.abs(b).max(), time.time() - start), flush=True)
+            print("%-28s %-20s %-16s max relative difference %.2e   (%.2f s with importing) %s" %
+                  (name, label[:20], b.shape, np.abs(a.astype(np.float64) - b).max() / np.abs(b).max(), time.time() - start, " ".join(contrib)), flush=True)
 
 
 def rewrite(path, folder, name):
@@ -155,7 +157,6 @@ def rewrite(path, folder, name):
     except Exception as error:
         print("%-28s not rewritten: %s" % (name, str(error)[:120]))
     try:
-        import onnx
         from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
         few = MatMulNBitsQuantizer(onnx.load(path), 4, 32, is_symmetric=False)
         few.process()
@@ -192,8 +193,8 @@ def main():
                     print("%-28s not exported (dynamo %s): %s" % (name, dynamo, str(error)[:150]))
                     continue
                 compare(mica, name + ("" if dynamo else " (older)"), path)
-                for label, other in rewrite(path, folder, name) if dynamo else []:
-                    compare(mica, label, other)
+                for label, other in rewrite(path, folder, name):
+                    compare(mica, label + ("" if dynamo else " (older)"), other)
 
 
 if __name__ == "__main__":

@@ -46,8 +46,9 @@ mica_status mica__ox_unary(mica__ox_op *o)
 
 mica_status mica__ox_identity(mica__ox_op *o)
 {
+    if (!mica__ox_has(o, 0) || o->output_count == 0)
+        return mica__ox_fail(o, "without an input or an output");
     o->out[0] = o->in[0];
-    (void)mica__ox_int(o, "consumed_inputs", 0);
     return MICA_OK;
 }
 

@@ -96,6 +96,15 @@ mica_status mica__ox_cross_entropy(mica__ox_op *o)
 
 /* ---- optimisers of ai.onnx.preview.training: rate, step, then x.., gradients.., states.. ------------------ */
 
+/* How many tensors a node has that brings `each` of every one. */
+static mica_status count_tensors(const mica__ox_op *o, uint32_t each, uint32_t *out)
+{
+    *out = o->input_count < 2 ? 0 : (o->input_count - 2) / each;
+    return *out != 0 && 2 + *out * each == o->input_count
+               ? MICA_OK
+               : mica__ox_fail(o, "%u inputs, which are not %u of each tensor", o->input_count, each);
+}
+
 static mica_tensor decayed(const mica__ox_op *o, mica_tensor g, mica_tensor x, double by)
 {
     return binary(o, MICA_SCALAR_ADD, times(o, x, by), g);
@@ -106,7 +115,8 @@ mica_status mica__ox_adagrad(mica__ox_op *o)
     const double decay = (double)mica__ox_float(o, "decay_factor", 0),
                  eps = (double)mica__ox_float(o, "epsilon", 1e-6f);
     const double norm = (double)mica__ox_float(o, "norm_coefficient", 0);
-    const uint32_t n = (o->input_count - 2) / 3;
+    uint32_t n = 0;
+    MICA__TRY(count_tensors(o, 3, &n));
     const mica_tensor step = mica__ox_cast(o, mica__ox_in(o, 1), MICA_DTYPE_F32);
     mica_tensor rate = mica__ox_reshape(o, mica__ox_in(o, 0), 0, NULL);
     mica_tensor slower = times(o, mica__ox_reshape(o, step, 0, NULL), decay);
@@ -133,7 +143,8 @@ mica_status mica__ox_adam(mica__ox_op *o)
     const double eps = (double)mica__ox_float(o, "epsilon", 1e-6f),
                  norm = (double)mica__ox_float(o, "norm_coefficient", 0);
     const double post = (double)mica__ox_float(o, "norm_coefficient_post", 0);
-    const uint32_t n = (o->input_count - 2) / 4;
+    uint32_t n = 0;
+    MICA__TRY(count_tensors(o, 4, &n));
     mica_tensor rate = mica__ox_reshape(o, mica__ox_in(o, 0), 0, NULL);
     const mica_tensor t = mica__ox_cast(o, mica__ox_reshape(o, mica__ox_in(o, 1), 0, NULL), MICA_DTYPE_F32);
     const mica_tensor one = mica__ox_number(o, t, 1);
@@ -166,7 +177,9 @@ mica_status mica__ox_momentum(mica__ox_op *o)
     static const char *const words[] = {"standard", "nesterov", NULL};
     const double alpha = (double)mica__ox_float(o, "alpha", 0), beta = (double)mica__ox_float(o, "beta", 0);
     const double norm = (double)mica__ox_float(o, "norm_coefficient", 0);
-    const uint32_t mode = mica__ox_word(o, "mode", UINT32_MAX, words), n = (o->input_count - 2) / 3;
+    const uint32_t mode = mica__ox_word(o, "mode", UINT32_MAX, words);
+    uint32_t n = 0;
+    MICA__TRY(count_tensors(o, 3, &n));
     const mica_tensor rate = mica__ox_reshape(o, mica__ox_in(o, 0), 0, NULL);
     const mica_tensor t = mica__ox_reshape(o, mica__ox_in(o, 1), 0, NULL);
     if (mode == UINT32_MAX)

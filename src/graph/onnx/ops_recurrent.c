@@ -74,18 +74,18 @@ static mica_tensor gate(const mica__ox_op *o, const layer *l, mica_tensor x, uin
 }
 
 /* One token: x [batch, gates hidden] with its bias, h and c [batch, hidden]. */
-typedef struct step_rnn {
+typedef struct rnn_cell {
     mica_tensor x, h, c, r, rb, p;
-} step_rnn;
+} rnn_cell;
 
-static void step_rnn(const mica__ox_op *o, const layer *l, const mica_scalar *f, step_rnn *s)
+static void step_rnn(const mica__ox_op *o, const layer *l, const mica_scalar *f, rnn_cell *s)
 {
     (void)l;
     const mica_tensor sum = binary(o, MICA_SCALAR_ADD, s->x, mica_graph_matmul(o->graph, s->h, s->r));
     s->h = mica__ox_scalar(o, f[0], sum, 0);
 }
 
-static void step_gru(const mica__ox_op *o, const layer *l, const mica_scalar *f, step_rnn *s)
+static void step_gru(const mica__ox_op *o, const layer *l, const mica_scalar *f, rnn_cell *s)
 {
     mica_tensor product = mica_graph_matmul(o->graph, s->h, s->r), z, r, n;
     if (s->rb != 0)
@@ -106,13 +106,13 @@ static void step_gru(const mica__ox_op *o, const layer *l, const mica_scalar *f,
 }
 
 /* x plus the peephole `i` of c. */
-static mica_tensor peep(const mica__ox_op *o, const layer *l, const step_rnn *s, mica_tensor x, uint32_t i,
+static mica_tensor peep(const mica__ox_op *o, const layer *l, const rnn_cell *s, mica_tensor x, uint32_t i,
                         mica_tensor c)
 {
     return s->p == 0 ? x : binary(o, MICA_SCALAR_ADD, x, binary(o, MICA_SCALAR_MUL, c, gate(o, l, s->p, i)));
 }
 
-static void step_lstm(const mica__ox_op *o, const layer *l, const mica_scalar *f, step_rnn *s)
+static void step_lstm(const mica__ox_op *o, const layer *l, const mica_scalar *f, rnn_cell *s)
 {
     const mica_tensor sum = binary(o, MICA_SCALAR_ADD, s->x, mica_graph_matmul(o->graph, s->h, s->r));
     const mica_tensor i = mica__ox_scalar(o, f[0], peep(o, l, s, gate(o, l, sum, 0), 0, s->c), 0);
@@ -149,13 +149,13 @@ static mica_tensor wire(mica__ox_op *o, mica__ox_body_graph *body, wires *w, mic
 }
 
 static mica_status scan_direction(mica__ox_op *o, const layer *l, uint32_t direction, bool reverse,
-                                  mica_tensor x, const step_rnn *start, pass *out)
+                                  mica_tensor x, const rnn_cell *start, pass *out)
 {
     static void (*const cells[])(const mica__ox_op *o, const layer *l, const mica_scalar *f,
-                                 step_rnn *s) = {step_rnn, step_gru, step_lstm};
+                                 rnn_cell *s) = {step_rnn, step_gru, step_lstm};
     mica__ox_body_graph body;
     wires w = {.count = 0};
-    step_rnn s = {.x = 0};
+    rnn_cell s = {.x = 0};
     mica_tensor token = 0, lengths = 0, outputs[3] = {0};
     mica_status status = mica__ox_body_begin(o, &body);
     mica__ox_op in = *o;
@@ -171,7 +171,7 @@ static mica_status scan_direction(mica__ox_op *o, const layer *l, uint32_t direc
         s.rb = wire(o, &body, &w, start->rb, false);
         s.p = wire(o, &body, &w, start->p, false);
         lengths = wire(o, &body, &w, l->lengths, false);
-        const step_rnn before = s;
+        const rnn_cell before = s;
         cells[l->kind](&in, l, l->activation + 3 * direction, &s);
         mica_tensor y = s.h;
         if (token != 0) {
@@ -195,12 +195,12 @@ static mica_status scan_direction(mica__ox_op *o, const layer *l, uint32_t direc
     return status;
 }
 
-/* x w^T + biases of one direction, and what its step_rnn begins with. */
+/* x w^T + biases of one direction, and what its cell begins with. */
 static mica_status run_direction(mica__ox_op *o, const layer *l, uint32_t direction, bool reverse, pass *out)
 {
     const uint64_t width = l->gates * l->hidden, state[] = {l->batch, l->hidden};
     const mica_tensor zeros = mica_graph_expand(o->graph, mica__ox_number(o, l->x, 0), 2, state);
-    step_rnn s = {.h = l->h == 0 ? zeros : part(o, l->h, direction), .p = part(o, l->p, direction)};
+    rnn_cell s = {.h = l->h == 0 ? zeros : part(o, l->h, direction), .p = part(o, l->p, direction)};
     if (l->kind == LSTM)
         s.c = l->c == 0 ? zeros : part(o, l->c, direction);
     s.r = mica__ox_swap(o, part(o, l->r, direction), 0, 1);

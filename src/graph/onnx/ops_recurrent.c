@@ -78,14 +78,14 @@ typedef struct rnn_cell {
     mica_tensor x, h, c, r, rb, p;
 } rnn_cell;
 
-static void rnn_cell(const mica__ox_op *o, const layer *l, const mica_scalar *f, rnn_cell *s)
+static void step_rnn(const mica__ox_op *o, const layer *l, const mica_scalar *f, rnn_cell *s)
 {
     (void)l;
     const mica_tensor sum = binary(o, MICA_SCALAR_ADD, s->x, mica_graph_matmul(o->graph, s->h, s->r));
     s->h = mica__ox_scalar(o, f[0], sum, 0);
 }
 
-static void gru_cell(const mica__ox_op *o, const layer *l, const mica_scalar *f, rnn_cell *s)
+static void step_gru(const mica__ox_op *o, const layer *l, const mica_scalar *f, rnn_cell *s)
 {
     mica_tensor product = mica_graph_matmul(o->graph, s->h, s->r), z, r, n;
     if (s->rb != 0)
@@ -112,7 +112,7 @@ static mica_tensor peep(const mica__ox_op *o, const layer *l, const rnn_cell *s,
     return s->p == 0 ? x : binary(o, MICA_SCALAR_ADD, x, binary(o, MICA_SCALAR_MUL, c, gate(o, l, s->p, i)));
 }
 
-static void lstm_cell(const mica__ox_op *o, const layer *l, const mica_scalar *f, rnn_cell *s)
+static void step_lstm(const mica__ox_op *o, const layer *l, const mica_scalar *f, rnn_cell *s)
 {
     const mica_tensor sum = binary(o, MICA_SCALAR_ADD, s->x, mica_graph_matmul(o->graph, s->h, s->r));
     const mica_tensor i = mica__ox_scalar(o, f[0], peep(o, l, s, gate(o, l, sum, 0), 0, s->c), 0);
@@ -152,7 +152,7 @@ static mica_status scan_direction(mica__ox_op *o, const layer *l, uint32_t direc
                                   mica_tensor x, const rnn_cell *start, pass *out)
 {
     static void (*const cells[])(const mica__ox_op *o, const layer *l, const mica_scalar *f,
-                                 rnn_cell *s) = {rnn_cell, gru_cell, lstm_cell};
+                                 rnn_cell *s) = {step_rnn, step_gru, step_lstm};
     mica__ox_body_graph body;
     wires w = {.count = 0};
     rnn_cell s = {.x = 0};
@@ -195,7 +195,7 @@ static mica_status scan_direction(mica__ox_op *o, const layer *l, uint32_t direc
     return status;
 }
 
-/* x w^T + biases of one direction, and what its rnn_cell begins with. */
+/* x w^T + biases of one direction, and what its cell begins with. */
 static mica_status run_direction(mica__ox_op *o, const layer *l, uint32_t direction, bool reverse, pass *out)
 {
     const uint64_t width = l->gates * l->hidden, state[] = {l->batch, l->hidden};

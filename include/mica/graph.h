@@ -191,7 +191,6 @@ typedef enum mica_node_kind {
     MICA_NODE_IF,
     MICA_NODE_WHILE,
     MICA_NODE_SCAN,
-    MICA_NODE_CUSTOM,
     MICA_NODE_COUNT
 } mica_node_kind;
 

@@ -210,7 +210,7 @@ static void test_kinds(void **state)
     must(mica_graph_status(g));
     for (uint32_t i = 0; i < g->node_count; i++)
         seen[g->node[i].kind] = true;
-    for (uint32_t kind = MICA_NODE_INPUT; kind < MICA_NODE_CUSTOM; kind++)
+    for (uint32_t kind = MICA_NODE_INPUT; kind < MICA_NODE_COUNT; kind++)
         if (!seen[kind])
             fail_msg("no node is a %s", mica__kind_name((mica_node_kind)kind));
     char path[256];
@@ -399,7 +399,7 @@ static void test_refused(void **state)
     wrong(X "%2 = if(%1) {\n}{\n}\n", "predicate is not one bool");
     wrong(X "%2 = for(%1) carried=2 {\n" X "output \"y\" = %1\n}\n", "'for' has an attribute");
     wrong(X "%2 = neg(%1) {\n}\n", "'neg' has no sub-graphs");
-    wrong(X "%2 = custom(%1)\n", "functions of a program");
+    wrong(X "%2 = custom(%1)\n", "no node called 'custom'");
     wrong(X "%2 = product(%1, %1, -, -, -)\n", "line 2: graph_product");
     wrong(X "%2 = product(%1)\n", "line 2: graph_product: 1 inputs");
     wrong(X "%2 = region(%1) steps=(add f32 0 9) gives=(1)  : f32 [2, 3]\n", "line 2");

@@ -568,8 +568,8 @@ static bool build_kind(mica__reader *reader, mica__line *line, mica_node_kind ki
     case MICA_NODE_WHILE:
     case MICA_NODE_SCAN: return build_body(reader, line, kind);
     default:
-        return mica__reader_wrong(reader, "a '%.*s' has functions of a program, which no text holds",
-                                  (int)line->name.length, line->name.at);
+        return mica__reader_wrong(reader, "'%.*s' is no node of a text", (int)line->name.length,
+                                  line->name.at);
     }
 }
 

@@ -1,4 +1,4 @@
-/* test_onnx_nodes.c - the smallest node test of each ONNX operator, and com.microsoft's beside ONNX Runtime, on the cpu in every mode. */
+/* test_onnx_nodes.c - the smallest node test of each ONNX operator with each set of attributes, and com.microsoft's beside ONNX Runtime, on the cpu in every mode. */
 #include "graph/onnx_nodes.h"
 
 static mica_device *cpu;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Operators of com.microsoft as test cases: random inputs, and what ONNX Runtime makes of them. onnx_nodes.py runs them beside the node tests of onnx."""
+"""Operators of com.microsoft (and what depends on parameters that a model holds) as test cases: random inputs, and what ONNX Runtime makes of them. onnx_nodes.py runs them beside the node tests of onnx."""
 import types
 
 import numpy as np
@@ -52,6 +52,7 @@ def activations():
     yield "skip_layer_norm", "SkipLayerNormalization", [x, f32(2, 5, 12), bias, f32(12), f32(12)], {"epsilon": 1e-5, "outputs": [1, 0, 0, 1]}
     yield "skip_layer_norm_plain", "SkipLayerNormalization", [x, f32(2, 5, 12), bias], {}
     yield "skip_rms_norm", "SkipSimplifiedLayerNormalization", [x, f32(2, 5, 12), bias], {"outputs": [1, 0, 0, 1]}
+    yield "batch_norm_held", "BatchNormalization", [f32(2, 5, 3, 4), f32(5), f32(5), f32(5), np.abs(f32(5))], {"domain": "", "constants": (1, 2, 3, 4)}
     yield "rms_norm", "SimplifiedLayerNormalization", [x, bias], {"domain": "", "axis": -1, "epsilon": 1e-6}
 
 

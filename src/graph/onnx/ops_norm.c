@@ -1,8 +1,10 @@
 /*
  * ops_norm.c - norms, also those of com.microsoft that add a residual first.
  */
+#include <math.h>
 #include <string.h>
 
+#include "base/work.h"
 #include "graph/onnx/importer.h"
 #include "graph/onnx/operators.h"
 
@@ -161,6 +163,36 @@ static mica_tensor follow(const mica__ox_op *o, mica_tensor running, mica_tensor
     return binary(o, MICA_SCALAR_ADD, old, now);
 }
 
+/* With parameters that are known a norm by given statistics is a product and a sum: weight / sqrt(var + eps), and bias less mean times that. */
+static mica_status known_batch_norm(mica__ox_op *o, mica_tensor x, double eps, bool *out_done)
+{
+    const mica__ox_host *p[5];
+    const uint64_t channels = mica__ox_type(o, x).shape[1];
+    *out_done = false;
+    for (uint32_t i = 1; i < 5; i++) {
+        p[i] = mica__ox_known(o, i);
+        if (p[i] == NULL || p[i]->ndim != 1 || p[i]->elements != channels ||
+            mica_register_of(p[i]->dtype) != MICA_REGISTER_F32)
+            return MICA_OK;
+    }
+    float *factor = mica__ox_memory(o->im, channels, sizeof *factor);
+    float *shift = mica__ox_memory(o->im, channels, sizeof *shift);
+    if (factor == NULL || shift == NULL)
+        return MICA_ERR_OUT_OF_MEMORY;
+    MICA__TRY(mica__spend(channels));
+    for (uint64_t c = 0; c < channels; c++) {
+        const double by = mica__ox_host_number(p[1], c) / sqrt(mica__ox_host_number(p[4], c) + eps);
+        factor[c] = (float)by;
+        shift[c] = (float)(mica__ox_host_number(p[2], c) - mica__ox_host_number(p[3], c) * by);
+    }
+    const mica_dtype dtype = mica__ox_in_type(o, 0).dtype;
+    const mica_tensor y = scale_channels(o, x, mica__ox_constant(o, MICA_DTYPE_F32, 1, &channels, factor),
+                                         mica__ox_constant(o, MICA_DTYPE_F32, 1, &channels, shift));
+    mica__ox_out(o, 0, mica__ox_cast(o, y, dtype));
+    *out_done = true;
+    return MICA_OK;
+}
+
 mica_status mica__ox_batch_norm(mica__ox_op *o)
 {
     mica_tensor x = mica__ox_in(o, 0), mean = mica__ox_in(o, 3), var = mica__ox_in(o, 4);
@@ -172,6 +204,12 @@ mica_status mica__ox_batch_norm(mica__ox_op *o)
         return mica__ox_fail(o, "of %u dimensions", type.ndim);
     if (is_half(type.dtype))
         x = mica__ox_cast(o, x, MICA_DTYPE_F32);
+    if (!training && type.dtype != MICA_DTYPE_F64) {
+        bool done = false;
+        MICA__TRY(known_batch_norm(o, x, eps, &done));
+        if (done)
+            return MICA_OK;
+    }
     if (training) {
         const uint32_t axes = ((1u << type.ndim) - 1) & ~2u;
         const mica_tensor batch_mean = mica__ox_reduce(o, MICA_REDUCE_MEAN, x, axes, false);

@@ -42,11 +42,13 @@ static inline mica_tensor mica_graph_irfft(mica_graph *graph, mica_tensor x, uin
 }
 static inline mica_tensor mica_graph_fft2(mica_graph *graph, mica_tensor x, mica_fft_norm norm)
 {
-    return mica_graph_fourier_axes(graph, x, MICA_FFT_COMPLEX, 0, norm, NULL, (const int32_t[]){-2, -1}, 2);
+    const int32_t last[] = {-2, -1};
+    return mica_graph_fourier_axes(graph, x, MICA_FFT_COMPLEX, 0, norm, NULL, last, 2);
 }
 static inline mica_tensor mica_graph_ifft2(mica_graph *graph, mica_tensor x, mica_fft_norm norm)
 {
-    return mica_graph_fourier_axes(graph, x, MICA_FFT_COMPLEX, 1, norm, NULL, (const int32_t[]){-2, -1}, 2);
+    const int32_t last[] = {-2, -1};
+    return mica_graph_fourier_axes(graph, x, MICA_FFT_COMPLEX, 1, norm, NULL, last, 2);
 }
 /* Frames of x [.., T], `hop` apart, times window [n], each transformed: [.., frames, n / 2 + 1]. T is a number. `centered` 1: x is mirrored by n / 2 at its ends
  * first. */

@@ -437,7 +437,7 @@ static uint8_t describe_clamp(conform_region *region, test_random *random)
 
 static uint8_t describe_number(conform_region *region, test_random *random, uint8_t scalar)
 {
-    const uint8_t type = draw_register(random, mica__scalar_of(scalar)->in);
+    const uint8_t type = draw_register(random, set_of(mica__scalar_of(scalar)));
 
     region->desc.input_count = 1;
     region->desc.input[0] = type;

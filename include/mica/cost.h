@@ -6,9 +6,9 @@
  *     mica_graph_cost(graph, &speed, &ns);
  *     mica_graph_choose_device(graph, devices, 2, &best);   the one that would be done first
  *
- * Units: a GFLOP/s is an operation per ns, a GB/s (10^9 bytes) a byte per ns; times are in ns. A figure is about what the device reaches with f32 in the
- * shapes below, so a cost is an estimate for comparing devices, not a promise: other types, shapes that fit a device badly and masks that
- * spare work are not seen.
+ * Units: a GFLOP/s is an operation per ns, a GB/s (10^9 bytes) a byte per ns; times are in ns. A figure is about what
+ * the device reaches with f32 in the shapes below, so a cost is an estimate for comparing devices, not a promise:
+ * other types, shapes that fit a device badly and masks that spare work are not seen.
  */
 #ifndef MICA_COST_H
 #define MICA_COST_H
@@ -39,33 +39,38 @@ typedef struct mica_calibration {
 } mica_calibration;
 #undef MICA_CALIBRATION_FIELD
 
-/* Measures now: about two seconds on a device that does 5 GFLOP/s or more, besides what compiling the kernels takes, and 64 MB there. Nothing else should run. CANCELLED as
- * work.h says; UNSUPPORTED for a device that computes nothing (null); BUDGET, OUT_OF_MEMORY. */
+/* Measures now: about two seconds on a device that does 5 GFLOP/s or more, besides what compiling the kernels
+ * takes, and 64 MB there. Nothing else should run. CANCELLED as work.h says; UNSUPPORTED for a device that computes
+ * nothing (null); BUDGET, OUT_OF_MEMORY. */
 MICA_API mica_status mica_device_calibrate(mica_device *device, mica_calibration *out);
 
 #define MICA_CALIBRATION_ANEW 1u /* measures though figures are kept */
 #define MICA_CALIBRATION_KEPT 2u /* never measures: NOT_FOUND where none are kept */
 
-/* The figures that are kept in mica_cache_folder, a JSON file for each device; where there are none, or they are damaged or of another device, driver, number of
- * processors or version of mica, measures and keeps them. A folder that cannot be used only costs time. */
+/* The figures that are kept in mica_cache_folder, a JSON file for each device; where there are none, or they are
+ * damaged or of another device, driver, number of processors or version of mica, measures and keeps them. A folder
+ * that cannot be used only costs time. */
 MICA_API mica_status mica_device_calibration(mica_device *device, uint32_t flags, mica_calibration *out);
 
 /*
- * The time of one run: a round trip; the bytes of inputs and outputs over `transfer`; and for each kernel one `launch` and the longer of two: its operations
- * over their rate, the bytes that it reads and writes, in their types, over `memory` (sums: `reduce`). Rates: attention has its own; others go
- * from `matmul_small` at 2^16 operations and fewer to `matmul_large` at 1.2 * 10^9 and more, evenly in the logarithms. Elementwise nodes of one size that
- * feed each other are one kernel, whose values between them are not moved. Views and what no output needs cost nothing. Parameters are on the
- * device already. Of a branch the dearer side counts; a loop counts as many rounds as it may take; both ask the host, a round trip for each round.
+ * The time of one run: a round trip; the bytes of inputs and outputs over `transfer`; and for each kernel one
+ * `launch` and the longer of two: its operations over their rate, the bytes that it reads and writes, in their types,
+ * over `memory` (sums: `reduce`). Rates: attention has its own; others go from `matmul_small` at 2^16 operations and
+ * fewer to `matmul_large` at 1.2 * 10^9 and more, evenly in the logarithms. Elementwise nodes of one size that feed
+ * each other are one kernel, whose values between them are not moved. Views and what no output needs cost nothing.
+ * Parameters are on the device already. Of a branch the dearer side counts; a loop counts as many rounds as it may
+ * take; both ask the host, a round trip for each round.
  *
- * INVALID_ARGUMENT names a figure that is no rate, or an input whose size is a symbol. UNSUPPORTED: a loop that states no bound.
+ * INVALID_ARGUMENT names a figure that is no rate, or an input whose size is a symbol.
+ * UNSUPPORTED: a loop that states no bound.
  */
 MICA_API mica_status mica_graph_cost(const mica_graph *graph, const mica_calibration *calibration,
                                      double *out_ns);
 /* The least of these costs, the first of equals. INVALID_ARGUMENT for a count of 0, else as mica_graph_cost. */
 MICA_API mica_status mica_graph_choose(const mica_graph *graph, const mica_calibration *calibrations,
                                        uint32_t count, uint32_t *out_index);
-/* The same over devices (mica_device_calibration); those that do not serve the graph (mica_graph_compile) are passed over. UNSUPPORTED, with the last one's sentence,
- * where none does. */
+/* The same over devices (mica_device_calibration); those that do not serve the graph (mica_graph_compile) are passed
+ * over. UNSUPPORTED, with the last one's sentence, where none does. */
 MICA_API mica_status mica_graph_choose_device(const mica_graph *graph, mica_device *const *devices,
                                               uint32_t count, uint32_t *out_index);
 

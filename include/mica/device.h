@@ -125,9 +125,10 @@ typedef struct mica_buffer_info {
     uint32_t group_size; /* affine types: values per scale; else 0 */
 } mica_buffer_info;
 
-/* Allocates contiguous storage, zeroed unless MICA_BUFFER_UNINITIALIZED; an empty buffer owns none. INVALID_ARGUMENT for more
- * than MICA_MAX_DIMS dimensions, an unknown dtype, a last dimension that is no multiple of the block, a scalar of a block type,
- * dimensions whose product, those of 0 left out, overflows in bytes; BUDGET, OUT_OF_MEMORY. */
+/* Allocates contiguous storage, zeroed unless MICA_BUFFER_UNINITIALIZED; an empty buffer owns none. INVALID_ARGUMENT
+ * for more than MICA_MAX_DIMS dimensions, an unknown dtype, a last dimension that is no multiple of the block, a
+ * scalar of a block type, dimensions whose product, those of 0 left out, overflows in bytes; BUDGET,
+ * OUT_OF_MEMORY. */
 MICA_API mica_status mica_buffer_create(mica_device *device, const mica_buffer_desc *desc,
                                         mica_buffer **out_buffer);
 /* The same in one line: shape[0..ndim); of a scalar NULL is fine. */
@@ -142,22 +143,23 @@ MICA_API mica_status mica_buffer_get_info(const mica_buffer *buffer, mica_buffer
 /* The device it lives on; borrowed, valid while the buffer is. NULL for NULL. */
 MICA_API mica_device *mica_buffer_device(const mica_buffer *buffer);
 
-/* A view of a view composes: `byte_offset` counts from the first byte of `buffer`. `stride` NULL means
- * contiguous. The view must lie inside the parent's bytes, and block rows must stay whole. Elements lie where kernels can
- * read them: the place in the storage and the strides are multiples of the type's alignment, which is its size, or for block
- * types the largest of 1, 2 and 4 that divides their block_bytes. The view keeps the storage alive. */
+/* A view of a view composes: `byte_offset` counts from the first byte of `buffer`. `stride` NULL means contiguous.
+ * The view must lie inside the parent's bytes, and block rows must stay whole. Elements lie where kernels can read
+ * them: the place in the storage and the strides are multiples of the type's alignment, which is its size, or for
+ * block types the largest of 1, 2 and 4 that divides their block_bytes. The view keeps the storage alive. */
 MICA_API mica_status mica_buffer_view(mica_buffer *buffer, mica_dtype dtype, uint32_t ndim,
                                       const uint64_t *shape, const uint64_t *stride, uint64_t byte_offset,
                                       mica_buffer **out_view);
 /* Elements [start, start+count) of dimension `dim`; none is fine. */
 MICA_API mica_status mica_buffer_slice(mica_buffer *buffer, uint32_t dim, uint64_t start, uint64_t count,
                                        mica_buffer **out_view);
-/* Every `step`-th element of dimension `dim`, the first among them; step 1 or more. Not of blocks, nor of packed or affine weights. Behind
- * mica_buffer_slice: a slice with steps. Backwards is mica_flip: strides are not below 0. */
+/* Every `step`-th element of dimension `dim`, the first among them; step 1 or more. Not of blocks, nor of packed or
+ * affine weights. Behind mica_buffer_slice: a slice with steps. Backwards is mica_flip: strides are not below 0. */
 MICA_API mica_status mica_buffer_stride(mica_buffer *buffer, uint32_t dim, uint64_t step,
                                         mica_buffer **out_view);
-/* The elements repeated to `shape`, as broadcasting does: dimensions aligned at the last, missing ones and those of size 1 repeat, with
- * stride 0. Only to be read where something repeats. Not of blocks, nor of packed or affine weights. */
+/* The elements repeated to `shape`, as broadcasting does: dimensions aligned at the last, missing ones
+ * and those of size 1 repeat, with stride 0. Only to be read where something repeats. Not of blocks,
+ * nor of packed or affine weights. */
 MICA_API mica_status mica_buffer_expand(mica_buffer *buffer, uint32_t ndim, const uint64_t *shape,
                                         mica_buffer **out_view);
 /* The same elements in another shape; needs a contiguous buffer and an equal element count. */
@@ -165,8 +167,9 @@ MICA_API mica_status mica_buffer_reshape(mica_buffer *buffer, uint32_t ndim, con
                                          mica_buffer **out_view);
 /* Dimension i of the result is dimension order[i] of `buffer`; of a scalar NULL is fine. */
 MICA_API mica_status mica_buffer_permute(mica_buffer *buffer, const uint32_t *order, mica_buffer **out_view);
-/* An MLX weight: `data` [.., N, K] of an affine dtype, `scales` and `biases` [.., N, ceil(K/group)] bf16, f16 or f32; or
- * fp4 with scales of e8m0 or f8_e4m3, or f8_e4m3 with scales of e8m0, both with `biases` NULL. The result is used like any weight and keeps all three. group_size 1 and up. */
+/* An MLX weight: `data` [.., N, K] of an affine dtype, `scales` and `biases` [.., N, ceil(K/group)] bf16, f16 or f32;
+ * or fp4 with scales of e8m0 or f8_e4m3, or f8_e4m3 with scales of e8m0, both with `biases` NULL. The result is used
+ * like any weight and keeps all three. group_size 1 and up. */
 MICA_API mica_status mica_buffer_affine(mica_buffer *data, mica_buffer *scales, mica_buffer *biases,
                                         uint32_t group_size, mica_buffer **out_buffer);
 /* A copy of a weight in the layout that the device's matmul reads fastest. Where that is the canonical one
@@ -175,9 +178,9 @@ MICA_API mica_status mica_buffer_pack(mica_buffer *weight, mica_buffer **out_pac
 
 /* Called when the last view of imported memory is gone. */
 typedef void (*mica_import_release)(void *context, void *pointer);
-/* Wraps host memory the caller owns (a mapped file, another library's tensor) without a copy where the
- * device can; UNSUPPORTED where it cannot. `pointer` is aligned for the type, as in mica_buffer_view; with 0 bytes it may be
- * NULL. `release` may be NULL.
+/* Wraps host memory the caller owns (a mapped file, another library's tensor) without a copy where the device
+ * can; UNSUPPORTED where it cannot. `pointer` is aligned for the type, as in mica_buffer_view; with 0 bytes it
+ * may be NULL. `release` may be NULL.
  * The ledger's mapped column counts it. */
 MICA_API mica_status mica_buffer_import(mica_device *device, void *pointer, uint64_t bytes,
                                         const mica_buffer_desc *desc, mica_import_release release,
@@ -209,8 +212,8 @@ MICA_API mica_status mica_buffer_dlpack(const mica_buffer *buffer, mica_dlpack_v
 MICA_API mica_status mica_buffer_map(mica_buffer *buffer, uint32_t access, void **out_pointer);
 /* Ends a map. INVALID_ARGUMENT for NULL. */
 MICA_API mica_status mica_buffer_unmap(mica_buffer *buffer);
-/* Blocking copies between the host and a contiguous view, `bytes` at `offset` of it. They wait for work in flight. The host's
- * pointer may be NULL where bytes is 0. */
+/* Blocking copies between the host and a contiguous view, `bytes` at `offset` of it. They wait for work in flight.
+ * The host's pointer may be NULL where bytes is 0. */
 MICA_API mica_status mica_buffer_write(mica_buffer *buffer, uint64_t offset, const void *source,
                                        uint64_t bytes);
 /* The way back: INVALID_ARGUMENT if the range leaves the view or it is not contiguous. */
@@ -275,10 +278,10 @@ typedef struct mica_host_binding {
 typedef void (*mica_host_kernel)(const mica_host_binding *bindings, uint32_t binding_count,
                                  const void *params, uint32_t first, uint32_t last);
 
-/* A kernel of one's own. GPUs compile `source`, a text in mica's kernel dialect, the same for CUDA and OpenCL: C with the
- * words MK_KERNEL, MK_IN, MK_OUT, MK_PARAM, MK_BIND and functions mk_*, described in docs/kernels.md (installed in
- * share/doc/mica) and shown in examples/kernel.c. Its entry is MK_KERNEL(name); its bindings come in the order of the
- * dispatch, the parameters last. */
+/* A kernel of one's own. GPUs compile `source`, a text in mica's kernel dialect, the same for CUDA and OpenCL: C with
+ * the words MK_KERNEL, MK_IN, MK_OUT, MK_PARAM, MK_BIND and functions mk_*, described in docs/kernels.md (installed
+ * in share/doc/mica) and shown in examples/kernel.c. Its entry is MK_KERNEL(name); its bindings come in the order of
+ * the dispatch, the parameters last. */
 typedef struct mica_kernel_desc {
     const char *name;
     mica_host_kernel host; /* for the cpu */
@@ -300,11 +303,11 @@ typedef struct mica_registry_stats {
 } mica_registry_stats;
 
 /* Adds or replaces a named kernel; replacing drops all its compiled forms (handles already given out stay
- * valid). Strings are copied. INVALID_ARGUMENT when it has nothing this device can run, or on a GPU a text in another language
- * than the dialect. */
+ * valid). Strings are copied. INVALID_ARGUMENT when it has nothing this device can run, or on a GPU a text in
+ * another language than the dialect. */
 MICA_API mica_status mica_kernel_register(mica_device *device, const mica_kernel_desc *desc);
-/* The compiled kernel, compiled on first use. The order of `constants` does not matter. KERNEL_NOT_FOUND: no such name, or a
- * text without that entry; KERNEL_COMPILATION (with the compiler's text). */
+/* The compiled kernel, compiled on first use. The order of `constants` does not matter. KERNEL_NOT_FOUND: no such
+ * name, or a text without that entry; KERNEL_COMPILATION (with the compiler's text). */
 MICA_API mica_status mica_kernel_get(mica_device *device, const char *name, const mica_constant *constants,
                                      uint32_t constant_count, mica_kernel **out_kernel);
 /* Gives the handle back. NULL is fine. */
@@ -316,18 +319,19 @@ MICA_API int mica_kernel_is_cached(mica_device *device, const char *name);
 /* The registry's figures now. INVALID_ARGUMENT for NULL. Any thread. */
 MICA_API mica_status mica_device_get_registry(const mica_device *device, mica_registry_stats *out);
 
-/* Looks now for the libraries that the device opens only when it needs them (a compiler of kernels, a library of matrix products)
- * and says in words which were found; "" where it needs none. Cut to `out_bytes`, NUL included. INVALID_ARGUMENT for NULL and 0
- * bytes. Any thread. */
+/* Looks now for the libraries that the device opens only when it needs them (a compiler of kernels, a library of
+ * matrix products) and says in words which were found; "" where it needs none. Cut to `out_bytes`, NUL included.
+ * INVALID_ARGUMENT for NULL and 0 bytes. Any thread. */
 MICA_API mica_status mica_device_find_libraries(const mica_device *device, char *out, uint64_t out_bytes);
 
 /* ---- compiled kernels on disk -------------------------------------------------------------------------- */
 
 /*
- * GPU kernels that were compiled once are kept in a folder shared by all processes of the user: MICA_CACHE_DIR, else
- * mica/ in XDG_CACHE_HOME or ~/.cache. Damaged entries are compiled anew, the oldest go when 256 MB are passed, and a
- * folder that cannot be used only costs time. What another user may have written is not used: the folder and each file in it
- * must belong to the effective user or to root, and nobody else may write them; else a warning says so, once.
+ * GPU kernels that were compiled once are kept in a folder shared by all processes of the user:
+ * MICA_CACHE_DIR, else mica/ in XDG_CACHE_HOME or ~/.cache. Damaged entries are compiled anew, the oldest go
+ * when 256 MB are passed, and a folder that cannot be used only costs time. What another user may have written
+ * is not used: the folder and each file in it must belong to the effective user or to root, and nobody else
+ * may write them; else a warning says so, once.
  */
 typedef struct mica_cache_entry {
     char name[MICA_NAME_BYTES]; /* kernel file and its constants */
@@ -337,8 +341,8 @@ typedef struct mica_cache_entry {
 
 /* The folder; "" if there is no place for one. Lives for ever. Any thread. */
 MICA_API const char *mica_cache_folder(void);
-/* Fills up to `capacity` entries and says in `out_count` how many there are; a folder that is not there has none. IO where
- * it cannot be read. Any thread. */
+/* Fills up to `capacity` entries and says in `out_count` how many there are; a folder that is not there has none. IO
+ * where it cannot be read. Any thread. */
 MICA_API mica_status mica_cache_list(mica_cache_entry *entries, uint32_t capacity, uint32_t *out_count);
 /* Removes all entries, and nothing else that lies there. `out_removed` may be NULL. IO names the first that stays. */
 MICA_API mica_status mica_cache_clear(uint32_t *out_removed);
@@ -456,8 +460,9 @@ typedef struct mica_profile_entry {
     uint32_t index; /* place in its submission */
     uint64_t submission;
     uint64_t begin_ns, end_ns; /* device clock */
-    /* That its op moves and takes at the least (mica_op_route), where this dispatch is the one that touches most of its operands; 0 in the
-     * others, in custom kernels, and in work that was encoded before the profile began, recordings excepted. */
+    /* That its op moves and takes at the least (mica_op_route), where this dispatch is the one that touches
+     * most of its operands; 0 in the others, in custom kernels, and in work that was encoded before the
+     * profile began, recordings excepted. */
     double bytes, operations;
 } mica_profile_entry;
 /* Sums of an op and kernel. */
@@ -468,8 +473,8 @@ typedef struct mica_profile_bucket {
     double bytes, operations;
 } mica_profile_bucket;
 
-/* From now on each dispatch of the device is timed (dispatches then run one at a time). What was gathered is forgotten, also
- * by a second begin without an end. */
+/* From now on each dispatch of the device is timed (dispatches then run one at a time). What was gathered is
+ * forgotten, also by a second begin without an end. */
 MICA_API mica_status mica_profile_begin(mica_device *device);
 /* Stops timing and keeps what was gathered. STATE if it had not begun; OUT_OF_MEMORY. */
 MICA_API mica_status mica_profile_end(mica_device *device);

@@ -3,16 +3,21 @@
  *
  *     mica_executable *run;
  *     mica_graph_compile(graph, device, NULL, &run);
- *     mica_executable_set(run, &(mica_array){.name = "w", .dtype = MICA_DTYPE_F32, .ndim = 2, .shape = {784, 10}, .data = w, .bytes = sizeof w});
- *     mica_array x = {.name = "x", .dtype = MICA_DTYPE_F32, .ndim = 2, .shape = {32, 784}, .data = pixels, .bytes = sizeof pixels};
+ *     mica_array weight = {.name = "w", .dtype = MICA_DTYPE_F32, .ndim = 2, .shape = {784, 10}, .data = w,
+ *                          .bytes = sizeof w};
+ *     mica_executable_set(run, &weight);
+ *     mica_array x = {.name = "x", .dtype = MICA_DTYPE_F32, .ndim = 2, .shape = {32, 784}, .data = pixels,
+ *                     .bytes = sizeof pixels};
  *     mica_array y = {.name = "y", .data = scores, .bytes = sizeof scores};
  *     mica_executable_run(run, &x, 1, &y, 1);
  *
- * Modes. EAGER runs node by node and waits for each, so that a failure names its node. LAZY makes the whole graph ready with every run and submits it
- * once. COMPILED plans once for the shapes of the inputs, fused, reordered and placed (session.h), and replays; it keeps the plans of the last few
- * shapes. All give the same numbers; LAZY and COMPILED the same bits.
+ * Modes. EAGER runs node by node and waits for each, so that a failure names its node. LAZY makes the whole
+ * graph ready with every run and submits it once. COMPILED plans once for the shapes of the inputs, fused,
+ * reordered and placed (session.h), and replays; it keeps the plans of the last few shapes. All give the same
+ * numbers; LAZY and COMPILED the same bits.
  *
- * Ownership and failure as in device.h. Threads: any; runs of one executable wait for each other unless `in_flight` says otherwise.
+ * Ownership and failure as in device.h. Threads: any; runs of one executable wait for each other
+ * unless `in_flight` says otherwise.
  */
 #ifndef MICA_EXECUTABLE_H
 #define MICA_EXECUTABLE_H
@@ -42,8 +47,8 @@ typedef enum mica_graph_precision {
 } mica_graph_precision;
 
 #define MICA_COMPILE_AS_WRITTEN 1u /* no passes: the nodes as they are */
-#define MICA_COMPILE_TRAINING \
-    2u /* parameters change with each run: nothing is computed from them beforehand */
+/* parameters change with each run: nothing is computed from them beforehand */
+#define MICA_COMPILE_TRAINING 2u
 
 /* All zero is fine. */
 typedef struct mica_compile_options {
@@ -56,8 +61,8 @@ typedef struct mica_compile_options {
     uint64_t most_rounds; /* of a loop that states no bound: BUDGET behind it; 0: 2^20 */
 } mica_compile_options;
 
-/* Checks the whole graph for the device: UNSUPPORTED names every node that it does not serve, as far as shapes are known. The graph may be released
- * afterwards. */
+/* Checks the whole graph for the device: UNSUPPORTED names every node that it does not serve, as far as shapes are
+ * known. The graph may be released afterwards. */
 MICA_API mica_status mica_graph_compile(const mica_graph *graph, mica_device *device,
                                         const mica_compile_options *options,
                                         mica_executable **out_executable);
@@ -75,26 +80,32 @@ typedef struct mica_array {
     mica_buffer *buffer;
 } mica_array;
 
-/* Sets a parameter: `data` is copied, a `buffer` is kept and read as it is (any strides and layouts that the node which reads it takes). Waits for runs. INVALID_ARGUMENT names
- * the parameter and both types or shapes; NOT_FOUND. A parameter that the passes found unused is taken and forgotten. */
+/* Sets a parameter: `data` is copied, a `buffer` is kept and read as it is (any strides and layouts that the node
+ * which reads it takes). Waits for runs. INVALID_ARGUMENT names the parameter and both types or shapes; NOT_FOUND. A
+ * parameter that the passes found unused is taken and forgotten. */
 MICA_API mica_status mica_executable_set(mica_executable *executable, const mica_array *parameter);
 /* Sets all parameters that have a tensor of their name in the file or folder (weights.h). `out_count` may be NULL. */
 MICA_API mica_status mica_executable_set_from(mica_executable *executable, const char *path,
                                               uint32_t *out_count);
-/* The memory of a parameter, of a state, or of an output of the last run, one reference for the caller. STATE: it has none yet. */
+/* The memory of a parameter, of a state, or of an output of the last run, one reference for the
+ * caller. STATE: it has none yet. */
 MICA_API mica_status mica_executable_get(mica_executable *executable, const char *name,
                                          mica_buffer **out_buffer);
-/* From now on the value of output `output` after a run is what input or parameter `state` holds in the next: it stays on the device and need not be fed. Before the first run the
- * state is zeros, or what mica_executable_set put there. Types and shapes are equal. Where nothing else needs the old value it is updated in place. */
+/* From now on the value of output `output` after a run is what input or parameter `state` holds in the next: it stays
+ * on the device and need not be fed. Before the first run the state is zeros, or what mica_executable_set put there.
+ * Types and shapes are equal. Where nothing else needs the old value it is updated in place. */
 MICA_API mica_status mica_executable_link(mica_executable *executable, const char *output, const char *state);
 
-/* Runs the graph and waits. `inputs`: every input but states, by name, in any order; shapes make the symbols known. `outputs`: those that are
- * wanted, by name, with memory to copy to (`data`, `bytes`: at least what it takes), or a buffer to write to, or neither: then `buffer` becomes one, owned by the caller, valid until it is released; dtype, ndim and shape are filled in. What was not
- * asked for can be got behind it. INVALID_ARGUMENT names input and shapes; STATE: a parameter was not set. A failure of the device is that of the node. */
+/* Runs the graph and waits. `inputs`: every input but states, by name, in any order; shapes make the symbols known.
+ * `outputs`: those that are wanted, by name, with memory to copy to (`data`, `bytes`: at least what it takes), or a
+ * buffer to write to, or neither: then `buffer` becomes one, owned by the caller, valid until it is released; dtype,
+ * ndim and shape are filled in. What was not asked for can be got behind it. INVALID_ARGUMENT names input and shapes;
+ * STATE: a parameter was not set. A failure of the device is that of the node. */
 MICA_API mica_status mica_executable_run(mica_executable *executable, const mica_array *inputs,
                                          uint32_t input_count, mica_array *outputs, uint32_t output_count);
-/* The same without waiting: up to options.in_flight runs at once, the next waits for the oldest. `outputs` are copied when mica_run_wait is called, and are kept alive by
- * the caller until then. Inputs in `data` are copied before it returns. */
+/* The same without waiting: up to options.in_flight runs at once, the next waits for the oldest.
+ * `outputs` are copied when mica_run_wait is called, and are kept alive by the caller until then. Inputs
+ * in `data` are copied before it returns. */
 MICA_API mica_status mica_executable_commit(mica_executable *executable, const mica_array *inputs,
                                             uint32_t input_count, mica_array *outputs, uint32_t output_count,
                                             mica_run **out_run);

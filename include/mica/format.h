@@ -67,7 +67,8 @@ typedef struct mica_value {
         int64_t i;
         double f;
         mica_string string;
-        /* numbers: packed in their own type (bool a byte); strings: mica_string[]; arrays: mica_value[]. Aligned for its type. */
+        /* numbers: packed in their own type (bool a byte); strings: mica_string[]; arrays:
+         * mica_value[]. Aligned for its type. */
         const void *items;
     } as;
 } mica_value;
@@ -170,11 +171,11 @@ typedef struct mica_convert_options {
     uint32_t accept_key_count;
 } mica_convert_options;
 
-/* Tensor data, metadata and the tokenizer, between safetensors, MLX folders and GGUF. Names of the known families
- * are mapped (docs/formats.md); of an unknown one they stay, and the GGUF says so in general.architecture. A folder that is made
- * of a GGUF reads to the same numbers, tokens and vectors elsewhere; UNSUPPORTED names a key, a tensor, a pooling or a
- * tokenizer that it has no words for. A folder that was not there appears whole; into one that is there config.json comes last. A single
- * safetensors file holds tensors and texts alone. */
+/* Tensor data, metadata and the tokenizer, between safetensors, MLX folders and GGUF. Names of the known families are
+ * mapped (docs/formats.md); of an unknown one they stay, and the GGUF says so in general.architecture. A folder that
+ * is made of a GGUF reads to the same numbers, tokens and vectors elsewhere; UNSUPPORTED names a key, a tensor, a
+ * pooling or a tokenizer that it has no words for. A folder that was not there appears whole; into one that is there
+ * config.json comes last. A single safetensors file holds tensors and texts alone. */
 MICA_API mica_status mica_convert(const char *input, const char *output, const mica_convert_options *options);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 /*
- * graph.h - describe a computation once: a graph of tensor operations, which is checked while it is written, printed, saved,
- * differentiated (gradient.h) and compiled for any device (executable.h). One screen:
+ * graph.h - describe a computation once: a graph of tensor operations, which is checked while it is written, printed,
+ * saved, differentiated (gradient.h) and compiled for any device (executable.h). One screen:
  *
  *     mica_graph *graph;
  *     mica_graph_create(&graph);
@@ -12,21 +12,25 @@
  *     mica_graph_output(graph, "y", y);
  *     mica_executable *run;
  *     if (mica_graph_compile(graph, device, NULL, &run) != MICA_OK)
- *         fputs(mica_status_message(), stderr);   // "graph: matmul: b [785, 10] must be [784, N] as a [batch, 784] says"
+ *         fputs(mica_status_message(), stderr);
+ *         // "graph: matmul: b [785, 10] must be [784, N] as a [batch, 784] says"
  *
- * Tensors. A mica_tensor is a value of a graph: a type, a shape, and the node that gives it. A function that adds a node takes values and
- * gives a value, 0 where it fails: nothing is added then, and the graph keeps the first failure. Whoever gets a 0 gives 0 on, so that
- * expressions are written without looking; mica_graph_status, and every call that uses the whole graph, ends with that failure and
- * its sentence. (docs/decisions/028: why builders do not return a status.)
+ * Tensors. A mica_tensor is a value of a graph: a type, a shape, and the node that gives it. A function that adds
+ * a node takes values and gives a value, 0 where it fails: nothing is added then, and the graph keeps the first
+ * failure. Whoever gets a 0 gives 0 on, so that expressions are written without looking; mica_graph_status, and
+ * every call that uses the whole graph, ends with that failure and its sentence. (docs/decisions/028: why
+ * builders do not return a status.)
  *
- * Order. Nodes are kept in the order in which they were added, which is one in which they can run: a node takes values that are there.
+ * Order. Nodes are kept in the order in which they were added, which is one in which they can run: a
+ * node takes values that are there.
  *
- * Shapes. A size is a number, or a symbol that stands for one until the graph is compiled and run: equal symbols are equal sizes. A size
- * that follows from symbols in another way than being one (of a concatenation, of windows) is MICA_SIZE_UNKNOWN until they are known; then
- * everything is inferred, and checked, again.
+ * Shapes. A size is a number, or a symbol that stands for one until the graph is compiled and run: equal symbols are
+ * equal sizes. A size that follows from symbols in another way than being one (of a concatenation, of windows) is
+ * MICA_SIZE_UNKNOWN until they are known; then everything is inferred, and checked, again.
  *
- * Types are those of the ops below (ops.h, scalars.h). Elementwise nodes broadcast as numpy does. Values are never written in place: an op that
- * updates an operand takes the old value and gives the new one, and the executable finds out where it may be the same memory.
+ * Types are those of the ops below (ops.h, scalars.h). Elementwise nodes broadcast as numpy does. Values are never
+ * written in place: an op that updates an operand takes the old value and gives the new one, and the executable finds
+ * out where it may be the same memory.
  *
  * Ownership: a graph owns its nodes, its constants and its sub-graphs. Threads: one graph, one thread at a time.
  */
@@ -57,10 +61,11 @@ MICA_API mica_status mica_graph_status(const mica_graph *graph);
 
 /* ---- leaves and outputs ---- */
 
-/* A size that is known when the graph is run; the same name gives the same symbol. MICA_SIZE_UNKNOWN where there is no memory for it, which is the
- * graph's failure. */
+/* A size that is known when the graph is run; the same name gives the same symbol. MICA_SIZE_UNKNOWN where there is
+ * no memory for it, which is the graph's failure. */
 MICA_API uint64_t mica_graph_symbol(mica_graph *graph, const char *name);
-/* What is fed with each run. `shape` may hold symbols and MICA_SIZE_UNKNOWN; block types are not fed. Names of inputs and parameters differ. */
+/* What is fed with each run. `shape` may hold symbols and MICA_SIZE_UNKNOWN; block types are not fed. Names
+ * of inputs and parameters differ. */
 MICA_API mica_tensor mica_graph_input(mica_graph *graph, const char *name, mica_dtype dtype, uint32_t ndim,
                                       const uint64_t *shape);
 /* What is set once and kept across runs: weights of any type, of known sizes. */
@@ -77,25 +82,29 @@ MICA_API mica_tensor mica_graph_constant(mica_graph *graph, mica_dtype dtype, ui
 MICA_API mica_tensor mica_graph_number(mica_graph *graph, mica_dtype dtype, double value);
 /* Gives the value a name outside. Names of outputs differ; a value may have several. Returns the value. */
 MICA_API mica_tensor mica_graph_output(mica_graph *graph, const char *name, mica_tensor value);
-/* Nodes added from here on have this text in the sentences of failures, profiles and prints ("layer 3"); NULL or "": none. */
+/* Nodes added from here on have this text in the sentences of failures, profiles and prints ("layer 3"); NULL or "":
+ * none. */
 MICA_API mica_status mica_graph_label(mica_graph *graph, const char *text);
 
 /* ---- nodes ---- */
 
-/* A node of one scalar function (region.h, scalars.h): as many values as it takes, 0 for others. They broadcast to each other and load to one
- * register type; of two types the result has the wider one (f16 and bf16: f32), comparisons give bool. Scalars of sources and casts have calls of their own. */
+/* A node of one scalar function (region.h, scalars.h): as many values as it takes, 0 for others. They broadcast to
+ * each other and load to one register type; of two types the result has the wider one (f16 and bf16: f32),
+ * comparisons give bool. Scalars of sources and casts have calls of their own. */
 MICA_API mica_tensor mica_graph_scalar(mica_graph *graph, mica_scalar scalar, mica_tensor a, mica_tensor b,
                                        mica_tensor c);
-/* A node of any op of the table (docs/ops.md). `inputs` are the operands that it reads, updates or writes in part, in the table's order, 0 for absent
- * ones; groups that repeat follow one another. `params` as for mica_op_apply, copied. `outputs` gets a value for each operand that the op writes,
- * updates or writes in part, in the table's order; `wanted` has bit i where output i is wanted (those that are needed or updated always are), others become 0.
- * `asked`, NULL or one for each output: its type (NONE: the one that follows) and its shape (ndim MICA_RANK_UNKNOWN, or type NONE and ndim 0: the one that
- * follows). Returns the first wanted output. */
+/* A node of any op of the table (docs/ops.md). `inputs` are the operands that it reads, updates or writes in part, in
+ * the table's order, 0 for absent ones; groups that repeat follow one another. `params` as for mica_op_apply, copied.
+ * `outputs` gets a value for each operand that the op writes, updates or writes in part, in the table's order;
+ * `wanted` has bit i where output i is wanted (those that are needed or updated always are), others become 0.
+ * `asked`, NULL or one for each output: its type (NONE: the one that follows) and its shape (ndim MICA_RANK_UNKNOWN,
+ * or type NONE and ndim 0: the one that follows). Returns the first wanted output. */
 MICA_API mica_tensor mica_graph_op(mica_graph *graph, mica_op op, const void *params,
                                    const mica_tensor *inputs, uint32_t input_count, uint32_t wanted,
                                    const mica_operand_desc *asked, mica_tensor *outputs,
                                    uint32_t output_count);
-/* A node of a region (region.h), which is copied: values broadcast. `dtypes`: the type of each output. Returns the first output. */
+/* A node of a region (region.h), which is copied: values broadcast. `dtypes`: the type of each
+ * output. Returns the first output. */
 MICA_API mica_tensor mica_graph_region(mica_graph *graph, const mica_region *region,
                                        const mica_tensor *inputs, const mica_dtype *dtypes,
                                        mica_tensor *outputs);
@@ -105,7 +114,8 @@ MICA_API mica_tensor mica_graph_cast(mica_graph *graph, mica_tensor x, mica_dtyp
 /* The element's index along `axis` of a tensor of this shape, in i32, u32, i64 or u64. */
 MICA_API mica_tensor mica_graph_index(mica_graph *graph, mica_dtype dtype, uint32_t ndim,
                                       const uint64_t *shape, uint32_t axis);
-/* 64 random bits (u64) for each element of `counter` (u64) under `key` (u64): as the scalar `random` has them. They broadcast. */
+/* 64 random bits (u64) for each element of `counter` (u64) under `key` (u64): as the scalar
+ * `random` has them. They broadcast. */
 MICA_API mica_tensor mica_graph_random_bits(mica_graph *graph, mica_tensor counter, mica_tensor key);
 /* The bits of x as another type of the same size. */
 MICA_API mica_tensor mica_graph_bits(mica_graph *graph, mica_tensor x, mica_dtype dtype);
@@ -134,31 +144,35 @@ MICA_API mica_tensor mica_graph_stop_gradient(mica_graph *graph, mica_tensor x);
 /* ---- sub-graphs ---- */
 
 /*
- * A sub-graph is a graph of its own, whose inputs, in the order in which they were added, get values of the graph around it, and whose outputs are those
- * of the node. It has no parameters: they come in as values. Each call keeps a copy of it.
+ * A sub-graph is a graph of its own, whose inputs, in the order in which they were added, get values of
+ * the graph around it, and whose outputs are those of the node. It has no parameters: they come in as
+ * values. Each call keeps a copy of it.
  */
 
 #define MICA_CALL_CHECKPOINT 1u /* its gradient computes what is inside again, instead of keeping it */
 
-/* What the sub-graph gives of `inputs`. `gradient` NULL, or a sub-graph that is used for its gradient: of the inputs, then the outputs, then what
- * reaches each output; it gives what reaches each input. `outputs` gets as many as the body has; returns the first. */
+/* What the sub-graph gives of `inputs`. `gradient` NULL, or a sub-graph that is used for its gradient: of the
+ * inputs, then the outputs, then what reaches each output; it gives what reaches each input. `outputs` gets as many
+ * as the body has; returns the first. */
 MICA_API mica_tensor mica_graph_call(mica_graph *graph, const mica_graph *body, const mica_graph *gradient,
                                      uint32_t flags, const mica_tensor *inputs, uint32_t input_count,
                                      mica_tensor *outputs, uint32_t output_count);
-/* What `then_body` or `else_body` gives of `inputs`: one of them runs. `predicate` is one bool. Both have the same inputs, and outputs of equal
- * types and shapes. */
+/* What `then_body` or `else_body` gives of `inputs`: one of them runs. `predicate` is one bool. Both have the same
+ * inputs, and outputs of equal types and shapes. */
 MICA_API mica_tensor mica_graph_if(mica_graph *graph, mica_tensor predicate, const mica_graph *then_body,
                                    const mica_graph *else_body, const mica_tensor *inputs,
                                    uint32_t input_count, mica_tensor *outputs, uint32_t output_count);
-/* carried = inputs[0 .. carried_count); while `condition` (of all inputs; one bool) holds: carried = body(all inputs). The inputs behind the carried ones stay. The
- * body gives what is carried, types and shapes unchanged. `most` 0: no bound (it has no gradient then, and a run is ended by the limit of the executable
- * with BUDGET); else the loop ends after so many rounds. */
+/* carried = inputs[0 .. carried_count); while `condition` (of all inputs; one bool) holds: carried = body(all
+ * inputs). The inputs behind the carried ones stay. The body gives what is carried, types and shapes unchanged.
+ * `most` 0: no bound (it has no gradient then, and a run is ended by the limit of the executable with BUDGET); else
+ * the loop ends after so many rounds. */
 MICA_API mica_tensor mica_graph_while(mica_graph *graph, const mica_graph *condition, const mica_graph *body,
                                       uint64_t most, const mica_tensor *inputs, uint32_t input_count,
                                       uint32_t carried_count, mica_tensor *outputs);
-/* For t = 0 .. length - 1: carried, slices = body(carried, x[t] of each scanned input, other inputs). `inputs` are the carried ones, then the scanned ones
- * [length, ..], then others. `outputs`: carried at the end, then the slices that the body gives besides, stacked [length, ..]. `reverse` 1: from the last
- * to the first; slice t stays at place t. */
+/* For t = 0 .. length - 1: carried, slices = body(carried, x[t] of each scanned input, other inputs).
+ * `inputs` are the carried ones, then the scanned ones [length, ..], then others. `outputs`: carried at the
+ * end, then the slices that the body gives besides, stacked [length, ..]. `reverse` 1: from the last to the
+ * first; slice t stays at place t. */
 typedef struct mica_scan_desc {
     uint32_t carried, scanned, others; /* of the inputs */
     uint32_t reverse;
@@ -238,20 +252,22 @@ MICA_API mica_tensor mica_graph_find(const mica_graph *graph, const char *name);
 /* The name of a symbol of the graph; "?" for MICA_SIZE_UNKNOWN, NULL for a number. Borrowed. */
 MICA_API const char *mica_graph_symbol_name(const mica_graph *graph, uint64_t size);
 
-/* Everything that building checked, once more: numbers of values, arity, types, shapes, names, sub-graphs. INTERNAL never; INVALID_ARGUMENT says what
- * and where. For graphs that were loaded, and after passes. */
+/* Everything that building checked, once more: numbers of values, arity, types, shapes, names, sub-graphs. INTERNAL
+ * never; INVALID_ARGUMENT says what and where. For graphs that were loaded, and after passes. */
 MICA_API mica_status mica_graph_verify(const mica_graph *graph);
 
-/* One line a node, cut at `capacity` (NUL-terminated when capacity > 0); `out_length` is the full length without the NUL. mica_graph_parse reads
- * it back. */
+/* One line a node, cut at `capacity` (NUL-terminated when capacity > 0); `out_length` is the full length without the
+ * NUL. mica_graph_parse reads it back. */
 MICA_API mica_status mica_graph_print(const mica_graph *graph, char *text, uint64_t capacity,
                                       uint64_t *out_length);
 /* The same for Graphviz. */
 MICA_API mica_status mica_graph_print_dot(const mica_graph *graph, char *text, uint64_t capacity,
                                           uint64_t *out_length);
-/* A graph from its text; MALFORMED names the line. Constants of more than 64 elements are not in a text: they are parsed as parameters. */
+/* A graph from its text; MALFORMED names the line. Constants of more than 64 elements are not in a
+ * text: they are parsed as parameters. */
 MICA_API mica_status mica_graph_parse(const char *text, uint64_t length, mica_graph **out_graph);
-/* One file: structure as JSON in the metadata of a safetensors file, constants as its tensors. Written whole or not at all. */
+/* One file: structure as JSON in the metadata of a safetensors file, constants as its tensors. Written whole or not
+ * at all. */
 MICA_API mica_status mica_graph_save(const mica_graph *graph, const char *path);
 /* Reads one back, and checks all of it. MALFORMED_FILE says where; IO. */
 MICA_API mica_status mica_graph_load(const char *path, mica_graph **out_graph);

@@ -1,6 +1,6 @@
 /*
- * graph_layers.h - what networks are made of, as nodes: norms, softmax, attention, rope, transformer layers, experts, images, recurrence. As graph_ops.h says
- * of its functions, which includes this.
+ * graph_layers.h - what networks are made of, as nodes: norms, softmax, attention, rope, transformer layers, experts,
+ * images, recurrence. As graph_ops.h says of its functions, which includes this.
  */
 #ifndef MICA_GRAPH_LAYERS_H
 #define MICA_GRAPH_LAYERS_H
@@ -27,7 +27,8 @@ MICA_API mica_tensor mica_graph_softmax_backward(mica_graph *graph, mica_tensor 
 
 /* ---- norms. Weights and biases may be 0 ---- */
 
-/* mica_normalize over the last params.dims dimensions; weight and bias repeat to x. `out_mean`, `out_var`: the statistics. */
+/* mica_normalize over the last params.dims dimensions; weight and bias repeat to x.
+ * `out_mean`, `out_var`: the statistics. */
 MICA_API mica_tensor mica_graph_normalize(mica_graph *graph, mica_tensor x, mica_tensor weight,
                                           mica_tensor bias, const mica_normalize_params *params,
                                           mica_tensor *out_mean, mica_tensor *out_var);
@@ -42,7 +43,8 @@ MICA_API mica_tensor mica_graph_layer_norm(mica_graph *graph, mica_tensor x, mic
                                            mica_tensor bias, float eps);
 /* x / sqrt(sum(x^2) + eps) along `axis`. */
 MICA_API mica_tensor mica_graph_l2_norm(mica_graph *graph, mica_tensor x, float eps, int32_t axis);
-/* Of x [n, channels, ..]: over groups of channels, over each channel, over all channels of a place. weight and bias [channels]. */
+/* Of x [n, channels, ..]: over groups of channels, over each channel, over all channels of a
+ * place. weight and bias [channels]. */
 MICA_API mica_tensor mica_graph_group_norm(mica_graph *graph, mica_tensor x, uint32_t groups,
                                            mica_tensor weight, mica_tensor bias, float eps);
 /* mica_instance_norm: a group for each channel. */
@@ -54,8 +56,8 @@ MICA_API mica_tensor mica_graph_channel_norm(mica_graph *graph, mica_tensor x, m
 /* x [n, channels, ..] with statistics [channels] that are given: a norm of inference. */
 MICA_API mica_tensor mica_graph_batch_norm(mica_graph *graph, mica_tensor x, mica_tensor mean,
                                            mica_tensor var, mica_tensor weight, mica_tensor bias, float eps);
-/* mica_batch_norm_train: statistics of the batch. running_mean and running_var, both or neither, give the new ones; then all sizes of x are
- * numbers. */
+/* mica_batch_norm_train: statistics of the batch. running_mean and running_var, both or neither, give the new ones;
+ * then all sizes of x are numbers. */
 typedef struct mica_graph_batch_norm_outputs {
     mica_tensor y, mean, var, running_mean, running_var;
 } mica_graph_batch_norm_outputs;
@@ -91,19 +93,21 @@ typedef struct mica_graph_attention_desc {
     float softcap;           /* 0: none */
     uint32_t causal;         /* 1: a query sees keys up to its own place */
     uint32_t window;         /* > 0: of these the last `window` */
-    /* A query's place is its index + offset, and, but with `from_start`, how many keys there are more than queries: the last query
-     * is at the last key. Sizes of queries and keys are numbers or one symbol, or from_start is 1. */
+    /* A query's place is its index + offset, and, but with `from_start`, how many keys there are more than queries:
+     * the last query is at the last key. Sizes of queries and keys are numbers or one symbol, or from_start is 1. */
     int64_t offset;
     uint32_t from_start;
     mica_tensor positions; /* [S] instead of all this, or 0 */
-    /* Broadcasts to [B, H, S, keys] (TOKENS: [H, S, keys]): floats are added to the scores, of bool the keys of 0 get no weight. Or 0 */
+    /* Broadcasts to [B, H, S, keys] (TOKENS: [H, S, keys]): floats are added to the scores, of bool
+     * the keys of 0 get no weight. Or 0 */
     mica_tensor mask;
     mica_tensor slopes; /* [H]: ALiBi, as mica_attention has it; or 0 */
     mica_tensor sinks;  /* [H], or 0 */
 } mica_graph_attention_desc;
 
-/* softmax(q k^T scale + mask) v. k and v have as many heads as q or a divisor of them; the dim of v may be another. A query that sees nothing gives zeros. `out_lse`: the
- * logarithm of the sum of e^score, in the layout without D (TOGETHER: [B, S, H]). Differentiable: one sequence over B H heads. */
+/* softmax(q k^T scale + mask) v. k and v have as many heads as q or a divisor of them; the dim of v may be another. A
+ * query that sees nothing gives zeros. `out_lse`: the logarithm of the sum of e^score, in the layout without D
+ * (TOGETHER: [B, S, H]). Differentiable: one sequence over B H heads. */
 MICA_API mica_tensor mica_graph_attention(mica_graph *graph, mica_tensor q, mica_tensor k, mica_tensor v,
                                           const mica_graph_attention_desc *desc, mica_tensor *out_lse);
 
@@ -137,21 +141,24 @@ MICA_API mica_tensor mica_graph_rope_backward(mica_graph *graph, mica_tensor dy,
 /* mica_rope_2d: positions [2, tokens]. */
 MICA_API mica_tensor mica_graph_rope_2d(mica_graph *graph, mica_tensor x, mica_tensor positions,
                                         const mica_rope_params *params);
-/* The rope of x in any layout (TOGETHER: `heads` says how many). positions [S], or [B, S] of layouts with sequences; 0: from 0 on. */
+/* The rope of x in any layout (TOGETHER: `heads` says how many). positions [S], or [B, S] of
+ * layouts with sequences; 0: from 0 on. */
 MICA_API mica_tensor mica_graph_rope_heads(mica_graph *graph, mica_tensor x, mica_head_layout layout,
                                            uint32_t heads, mica_tensor positions, mica_tensor factors,
                                            const mica_rope_params *params);
-/* The rotation by cos and sin [.., n / 2], which broadcast to the pairs of x [.., D]; n <= D is their width doubled, what is behind it stays. */
+/* The rotation by cos and sin [.., n / 2], which broadcast to the pairs of x [.., D]; n <= D is their width
+ * doubled, what is behind it stays. */
 MICA_API mica_tensor mica_graph_rope_tables(mica_graph *graph, mica_tensor x, mica_tensor cosines,
                                             mica_tensor sines, mica_rope_mode mode);
-/* Images of columns x rows tokens, row by row, each token `repeat` times: x [B, columns rows repeat, heads dim], the first half of a head turned by the column, the second by
- * the row, in adjacent pairs. */
+/* Images of columns x rows tokens, row by row, each token `repeat` times: x [B, columns rows repeat, heads dim], the
+ * first half of a head turned by the column, the second by the row, in adjacent pairs. */
 MICA_API mica_tensor mica_graph_rope_axial(mica_graph *graph, mica_tensor x, uint32_t columns, uint32_t rows,
                                            uint32_t repeat, uint32_t heads, float theta);
 
 /* ---- transformer layers ---- */
 
-/* The weights of attention over `hidden` [B, S, E]: weights [N, K] of any type that mica_graph_linear takes; biases may be 0. */
+/* The weights of attention over `hidden` [B, S, E]: weights [N, K] of any type that
+ * mica_graph_linear takes; biases may be 0. */
 typedef struct mica_attention_block {
     mica_tensor qkv_weight; /* [E + 2 kv_heads dim, E]: q, then k, then v */
     mica_tensor qkv_bias;
@@ -224,14 +231,16 @@ MICA_API mica_tensor mica_graph_moe(mica_graph *graph, mica_tensor x, const mica
 /* mica_conv, transposed ones too; bias may be 0. */
 MICA_API mica_tensor mica_graph_conv(mica_graph *graph, mica_tensor x, mica_tensor weight, mica_tensor bias,
                                      const mica_conv_params *params);
-/* What reaches x of a convolution whose input had the spatial sizes `sizes`; what reaches its weight, of kernel sizes params.kernel. */
+/* What reaches x of a convolution whose input had the spatial sizes `sizes`; what reaches its
+ * weight, of kernel sizes params.kernel. */
 MICA_API mica_tensor mica_graph_conv_input_backward(mica_graph *graph, mica_tensor dy, mica_tensor weight,
                                                     const mica_conv_params *params, const uint64_t *sizes);
 /* What reaches the weight: mica_conv_weight_backward. */
 MICA_API mica_tensor mica_graph_conv_weight_backward(mica_graph *graph, mica_tensor x, mica_tensor dy,
                                                      const mica_conv_params *params);
-/* A convolution of codes: (x - x_zero) * (weight - weight_zero) + bias in i32, for x i8 or u8 [n, C, spatial..] and weight i8 or u8 [O, C / groups, kernel..]; places outside of x
- * count as x_zero. zeros are numbers; bias i32 [O] or 0. mica_graph_requantize makes codes of it. */
+/* A convolution of codes: (x - x_zero) * (weight - weight_zero) + bias in i32, for x i8 or u8 [n, C, spatial..] and
+ * weight i8 or u8 [O, C / groups, kernel..]; places outside of x count as x_zero. zeros are numbers; bias i32 [O] or
+ * 0. mica_graph_requantize makes codes of it. */
 MICA_API mica_tensor mica_graph_conv_codes(mica_graph *graph, mica_tensor x, int32_t x_zero,
                                            mica_tensor weight, int32_t weight_zero, mica_tensor bias,
                                            const mica_conv_params *params);
@@ -298,8 +307,9 @@ MICA_API mica_tensor mica_graph_selective_scan(mica_graph *graph,
 MICA_API mica_tensor mica_graph_rnn_cells(mica_graph *graph, mica_tensor x, mica_tensor weight,
                                           mica_tensor bias, const mica_graph_sequences *sequences,
                                           const mica_rnn_params *params, mica_tensor *out_state);
-/* A layer of cells over x [B, S, I], forwards, and backwards too where directions is 2: weights of each direction one behind another, G 1, 3 or 4 as the kind
- * has gates. Returns [B, S, directions H]; layers are calls one behind another. */
+/* A layer of cells over x [B, S, I], forwards, and backwards too where directions is 2: weights of
+ * each direction one behind another, G 1, 3 or 4 as the kind has gates. Returns [B, S, directions H];
+ * layers are calls one behind another. */
 typedef struct mica_rnn_layer {
     mica_rnn_kind kind;
     uint32_t directions;      /* 1 or 2; 0: 1 */

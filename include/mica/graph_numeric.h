@@ -1,6 +1,6 @@
 /*
- * graph_numeric.h - nodes of transforms and complex numbers, random numbers and sampling, codes with scales, linear algebra, losses and optimisers. As graph_ops.h
- * says of its functions, which includes this.
+ * graph_numeric.h - nodes of transforms and complex numbers, random numbers and sampling, codes with scales, linear
+ * algebra, losses and optimisers. As graph_ops.h says of its functions, which includes this.
  */
 #ifndef MICA_GRAPH_NUMERIC_H
 #define MICA_GRAPH_NUMERIC_H
@@ -14,11 +14,12 @@ extern "C" {
 
 /* ---- transforms. Complex numbers are c64, or of f64 pairs in a last dimension of 2, which axes do not count ---- */
 
-/* mica_fft along `axis` of n points: x is cut there, or followed by zeros; 0: as many as x has (HERMITIAN: twice those less one). With n x has a
- * size that is a number along the axis. Real x of COMPLEX becomes complex first. */
+/* mica_fft along `axis` of n points: x is cut there, or followed by zeros; 0: as many as x has (HERMITIAN: twice
+ * those less one). With n x has a size that is a number along the axis. Real x of COMPLEX becomes complex first. */
 MICA_API mica_tensor mica_graph_fourier(mica_graph *graph, mica_tensor x, mica_fft_kind kind,
                                         uint32_t inverse, mica_fft_norm norm, uint64_t n, int32_t axis);
-/* The same along `count` axes, one after another; of REAL the last one listed is the real one, of HERMITIAN it is the last to be done. sizes may be NULL. */
+/* The same along `count` axes, one after another; of REAL the last one listed is the real one, of HERMITIAN it is the
+ * last to be done. sizes may be NULL. */
 MICA_API mica_tensor mica_graph_fourier_axes(mica_graph *graph, mica_tensor x, mica_fft_kind kind,
                                              uint32_t inverse, mica_fft_norm norm, const uint64_t *sizes,
                                              const int32_t *axes, uint32_t count);
@@ -50,8 +51,8 @@ static inline mica_tensor mica_graph_ifft2(mica_graph *graph, mica_tensor x, mic
     const int32_t last[] = {-2, -1};
     return mica_graph_fourier_axes(graph, x, MICA_FFT_COMPLEX, 1, norm, NULL, last, 2);
 }
-/* Frames of x [.., T], `hop` apart, times window [n], each transformed: [.., frames, n / 2 + 1]. T is a number. `centered` 1: x is mirrored by n / 2 at its ends
- * first. */
+/* Frames of x [.., T], `hop` apart, times window [n], each transformed: [.., frames, n / 2 + 1]. T is a number.
+ * `centered` 1: x is mirrored by n / 2 at its ends first. */
 MICA_API mica_tensor mica_graph_stft(mica_graph *graph, mica_tensor x, mica_tensor window, uint64_t hop,
                                      uint32_t centered, mica_fft_norm norm);
 /* All of x [.., T] convolved with kernel [.., K], by spectra: [.., T + K - 1]. f32; T and K are numbers. */
@@ -60,7 +61,8 @@ MICA_API mica_tensor mica_graph_fft_convolve(mica_graph *graph, mica_tensor x, m
 MICA_API mica_tensor mica_graph_log_mel(mica_graph *graph, mica_tensor audio, mica_tensor window,
                                         mica_tensor filters, uint64_t hop, uint64_t frames);
 
-/* Of c64: sum, difference, product, quotient, conjugate; then of c64 in f32: size, its square, angle; re + i im; parts. */
+/* Of c64: sum, difference, product, quotient, conjugate; then of c64 in f32: size, its square, angle; re + i im;
+ * parts. */
 MICA_API mica_tensor mica_graph_complex_add(mica_graph *graph, mica_tensor a, mica_tensor b);
 /* a - b. */
 MICA_API mica_tensor mica_graph_complex_sub(mica_graph *graph, mica_tensor a, mica_tensor b);
@@ -83,7 +85,8 @@ MICA_API mica_tensor mica_graph_real(mica_graph *graph, mica_tensor x);
 /* The imaginary part, f32. */
 MICA_API mica_tensor mica_graph_imag(mica_graph *graph, mica_tensor x);
 
-/* ---- random numbers (ops_random.h). seed and offset are one u64 each, fed or computed; 0: 0. A draw of n elements uses up n offsets ---- */
+/* ---- random numbers (ops_random.h). seed and offset are one u64 each, fed or computed; 0: 0. A draw of n
+ * elements uses up n offsets ---- */
 
 typedef struct mica_graph_draw {
     mica_tensor seed, offset;
@@ -126,8 +129,8 @@ typedef struct mica_graph_sample_outputs {
 MICA_API mica_tensor mica_graph_sample(mica_graph *graph, mica_tensor logits, mica_tensor raw,
                                        mica_tensor settings, mica_tensor history,
                                        mica_graph_sample_outputs *out);
-/* One token (i32) of each row of logits [rows, vocabulary] by settings that are the same for all; each row draws by itself. `pick`, one u32 or 0, is added to the
- * number of the draw of every row: rows use up as many as there are. */
+/* One token (i32) of each row of logits [rows, vocabulary] by settings that are the same for all; each row draws by
+ * itself. `pick`, one u32 or 0, is added to the number of the draw of every row: rows use up as many as there are. */
 MICA_API mica_tensor mica_graph_sample_rows(mica_graph *graph, mica_tensor logits,
                                             const mica_sample_settings *settings, mica_tensor pick);
 
@@ -156,19 +159,21 @@ MICA_API mica_tensor mica_graph_fake_quantize(mica_graph *graph, mica_tensor x,
 MICA_API mica_tensor mica_graph_fake_quantize_backward(mica_graph *graph, mica_tensor x,
                                                        const mica_graph_quantizer *by, mica_tensor dy,
                                                        mica_straight straight, mica_tensor *out_dscale);
-/* A fake-quantise that is trained through: its gradient is mica_graph_fake_quantize_backward's, for x as `straight` says, and for scales (LSQ), which are of
- * the tensor (one element) or repeat to x. zero_points, biases, global and blocks are absent. */
+/* A fake-quantise that is trained through: its gradient is mica_graph_fake_quantize_backward's, for x as
+ * `straight` says, and for scales (LSQ), which are of the tensor (one element) or repeat to x. zero_points,
+ * biases, global and blocks are absent. */
 MICA_API mica_tensor mica_graph_fake_quantize_trained(mica_graph *graph, mica_tensor x, mica_tensor scales,
                                                       int32_t low, int32_t high, mica_straight straight);
-/* mica_quantize_scales: scales, and with out_biases also those, of what shares them: the axes of the bit mask `axes`, counted from the last (0: all), or
- * blocks. Dimensions stay. by->low, high, block and axis are looked at. */
+/* mica_quantize_scales: scales, and with out_biases also those, of what shares them: the axes of the bit mask `axes`,
+ * counted from the last (0: all), or blocks. Dimensions stay. by->low, high, block and axis are looked at. */
 MICA_API mica_tensor mica_graph_quantize_scales(mica_graph *graph, mica_tensor x,
                                                 const mica_graph_quantizer *by, uint32_t axes,
                                                 mica_tensor *out_biases);
 /* mica_scales_follow: what `state` becomes. */
 MICA_API mica_tensor mica_graph_scales_follow(mica_graph *graph, mica_tensor scales, double decay,
                                               mica_tensor state);
-/* mica_product_scaled: a [.., M, K] times b [.., N, K] turned, both codes, plus add or 0; numbers are decoded to `dtype` (NONE: f32). */
+/* mica_product_scaled: a [.., M, K] times b [.., N, K] turned, both codes, plus add or 0; numbers are
+ * decoded to `dtype` (NONE: f32). */
 MICA_API mica_tensor mica_graph_product_scaled(mica_graph *graph, mica_tensor a,
                                                const mica_graph_quantizer *a_by, mica_tensor b,
                                                const mica_graph_quantizer *b_by, mica_tensor add,
@@ -199,7 +204,8 @@ MICA_API mica_tensor mica_graph_svd(mica_graph *graph, mica_tensor a, mica_tenso
 
 /* ---- losses ---- */
 
-/* mica_cross_entropy of each row of logits [.., classes]: labels (any integers) or targets, weight or 0. `out_lse` [..]. */
+/* mica_cross_entropy of each row of logits [.., classes]: labels (any integers) or targets, weight or 0. `out_lse`
+ * [..]. */
 MICA_API mica_tensor mica_graph_cross_entropy(mica_graph *graph, mica_tensor logits, mica_tensor labels,
                                               mica_tensor targets, mica_tensor weight,
                                               const mica_cross_entropy_params *params, mica_tensor *out_lse);
@@ -213,7 +219,8 @@ MICA_API mica_tensor mica_graph_mean_square(mica_graph *graph, mica_tensor x, mi
 /* -(target log sigmoid(x) + (1 - target) log sigmoid(-x)) of each element. */
 MICA_API mica_tensor mica_graph_logistic_loss(mica_graph *graph, mica_tensor logits, mica_tensor target);
 
-/* ---- steps of optimisers (ops_train.h): what parameters and moments become. Numbers of one element are tensors; what may be NULL there may be 0 ---- */
+/* ---- steps of optimisers (ops_train.h): what parameters and moments become. Numbers of one element are tensors;
+ * what may be NULL there may be 0 ---- */
 
 typedef struct mica_graph_sgd {
     mica_tensor parameters, gradients, momentum, learning_rate, gradient_scale, step;
@@ -230,7 +237,8 @@ typedef struct mica_graph_adam_outputs {
 /* The parameters behind a step of mica_adam_update; `out` has the moments. */
 MICA_API mica_tensor mica_graph_adam_update(mica_graph *graph, const mica_graph_adam *operands,
                                             const mica_adam_params *params, mica_graph_adam_outputs *out);
-/* The root of the sum of all squares of all gradients; and by what they are multiplied to be no longer than max_norm. */
+/* The root of the sum of all squares of all gradients; and by what they are multiplied to be no longer than
+ * max_norm. */
 MICA_API mica_tensor mica_graph_gradient_norm(mica_graph *graph, const mica_tensor *gradients,
                                               uint32_t count);
 /* What gradients of that norm are multiplied by: min(1, max_norm / (norm + 1e-6)). */

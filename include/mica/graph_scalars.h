@@ -1,5 +1,6 @@
 /*
- * graph_scalars.h - a node of a graph for each scalar function (graph.h: mica_graph_scalar says what all of them take and give).
+ * graph_scalars.h - a node of a graph for each scalar function (graph.h: mica_graph_scalar says what all of them take
+ * and give).
  * Made by scripts/generate out of src/backend/scalars.def; change it there.
  */
 #ifndef MICA_GRAPH_SCALARS_H

@@ -12,8 +12,8 @@
  * mica_session_encoder -> mica_session_record -> mica_recording_replay_and_wait as often as needed -> read.
  *
  * Structs of options begin with `size`: their sizeof, or 0 for that of this version's headers; any other size is
- * INVALID_ARGUMENT, as is a bit that no flag of the call has, and a value that an enum does not have. All other structs stay as
- * they are as long as the library's name does. What is 0 or NULL in a struct has its default.
+ * INVALID_ARGUMENT, as is a bit that no flag of the call has, and a value that an enum does not have. All other
+ * structs stay as they are as long as the library's name does. What is 0 or NULL in a struct has its default.
  *
  * The library never prints, exits or aborts; each call that can fail says so in its status, and
  * mica_status_message() has the sentence.

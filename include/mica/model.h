@@ -1,21 +1,22 @@
 /*
  * model.h - models that talk: a model file in, logits, text or embeddings out; of the library libmica-model.
  *
- * A model is its weights on a device, immutable and shared. A context is the memory of one conversation or of many: it
- * holds sequences, each a list of tokens with what the model keeps about them, in pages of a cache. A sequence that was
- * forked from another shares the pages of their common beginning; two that were fed the same tokens do not. Feeding tokens
- * runs the model; a decode step is recorded once and replayed.
+ * A model is its weights on a device, immutable and shared. A context is the memory of one conversation or of many:
+ * it holds sequences, each a list of tokens with what the model keeps about them, in pages of a cache. A sequence
+ * that was forked from another shares the pages of their common beginning; two that were fed the same tokens do not.
+ * Feeding tokens runs the model; a decode step is recorded once and replayed.
  *
- * The logits of a token depend on the tokens before it in its sequence alone: not on threads, on how its prompt was cut
- * into calls, or on what other sequences are fed in the same call; on the cpu bit for bit.
+ * The logits of a token depend on the tokens before it in its sequence alone: not on threads, on how its prompt was
+ * cut into calls, or on what other sequences are fed in the same call; on the cpu bit for bit.
  *
- * Ownership and failure as in device.h. Threads: a model, any thread; a context, one thread at a time: a call that finds
- * another one in the same context fails with STATE. mica_context_cancel and mica_context_cancel_clear are for any thread
- * at any time. Every call obeys the work that its thread uses (work.h).
+ * Ownership and failure as in device.h. Threads: a model, any thread; a context, one thread at a time: a call that
+ * finds another one in the same context fails with STATE. mica_context_cancel and mica_context_cancel_clear are for
+ * any thread at any time. Every call obeys the work that its thread uses (work.h).
  *
- * Files that are mapped must not be made shorter while a model of them lives: reading what is gone ends the process (SIGBUS).
- * Matrices stay mapped that the device reads as the file has them (with keep_layout all of them), and the token embedding
- * where the model has a head of its own; vectors never do. MICA_WEIGHTS_NO_MAP in `flags` maps nothing.
+ * Files that are mapped must not be made shorter while a model of them lives: reading what is gone ends the
+ * process (SIGBUS). Matrices stay mapped that the device reads as the file has them (with keep_layout all of
+ * them), and the token embedding where the model has a head of its own; vectors never do.
+ * MICA_WEIGHTS_NO_MAP in `flags` maps nothing.
  */
 #ifndef MICA_MODEL_H
 #define MICA_MODEL_H
@@ -57,10 +58,10 @@ typedef struct mica_model_info {
     uint32_t encoder; /* 1: gives embeddings, no logits */
 } mica_model_info;
 
-/* Opens a GGUF file, an HF folder or an MLX folder and loads it. `options` may be NULL. UNSUPPORTED: a family that is not
- * known (the sentence lists those that are), a key of config.json that is not known or whose value mica does not run;
- * MALFORMED_FILE names the first tensor that is missing or of the wrong shape, or the key; BUDGET also past the limits of mica_work: layers, vocabulary, steps; OUT_OF_MEMORY, CANCELLED. The
- * caller releases *out_model. */
+/* Opens a GGUF file, an HF folder or an MLX folder and loads it. `options` may be NULL. UNSUPPORTED: a family that is
+ * not known (the sentence lists those that are), a key of config.json that is not known or whose value mica does not
+ * run; MALFORMED_FILE names the first tensor that is missing or of the wrong shape, or the key; BUDGET also past the
+ * limits of mica_work: layers, vocabulary, steps; OUT_OF_MEMORY, CANCELLED. The caller releases *out_model. */
 MICA_API mica_status mica_model_open(const char *path, mica_device *device, const mica_model_options *options,
                                      mica_model **out_model);
 /* The same from weights that are open already (MICA_WEIGHTS_AS_GGUF), which need not live on. */
@@ -105,22 +106,23 @@ typedef struct mica_context_info {
     uint32_t batch;                           /* most tokens in one pass over the weights */
 } mica_context_info;
 
-/* `options` may be NULL. INVALID_ARGUMENT: among others a capacity of more than `sequences` times the positions that the model
- * has, where it has so many and no more (learned positions, dynamic rope scaling). BUDGET, OUT_OF_MEMORY; UNSUPPORTED for
- * cache types that the device has no kernel for. */
+/* `options` may be NULL. INVALID_ARGUMENT: among others a capacity of more than `sequences` times the positions that
+ * the model has, where it has so many and no more (learned positions, dynamic rope scaling). BUDGET, OUT_OF_MEMORY;
+ * UNSUPPORTED for cache types that the device has no kernel for. */
 MICA_API mica_status mica_context_create(mica_model *model, const mica_context_options *options,
                                          mica_context **out_context);
 /* NULL is fine. */
 MICA_API void mica_context_release(mica_context *context);
 /* INVALID_ARGUMENT for NULL. */
 MICA_API mica_status mica_context_get_info(const mica_context *context, mica_context_info *out);
-/* Stops the feed that is running with CANCELLED, or the next one if none is: on the cpu within 100 ms, on GPUs after the
- * pass of at most `batch` tokens that runs; while a pass is recorded within 100 ms on all. Its tokens that were not done are
- * not in the sequence. A feed is mica_context_feed, _next and _embed, mica_sequence_save and _load. The cancel stays set
- * until one of them obeyed it or it is cleared. Never fails but for NULL. Any thread at any time, signal handlers too. */
+/* Stops the feed that is running with CANCELLED, or the next one if none is: on the cpu within 100 ms, on GPUs
+ * after the pass of at most `batch` tokens that runs; while a pass is recorded within 100 ms on all. Its tokens
+ * that were not done are not in the sequence. A feed is mica_context_feed, _next and _embed, mica_sequence_save
+ * and _load. The cancel stays set until one of them obeyed it or it is cleared. Never fails but for NULL. Any
+ * thread at any time, signal handlers too. */
 MICA_API mica_status mica_context_cancel(mica_context *context);
-/* Takes back a cancel that was not obeyed, as one that came after the feed it was meant for: for the start of a request.
- * Never fails but for NULL. Any thread, signal handlers too. */
+/* Takes back a cancel that was not obeyed, as one that came after the feed it was meant for: for the start of a
+ * request. Never fails but for NULL. Any thread, signal handlers too. */
 MICA_API mica_status mica_context_cancel_clear(mica_context *context);
 
 /* A new, empty sequence. FULL if all are in use. */
@@ -147,11 +149,12 @@ typedef struct mica_feed {
     mica_want want;
 } mica_feed;
 
-/* Appends tokens to sequences, each sequence at most once, and runs the model over them in passes of at most `batch` tokens.
- * INVALID_ARGUMENT: no such sequence, an id out of range, a prompt longer than the context. FULL: no room in the context
- * (then nothing was fed): a sequence must be trimmed or removed. BUDGET, OUT_OF_MEMORY: no memory on the device for a pass,
- * although the recordings of earlier ones were given back; a smaller `batch` needs less. BUDGET also past the steps of
- * mica_work. CANCELLED. After a failure of the device a sequence has the tokens of the passes that were done. */
+/* Appends tokens to sequences, each sequence at most once, and runs the model over them in passes of at most
+ * `batch` tokens. INVALID_ARGUMENT: no such sequence, an id out of range, a prompt longer than the context. FULL:
+ * no room in the context (then nothing was fed): a sequence must be trimmed or removed. BUDGET, OUT_OF_MEMORY: no
+ * memory on the device for a pass, although the recordings of earlier ones were given back; a smaller `batch`
+ * needs less. BUDGET also past the steps of mica_work. CANCELLED. After a failure of the device a sequence has the
+ * tokens of the passes that were done. */
 MICA_API mica_status mica_context_feed(mica_context *context, const mica_feed *feeds, uint32_t count);
 /* The logits that the last feed (or mica_context_next) wanted of this sequence: [out_rows, vocabulary], borrowed until
  * the next one. STATE if it wanted none. */
@@ -173,15 +176,16 @@ typedef struct mica_next {
     mica_status status;     /* out: what failed with this item, OK where nothing did */
 } mica_next;
 
-/* A decode step: feeds as mica_context_feed does and picks as mica_sampler_pick does, in one pass over the device that
- * gives back the token and nothing else. Samplers with mirostat, DRY or XTC, a bias for more than 1024 tokens or
+/* A decode step: feeds as mica_context_feed does and picks as mica_sampler_pick does, in one pass over the device
+ * that gives back the token and nothing else. Samplers with mirostat, DRY or XTC, a bias for more than 1024 tokens or
  * penalties on more than 4096 pick on the host, from logits that are read back; the caller sees no difference. The
- * token is neither accepted nor fed: mica_sampler_accept, then the next call. INVALID_ARGUMENT also where a sampler has
- * nothing to choose: then the tokens were fed, and the other items have theirs.
+ * token is neither accepted nor fed: mica_sampler_accept, then the next call. INVALID_ARGUMENT also where a sampler
+ * has nothing to choose: then the tokens were fed, and the other items have theirs.
  *
- * After a failure the status of each item tells whose it was. Wrong items (INVALID_ARGUMENT) and those for which there is
- * no room (FULL) are all marked, and nothing was fed; leave them out, and the call succeeds. A failure that is no item's
- * own (CANCELLED, memory, the device) stands in every item that got no token. The call gives the status of the first. */
+ * After a failure the status of each item tells whose it was. Wrong items (INVALID_ARGUMENT) and those for
+ * which there is no room (FULL) are all marked, and nothing was fed; leave them out, and the call succeeds. A
+ * failure that is no item's own (CANCELLED, memory, the device) stands in every item that got no token. The
+ * call gives the status of the first. */
 MICA_API mica_status mica_context_next(mica_context *context, mica_next *items, uint32_t count);
 
 /* The token that follows, by the last row of those logits: mica_sampler_pick. It is neither accepted nor fed. */
@@ -195,8 +199,8 @@ typedef enum mica_pooling {
     MICA_POOLING_CLS, /* the first token's */
     MICA_POOLING_LAST
 } mica_pooling;
-/* The embedding of a text: [width] floats. Encoders and others alike; sequences are not touched. `normalise` 1: to length
- * one. INVALID_ARGUMENT for a text longer than the context. */
+/* The embedding of a text: [width] floats. Encoders and others alike; sequences are not touched. `normalise` 1: to
+ * length one. INVALID_ARGUMENT for a text longer than the context. */
 MICA_API mica_status mica_context_embed(mica_context *context, const uint32_t *tokens, uint32_t count,
                                         mica_pooling pooling, int normalise, float *out_vector);
 

@@ -7,8 +7,9 @@
  *     mica_graph *graph;
  *     mica_onnx_graph(model, &ids, 1, &graph);   // then graph.h, executable.h
  *
- * What is not understood is refused, by name: operators, attributes that an operator has and the importer does not read, types. Shapes are computed while importing: with the sizes of
- * all inputs given, chains of Shape, Gather, Concat and Reshape vanish. Initialisers become constants of the graph. Names of inputs and outputs are the model's.
+ * What is not understood is refused, by name: operators, attributes that an operator has and the importer does not
+ * read, types. Shapes are computed while importing: with the sizes of all inputs given, chains of Shape, Gather,
+ * Concat and Reshape vanish. Initialisers become constants of the graph. Names of inputs and outputs are the model's.
  */
 #ifndef MICA_ONNX_H
 #define MICA_ONNX_H
@@ -21,7 +22,8 @@ extern "C" {
 
 typedef struct mica_onnx mica_onnx;
 
-/* Reads a file and checks it; external data lies in the file's own folder or below. Owned by the caller. MALFORMED_FILE, UNSUPPORTED, IO. */
+/* Reads a file and checks it; external data lies in the file's own folder or below. Owned by the caller.
+ * MALFORMED_FILE, UNSUPPORTED, IO. */
 MICA_API mica_status mica_onnx_open(const char *path, mica_onnx **out_model);
 /* NULL is fine. Graphs made of it stay. */
 MICA_API void mica_onnx_release(mica_onnx *model);
@@ -58,8 +60,9 @@ typedef struct mica_onnx_tensor {
     uint64_t bytes;
 } mica_onnx_tensor;
 
-/* The model as a graph. `inputs` may leave out any: their sizes are what the file says, its symbols symbols of the graph. A size that is known makes its symbol known everywhere.
- * UNSUPPORTED names what is in the way, and all operators that are not known at once; INVALID_ARGUMENT a shape or name that the model does not have. */
+/* The model as a graph. `inputs` may leave out any: their sizes are what the file says, its symbols symbols of the
+ * graph. A size that is known makes its symbol known everywhere. UNSUPPORTED names what is in the way, and all
+ * operators that are not known at once; INVALID_ARGUMENT a shape or name that the model does not have. */
 MICA_API mica_status mica_onnx_graph(const mica_onnx *model, const mica_onnx_tensor *inputs, uint32_t count,
                                      mica_graph **out_graph);
 

@@ -1,10 +1,10 @@
 /*
- * op.h - any op by its number: what the table of ops says of it, shapes that follow from others, whether and how a device serves it.
- * For programs that hold ops as data (graphs, bindings, benchmarks); docs/ops.md lists the table.
+ * op.h - any op by its number: what the table of ops says of it, shapes that follow from others, whether and how a
+ * device serves it. For programs that hold ops as data (graphs, bindings, benchmarks); docs/ops.md lists the table.
  *
- * Operands are in the order of docs/ops.md: inputs, then outputs. Slots of one op may repeat: then the operands of a group follow one
- * another as often as there are groups. Parameters are the op's struct of ops.h (mica_rope_params ..), NULL where it has none, or
- * for all zeros. Threads: any, but for mica_op_apply: as the encoder.
+ * Operands are in the order of docs/ops.md: inputs, then outputs. Slots of one op may repeat: then the operands of a
+ * group follow one another as often as there are groups. Parameters are the op's struct of ops.h (mica_rope_params
+ * ..), NULL where it has none, or for all zeros. Threads: any, but for mica_op_apply: as the encoder.
  */
 #ifndef MICA_OP_H
 #define MICA_OP_H
@@ -64,11 +64,11 @@ typedef struct mica_operand_desc {
     mica_dtype scale_dtype; /* of these tables */
 } mica_operand_desc;
 
-/* Completes `operands`: an operand with ndim MICA_RANK_UNKNOWN gets the shape that follows from the others, an output with dtype NONE
- * and that rank its type (that of the operand that it must be, else of the first input of such types, else the first that it may
- * have). Sizes may be unknown or symbols, and come out as such where they decide. Then everything that mica_op_apply would check of
- * types and shapes is checked as far as it is known: INVALID_ARGUMENT names op, operand and sizes. An optional input stays absent
- * only with ndim 0. */
+/* Completes `operands`: an operand with ndim MICA_RANK_UNKNOWN gets the shape that follows from the others, an output
+ * with dtype NONE and that rank its type (that of the operand that it must be, else of the first input of such types,
+ * else the first that it may have). Sizes may be unknown or symbols, and come out as such where they decide. Then
+ * everything that mica_op_apply would check of types and shapes is checked as far as it is known: INVALID_ARGUMENT
+ * names op, operand and sizes. An optional input stays absent only with ndim 0. */
 MICA_API mica_status mica_op_infer(mica_op op, const void *params, mica_operand_desc *operands,
                                    uint32_t count);
 
@@ -79,8 +79,8 @@ typedef struct mica_op_route {
     double bytes, operations; /* that it moves and takes at the least */
 } mica_op_route;
 
-/* Whether the device serves the op on such operands, and how; encodes nothing and compiles nothing. OK; UNSUPPORTED with a
- * sentence; INVALID_ARGUMENT where the op would refuse them. `out_route` may be NULL. */
+/* Whether the device serves the op on such operands, and how; encodes nothing and compiles nothing. OK; UNSUPPORTED
+ * with a sentence; INVALID_ARGUMENT where the op would refuse them. `out_route` may be NULL. */
 MICA_API mica_status mica_op_supported(mica_device *device, mica_op op, const void *params,
                                        const mica_operand_desc *operands, uint32_t count,
                                        mica_op_route *out_route);

@@ -2,7 +2,8 @@
 #ifndef MICA_OP_LIST_H
 #define MICA_OP_LIST_H
 
-/* An op in recordings, profiles and counters. custom is a kernel of the caller's, region every elementwise op (scalars.h, region.h). */
+/* An op in recordings, profiles and counters. custom is a kernel of the caller's, region every elementwise op
+ * (scalars.h, region.h). */
 typedef enum mica_op {
     MICA_OP_NONE = 0,
     MICA_OP_CUSTOM,

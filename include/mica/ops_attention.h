@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* The operands of mica_attention_backward: those of a mica_attention over one sequence without pages, ring or keys, what came out of
- * it, and the gradient of that. */
+/* The operands of mica_attention_backward: those of a mica_attention over one sequence without pages, ring or keys,
+ * what came out of it, and the gradient of that. */
 typedef struct mica_attention_backward_operands {
     mica_buffer *q; /* [tokens, heads, dim] f32 f16 bf16 f64, as all that follow; f64 only with all of them */
     mica_buffer *k, *v;     /* [keys, kv heads, dim] and [keys, kv heads, v dim] */
@@ -29,12 +29,12 @@ typedef struct mica_attention_backward_operands {
     mica_buffer *dq, *dk, *dv, *dsinks;
 } mica_attention_backward_operands;
 
-/* The gradient of mica_attention with the same params. With s the score of a key, p = e^(s - lse), and c = 1 - (s' / softcap)^2 of the
- * capped score s' (1 without a cap):
+/* The gradient of mica_attention with the same params. With s the score of a key, p = e^(s - lse), and c = 1 - (s' /
+ * softcap)^2 of the capped score s' (1 without a cap):
  *   ds = p (dy.v - dy.y), dq = scale sum over keys of ds c k, dk = scale sum over queries and heads of ds c q,
  *   dv = sum over queries and heads of p dy, dsinks = - sum over queries of e^(sink - lse) dy.y.
- * Sums are f32, f64 with f64, in an order that depends on shapes alone. A position outside or a length that k cannot hold: that query
- * gives nothing, FAULT. params.ring is 0. The cpu has all types, GPUs have no f64. */
+ * Sums are f32, f64 with f64, in an order that depends on shapes alone. A position outside or a length that k cannot
+ * hold: that query gives nothing, FAULT. params.ring is 0. The cpu has all types, GPUs have no f64. */
 MICA_API mica_status mica_attention_backward(mica_encoder *encoder,
                                              const mica_attention_backward_operands *operands,
                                              const mica_attention_params *params);

@@ -75,8 +75,9 @@ typedef struct mica_region_step {
     uint8_t value[3]; /* what it reads */
     uint8_t axis;     /* index: the axis, counted from the last one (0), below MICA_MAX_DIMS; else 0 */
     uint8_t reserved[2]; /* 0 */
-    /* constant: its value, in the member of its type; i32 in i64, u32 and bool (0 or 1) in u64, within their range. Other
-     * steps: not looked at. Scalars with a parameter (softcap) have it as an f32 constant among their values. */
+    /* constant: its value, in the member of its type; i32 in i64, u32 and bool (0 or 1) in u64, within their range.
+     * Other steps: not looked at. Scalars with a parameter (softcap) have it as an f32 constant among their
+     * values. */
     union {
         float f32;
         double f64;
@@ -96,22 +97,23 @@ typedef struct mica_region_desc {
 typedef struct mica_region mica_region;
 
 /* A checked copy of the description. INVALID_ARGUMENT names the step or output and what is wrong: a value nobody gave
- * yet, types that do not fit the scalar, counts over the limits. No steps at all is fine: inputs go to outputs, converted.
- * Owned by the caller. Any thread. */
+ * yet, types that do not fit the scalar, counts over the limits. No steps at all is fine: inputs go to outputs,
+ * converted. Owned by the caller. Any thread. */
 MICA_API mica_status mica_region_create(const mica_region_desc *desc, mica_region **out_region);
 /* NULL is fine. Records made with it keep their own copy. */
 MICA_API void mica_region_release(mica_region *region);
-/* Adds one record: `inputs` and `outputs` as many as the region has. All outputs have one shape; inputs broadcast to it
- * as in mica_add. Any strides. An output may be the very view of an input of its shape, element for element; any other
- * overlap, and two outputs that overlap, are INVALID_ARGUMENT; so are buffers whose dtype is not of the register that the region
- * has there, `imag` of what is not c64, and an index along an axis that the outputs do not have. */
+/* Adds one record: `inputs` and `outputs` as many as the region has. All outputs have one shape; inputs
+ * broadcast to it as in mica_add. Any strides. An output may be the very view of an input of its shape,
+ * element for element; any other overlap, and two outputs that overlap, are INVALID_ARGUMENT; so are buffers
+ * whose dtype is not of the register that the region has there, `imag` of what is not c64, and an index along
+ * an axis that the outputs do not have. */
 MICA_API mica_status mica_region_apply(mica_encoder *encoder, const mica_region *region,
                                        mica_buffer *const *inputs, mica_buffer *const *outputs);
 
-/* Completes `outputs` as mica_op_infer does: one with ndim MICA_RANK_UNKNOWN gets the shape that the inputs broadcast to (of none: [], a
- * scalar), with dtype NONE the type of the first input of its register, else the register's own, and c64 where it takes two values. Sizes
- * may be unknown or symbols; a size that is not known is taken not to be 1 beside one that is. Then all that mica_region_apply would check
- * of types and shapes. */
+/* Completes `outputs` as mica_op_infer does: one with ndim MICA_RANK_UNKNOWN gets the shape that the inputs broadcast
+ * to (of none: [], a scalar), with dtype NONE the type of the first input of its register, else the register's own,
+ * and c64 where it takes two values. Sizes may be unknown or symbols; a size that is not known is taken not to be 1
+ * beside one that is. Then all that mica_region_apply would check of types and shapes. */
 MICA_API mica_status mica_region_infer(const mica_region *region, const mica_operand_desc *inputs,
                                        mica_operand_desc *outputs);
 /* Whether the device runs the region on such operands, and how: mica_op_supported of a region. */

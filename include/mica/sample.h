@@ -1,19 +1,19 @@
 /*
  * sample.h - choosing the next token: filters over logits, penalties, grammars; of the library libmica-model.
  *
- * The order is fixed: bias, grammar mask, penalties (repeat, presence, frequency), DRY, top-k, typical, top-p,
- * min-p, XTC, temperature, draw. Mirostat takes the place of the filters from top-k to XTC and comes after the
- * temperature. A filter at its neutral value costs nothing. The same seed and the same logits give the same tokens on
- * every machine of one instruction set.
+ * The order is fixed: bias, grammar mask, penalties (repeat, presence, frequency), DRY, top-k, typical, top-p, min-p,
+ * XTC, temperature, draw. Mirostat takes the place of the filters from top-k to XTC and comes after the temperature.
+ * A filter at its neutral value costs nothing. The same seed and the same logits give the same tokens on every
+ * machine of one instruction set.
  *
  * Threads: a grammar is immutable: any thread at once. A sampler, a grammar state: one thread at a time; any number
  * side by side. Picking allocates nothing, but that a grammar state grows while it meets what it has not met before.
  *
- * Whoever wrote a schema or a grammar, a call ends: it takes n log n steps for a schema or grammar of n bytes, unless its
- * choices multiply each other; then, and where a text can be read in very many ways, it is BUDGET by the limits of the
- * thread's work (work.h): `steps`, and `states`, which bounds the different places of a schema, and the places and sets of
- * places that a grammar state remembers (those beyond it are forgotten and found again; BUDGET where one call needs more).
- * CANCELLED within 100 ms. No call here needs more than 128 KB of stack.
+ * Whoever wrote a schema or a grammar, a call ends: it takes n log n steps for a schema or grammar of n bytes, unless
+ * its choices multiply each other; then, and where a text can be read in very many ways, it is BUDGET by the limits
+ * of the thread's work (work.h): `steps`, and `states`, which bounds the different places of a schema, and the places
+ * and sets of places that a grammar state remembers (those beyond it are forgotten and found again; BUDGET where one
+ * call needs more). CANCELLED within 100 ms. No call here needs more than 128 KB of stack.
  */
 #ifndef MICA_SAMPLE_H
 #define MICA_SAMPLE_H
@@ -28,9 +28,10 @@ extern "C" {
 
 typedef struct mica_grammar mica_grammar;
 
-/* A grammar in GBNF; the text must match the rule `root` (NULL: "root"). INVALID_ARGUMENT gives line and column, or says
- * that no text matches; UNSUPPORTED names a rule that can begin with itself (left recursion); BUDGET: past 16 MB, 2^24
- * characters, rules and classes, groups more than 200 deep, or a limit of the work. The caller releases *out_grammar. */
+/* A grammar in GBNF; the text must match the rule `root` (NULL: "root"). INVALID_ARGUMENT gives line and
+ * column, or says that no text matches; UNSUPPORTED names a rule that can begin with itself (left recursion);
+ * BUDGET: past 16 MB, 2^24 characters, rules and classes, groups more than 200 deep, or a limit of the work.
+ * The caller releases *out_grammar. */
 MICA_API mica_status mica_grammar_create(const char *gbnf, uint64_t length, const char *root,
                                          mica_grammar **out_grammar);
 /* A grammar of JSON texts that a JSON schema admits: each text that matches is valid, not each valid text matches.
@@ -43,8 +44,8 @@ MICA_API mica_status mica_grammar_from_schema(const char *schema, uint64_t lengt
                                               mica_grammar **out_grammar);
 /* NULL is fine. */
 MICA_API void mica_grammar_release(mica_grammar *grammar);
-/* The GBNF text of a grammar, as printed from its rules; the caller frees it with mica_text_free. INVALID_ARGUMENT for NULL,
- * OUT_OF_MEMORY. */
+/* The GBNF text of a grammar, as printed from its rules; the caller frees it with mica_text_free.
+ * INVALID_ARGUMENT for NULL, OUT_OF_MEMORY. */
 MICA_API mica_status mica_grammar_print(const mica_grammar *grammar, char **out_text, uint64_t *out_length);
 
 /* Where a text stands in a grammar. Keeps the grammar. */
@@ -113,8 +114,8 @@ typedef struct mica_token_chance {
 
 /* The default values, as people know them from other programs. */
 MICA_API void mica_sampling_default(mica_sampling *out);
-/* A sampler for logits of `vocabulary` tokens. `tokenizer` (for the DRY breakers) and `grammar` may be NULL; both are kept.
- * INVALID_ARGUMENT names the field. The caller releases *out_sampler. */
+/* A sampler for logits of `vocabulary` tokens. `tokenizer` (for the DRY breakers) and `grammar` may be NULL; both are
+ * kept. INVALID_ARGUMENT names the field. The caller releases *out_sampler. */
 MICA_API mica_status mica_sampler_create(const mica_sampling *sampling, uint32_t vocabulary,
                                          const mica_tokenizer *tokenizer, mica_grammar *grammar,
                                          mica_sampler **out_sampler);

@@ -2,10 +2,10 @@
  * scalars.h - scalar functions: the steps of regions (region.h), and one op for each that works on buffers alone.
  * Made by scripts/generate out of src/backend/scalars.def; change it there.
  *
- * The ops: inputs of one call load to one register type (region.h), which is among those that the op takes, and y is stored
- * from the type of the result. Any plain dtypes but c64, any strides; inputs broadcast to y's shape (dimensions aligned at
- * the last one, size 1 repeats). In place on an input of y's own shape and type. In f32 every function rounds about as the
- * formula would in f32; y rounds once more where it is smaller. Otherwise as ops.h says of all ops.
+ * The ops: inputs of one call load to one register type (region.h), which is among those that the op takes, and y is
+ * stored from the type of the result. Any plain dtypes but c64, any strides; inputs broadcast to y's shape (dimensions
+ * aligned at the last one, size 1 repeats). In place on an input of y's own shape and type. In f32 every function
+ * rounds about as the formula would in f32; y rounds once more where it is smaller. Otherwise as ops.h says of all ops.
  */
 #ifndef MICA_SCALARS_H
 #define MICA_SCALARS_H

@@ -6,9 +6,10 @@
  * replayed any number of times. Without fusion a replay gives the same bits as direct dispatch; a fusion that
  * changes bits says so in its row (mica_fusion_list).
  *
- * Ownership and failure as in device.h. Threads: one session, one thread at a time; one recording runs once at
- * a time (a replay while it runs waits its turn); clones run side by side. Calls that fuse, reorder, lower or wait end
- * with CANCELLED when the work that their thread uses is cancelled (work.h); of its limits they obey `steps`, if it was chosen.
+ * Ownership and failure as in device.h. Threads: one session, one thread at a time; one recording runs once
+ * at a time (a replay while it runs waits its turn); clones run side by side. Calls that fuse, reorder, lower
+ * or wait end with CANCELLED when the work that their thread uses is cancelled (work.h); of its limits they
+ * obey `steps`, if it was chosen.
  */
 #ifndef MICA_SESSION_H
 #define MICA_SESSION_H
@@ -61,30 +62,31 @@ MICA_API void mica_session_release(mica_session *session);
 MICA_API mica_encoder *mica_session_encoder(mica_session *session);
 /* A buffer whose contents nobody needs after the pass: the only kind whose writes a fusion may drop. One reference
  * for the caller; records that use it keep it too. Not zeroed.
- * That of a recording session is a name: ops take it and views of it, but it has no memory of its own. When the passes are done,
- * those that are still used get places in an arena, where what is not needed at the same time lies in the same bytes; so
- * making one for every value costs nothing. Reading, writing, mapping or exporting one is STATE, before and after. */
+ * That of a recording session is a name: ops take it and views of it, but it has no memory of its own. When the
+ * passes are done, those that are still used get places in an arena, where what is not needed at the same time
+ * lies in the same bytes; so making one for every value costs nothing. Reading, writing, mapping or exporting
+ * one is STATE, before and after. */
 MICA_API mica_status mica_session_temp(mica_session *session, mica_dtype dtype, uint32_t ndim,
                                        const uint64_t *shape, mica_buffer **out_buffer);
-/* Memory for the temporaries of recordings that need not run at once: they share one arena, as large as the largest needs, and
- * wait for each other. It grows when a recording is made that needs more; those made before follow when they are
- * replayed next. Any thread. Without one, each recording and each clone has its own. */
+/* Memory for the temporaries of recordings that need not run at once: they share one arena, as large as the largest
+ * needs, and wait for each other. It grows when a recording is made that needs more; those made before follow when
+ * they are replayed next. Any thread. Without one, each recording and each clone has its own. */
 MICA_API mica_status mica_arena_create(mica_device *device, mica_arena **out_arena);
 /* Sessions and recordings that use it keep it. NULL is fine. */
 MICA_API void mica_arena_release(mica_arena *arena);
 /* How large it is now; 0 for NULL. */
 MICA_API uint64_t mica_arena_bytes(const mica_arena *arena);
-/* Temporaries of the session, and of the recording made from it, are going to lie there. STATE for a direct session and for one
- * with stages; INVALID_ARGUMENT for an arena of another device. */
+/* Temporaries of the session, and of the recording made from it, are going to lie there. STATE for a direct session
+ * and for one with stages; INVALID_ARGUMENT for an arena of another device. */
 MICA_API mica_status mica_session_use_arena(mica_session *session, mica_arena *arena);
-/* Names `buffer` as an input or output of the recording that is going to be made: mica_recording_bind finds it by the name.
- * INVALID_ARGUMENT: an empty or too long name (63 bytes are allowed), one that the session has already. STATE for a direct
- * session. The buffer is kept. */
+/* Names `buffer` as an input or output of the recording that is going to be made: mica_recording_bind finds it by the
+ * name. INVALID_ARGUMENT: an empty or too long name (63 bytes are allowed), one that the session has already. STATE
+ * for a direct session. The buffer is kept. */
 MICA_API mica_status mica_session_slot(mica_session *session, const char *name, mica_buffer *buffer);
-/* Submits what a recording session has so far, with the passes that `flags` asks for, and goes on: the device works while the
- * host records what follows, which starts after it. Temporaries lose what they hold: whatever the next stage reads
- * must be in other buffers. How the stage ended is told with the whole session. STATE for a direct session, which has
- * mica_encoder_commit_stage. */
+/* Submits what a recording session has so far, with the passes that `flags` asks for, and goes on: the device works
+ * while the host records what follows, which starts after it. Temporaries lose what they hold: whatever the next
+ * stage reads must be in other buffers. How the stage ended is told with the whole session. STATE for a direct
+ * session, which has mica_encoder_commit_stage. */
 MICA_API mica_status mica_session_stage(mica_session *session, uint32_t flags);
 /* Runs the pass and waits. `flags` MICA_FINISH_*; passes need a recording session, a direct one ignores them.
  * `out_stats` may be NULL. The session is spent. */
@@ -93,14 +95,15 @@ MICA_API mica_status mica_session_finish(mica_session *session, uint32_t flags,
 /* Runs it without waiting. One fence answers for all of it: its stages, and the head that OVERLAP submits. */
 MICA_API mica_status mica_session_commit(mica_session *session, uint32_t flags, mica_session_stats *out_stats,
                                          mica_fence **out_fence);
-/* Makes a recording instead of running it (STATE for a direct session, and for one with stages). The session is spent. */
+/* Makes a recording instead of running it (STATE for a direct session, and for one with stages). The session is
+ * spent. */
 MICA_API mica_status mica_session_record(mica_session *session, uint32_t flags, mica_session_stats *out_stats,
                                          mica_recording **out_recording);
 
 /* Waits if it is running, then gives back all it held. NULL is fine. */
 MICA_API void mica_recording_release(mica_recording *recording);
-/* Submits the whole pass again. `out_fence` may be NULL. Allocates nothing, unless its arena has moved since the last time: then
- * its commands are made anew first. */
+/* Submits the whole pass again. `out_fence` may be NULL. Allocates nothing, unless its arena has moved since the last
+ * time: then its commands are made anew first. */
 MICA_API mica_status mica_recording_replay(mica_recording *recording, mica_fence **out_fence);
 /* Submits it and waits: the result of the work. Allocates as mica_recording_replay. */
 MICA_API mica_status mica_recording_replay_and_wait(mica_recording *recording);
@@ -110,12 +113,12 @@ MICA_API mica_status mica_recording_clone(const mica_recording *recording, mica_
 MICA_API mica_status mica_recording_optimize(mica_recording *recording, uint32_t flags,
                                              mica_session_stats *out_stats);
 /* Every use of storage `from` (matched by the exact view) becomes `to`: same device, dtype, shape, strides. Refused
- * if `to` overlaps another operand that `from` did not overlap, and with STATE if `to` is a temporary without memory; `from` may
- * be one. Waits for a running replay. Costs as much as there are uses of both storages. */
+ * if `to` overlaps another operand that `from` did not overlap, and with STATE if `to` is a temporary without memory;
+ * `from` may be one. Waits for a running replay. Costs as much as there are uses of both storages. */
 MICA_API mica_status mica_recording_rebind(mica_recording *recording, mica_buffer *from, mica_buffer *to,
                                            uint32_t *out_uses);
-/* The same for what is bound to a slot (mica_session_slot): it becomes `buffer`. INVALID_ARGUMENT for a name that the recording
- * does not have. A clone has slots of its own, bound as the original's were. */
+/* The same for what is bound to a slot (mica_session_slot): it becomes `buffer`. INVALID_ARGUMENT for a name that the
+ * recording does not have. A clone has slots of its own, bound as the original's were. */
 MICA_API mica_status mica_recording_bind(mica_recording *recording, const char *name, mica_buffer *buffer);
 /* What the passes and the lowering did. INVALID_ARGUMENT for NULL. */
 MICA_API mica_status mica_recording_get_stats(const mica_recording *recording, mica_session_stats *out);

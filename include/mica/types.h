@@ -1,11 +1,11 @@
 /*
  * types.h - the words the other headers share: element types, ops, views.
  *
- * Shapes are written slowest dimension first; the last dimension is the fastest. There are 0 to MICA_MAX_DIMS of them: none is
- * a scalar, which has one element. A dimension of 0 makes a buffer empty: it has no elements and no bytes. Strides are in BYTES,
- * one per dimension, and may be 0 for a dimension that repeats (reads only). A block type (q4_0 ...) packs
- * `block_elements` values of the last dimension into `block_bytes`; its last dimension must be a multiple
- * of the block and contiguous.
+ * Shapes are written slowest dimension first; the last dimension is the fastest. There are 0 to MICA_MAX_DIMS of
+ * them: none is a scalar, which has one element. A dimension of 0 makes a buffer empty: it has no elements and no
+ * bytes. Strides are in BYTES, one per dimension, and may be 0 for a dimension that repeats (reads only). A block
+ * type (q4_0 ...) packs `block_elements` values of the last dimension into `block_bytes`; its last dimension must be
+ * a multiple of the block and contiguous.
  */
 #ifndef MICA_TYPES_H
 #define MICA_TYPES_H
@@ -24,10 +24,10 @@ extern "C" {
 
 /*
  * Every element type: X(NAME, "text", block_elements, block_bytes).
- * The affine types are MLX's packed words; their scales and biases are buffers of their own
- * (mica_buffer_affine). fp4 is MLX's e2m1 pairs, low nibble first, with scales of e8m0 (mxfp4, groups of 32) or
- * f8_e4m3 (nvfp4, groups of 16) and no biases; f8_e4m3 with scales of e8m0 in groups of 32 is mxfp8. The turbo types are mica's own
- * form of TurboQuant, for caches (docs/turbo.md): 64 values, rotated by a Walsh-Hadamard transform, of 2 to 8 bits each.
+ * The affine types are MLX's packed words; their scales and biases are buffers of their own (mica_buffer_affine). fp4
+ * is MLX's e2m1 pairs, low nibble first, with scales of e8m0 (mxfp4, groups of 32) or f8_e4m3 (nvfp4, groups of 16)
+ * and no biases; f8_e4m3 with scales of e8m0 in groups of 32 is mxfp8. The turbo types are mica's own form of
+ * TurboQuant, for caches (docs/turbo.md): 64 values, rotated by a Walsh-Hadamard transform, of 2 to 8 bits each.
  */
 #define MICA_DTYPE_LIST(X)          \
     X(F32, "f32", 1, 4)             \
@@ -105,10 +105,10 @@ MICA_API uint32_t mica_dtype_block_bytes(mica_dtype dtype);
 MICA_API mica_dtype mica_dtype_from_name(const char *name);
 
 /*
- * How a buffer's bytes are arranged. Canonical is what files hold. Rows8 interleaves eight rows of a weight
- * matrix block by block so that one vector holds the same position of eight rows (docs/architecture.md): for the
- * CPU. Planes puts the fields of all blocks of a row one after the other, codes first, rows at multiples of 16 bytes: for
- * GPUs. matmul and embedding read each. Made by mica_buffer_pack.
+ * How a buffer's bytes are arranged. Canonical is what files hold. Rows8 interleaves eight rows of a weight matrix
+ * block by block so that one vector holds the same position of eight rows (docs/architecture.md): for the CPU. Planes
+ * puts the fields of all blocks of a row one after the other, codes first, rows at multiples of 16 bytes: for GPUs.
+ * matmul and embedding read each. Made by mica_buffer_pack.
  */
 typedef enum mica_layout {
     MICA_LAYOUT_CANONICAL = 0,

@@ -29,18 +29,19 @@ typedef struct mica_weights mica_weights;
  * a GPU is never swapped, so there it changes nothing. */
 #define MICA_WEIGHTS_LOCK 2u
 
-/* A checkpoint (safetensors, MLX folder) of a known family shows the names, metadata and tokenizer that it would have as a
- * GGUF, so that a program knows one convention; tokenizer.json is tokenizer.huggingface.json. The types stay, and so does the
- * order of the rows of rotary heads: where "mica.rope_halves" is true, partners lie half a head apart although GGUF has
- * them side by side. Tensors that GGUF has in another form (norms, transposed matrices, stacked experts) are rewritten
- * in memory. Other files are as without it. */
+/* A checkpoint (safetensors, MLX folder) of a known family shows the names, metadata and tokenizer that it would have
+ * as a GGUF, so that a program knows one convention; tokenizer.json is tokenizer.huggingface.json. The types stay,
+ * and so does the order of the rows of rotary heads: where "mica.rope_halves" is true, partners lie half a head apart
+ * although GGUF has them side by side. Tensors that GGUF has in another form (norms, transposed matrices, stacked
+ * experts) are rewritten in memory. Other files are as without it. */
 #define MICA_WEIGHTS_AS_GGUF 4u
 
 typedef struct mica_weights_options {
     uint64_t size;  /* sizeof(mica_weights_options); 0 = this version's */
     uint32_t flags; /* MICA_WEIGHTS_* */
-    /* With AS_GGUF: keys of config.json, [accept_key_count], that are passed over though mica does not know them, or knows
-     * only other values of them. Without them such a key is UNSUPPORTED, since it may change what the model computes. */
+    /* With AS_GGUF: keys of config.json, [accept_key_count], that are passed over though mica does not
+     * know them, or knows only other values of them. Without them such a key is UNSUPPORTED, since it may
+     * change what the model computes. */
     const char *const *accept_keys;
     uint32_t accept_key_count;
 } mica_weights_options;
@@ -70,9 +71,9 @@ typedef struct mica_tensor_info {
     uint64_t file_offset;          /* of its data there */
 } mica_tensor_info;
 
-/* Opens a file or a folder. `options` may be NULL. IO, MALFORMED_FILE, UNSUPPORTED (a kind of file mica does not know),
- * QUANT_CONFIG; BUDGET and CANCELLED as work.h says: no number that the file merely states decides how much memory is taken.
- * The caller releases *out_weights. */
+/* Opens a file or a folder. `options` may be NULL. IO, MALFORMED_FILE, UNSUPPORTED (a kind of file mica does not
+ * know), QUANT_CONFIG; BUDGET and CANCELLED as work.h says: no number that the file merely states decides how much
+ * memory is taken. The caller releases *out_weights. */
 MICA_API mica_status mica_weights_open(const char *path, const mica_weights_options *options,
                                        mica_weights **out_weights);
 /* The same for a file that is in memory: `bytes` stay, unchanged, as long as the weights and every buffer of them. */
@@ -107,7 +108,8 @@ MICA_API mica_status mica_weights_decode(const mica_weights *weights, uint64_t i
 
 /* ---- onto a device ------------------------------------------------------------------------------------ */
 
-/* In the layout the device's matmul reads fastest (mica_buffer_pack), where it has one; the file's pages are given back. */
+/* In the layout the device's matmul reads fastest (mica_buffer_pack), where it has one; the file's pages are given
+ * back. */
 #define MICA_LOAD_PACK 1u
 
 /* How a tensor gets onto a device. */
@@ -133,9 +135,9 @@ MICA_API mica_status mica_weights_place(const mica_weights *weights, uint64_t in
 /* What loading every tensor would take, without loading any. `flags` is MICA_LOAD_*. */
 MICA_API mica_status mica_weights_fit(const mica_weights *weights, mica_device *device, uint32_t flags,
                                       mica_fit *out);
-/* One tensor as a buffer, of its own rank and as empty as it is. MLX weights come with their scales (mica_buffer_affine), an
- * imported buffer is read-only. `flags` is MICA_LOAD_*. UNSUPPORTED for a tensor that cannot be used, BUDGET, OUT_OF_MEMORY, IO,
- * MALFORMED_FILE. */
+/* One tensor as a buffer, of its own rank and as empty as it is. MLX weights come with their scales
+ * (mica_buffer_affine), an imported buffer is read-only. `flags` is MICA_LOAD_*. UNSUPPORTED for a tensor that cannot
+ * be used, BUDGET, OUT_OF_MEMORY, IO, MALFORMED_FILE. */
 MICA_API mica_status mica_weights_load(mica_weights *weights, uint64_t index, mica_device *device,
                                        uint32_t flags, mica_buffer **out_buffer);
 /* The same by name, checked: `dtype` (NONE = any) and `shape` (ndim 0 = any) must be the tensor's. */

@@ -1,11 +1,12 @@
 /*
  * work.h - how much a call may do with what a stranger wrote, and how to stop it.
  *
- * Texts, model files, patterns, schemas, grammars and templates come from people that a program does not know. Every call
- * that reads one counts its steps and ends with BUDGET when there are too many, so that no input can hold a program for
- * long. A step is a small piece of work, about ten nanoseconds.
+ * Texts, model files, patterns, schemas, grammars and templates come from people that a program does not know. Every
+ * call that reads one counts its steps and ends with BUDGET when there are too many, so that no input can hold a
+ * program for long. A step is a small piece of work, about ten nanoseconds.
  *
- * A program that wants other limits, or to stop a call from outside, makes a work and uses it on the thread that calls:
+ * A program that wants other limits, or to stop a call from outside, makes a work and uses it on the thread that
+ * calls:
  *
  *     mica_work_create(NULL, &work);        once a request, or once a program
  *     mica_work_use(work);                  this thread's calls are charged to it and stopped by it
@@ -45,23 +46,23 @@ typedef struct mica_limits {
 
 typedef struct mica_work mica_work;
 
-/* A work with these limits; NULL: the defaults. INVALID_ARGUMENT for a size that is not known, OUT_OF_MEMORY. The caller
- * releases *out_work. */
+/* A work with these limits; NULL: the defaults. INVALID_ARGUMENT for a size that is not known,
+ * OUT_OF_MEMORY. The caller releases *out_work. */
 MICA_API mica_status mica_work_create(const mica_limits *limits, mica_work **out_work);
 /* NULL is fine. No thread may use it any more. */
 MICA_API void mica_work_release(mica_work *work);
-/* From now on the calls of this thread are charged to `work`, obey its limits and are stopped by it; NULL: to none, with
- * the defaults. Gives back what was used before. The work is borrowed: it must outlive its use. Any number of threads
- * may use one. Never fails. */
+/* From now on the calls of this thread are charged to `work`, obey its limits and are stopped by it; NULL: to none,
+ * with the defaults. Gives back what was used before. The work is borrowed: it must outlive its use. Any number of
+ * threads may use one. Never fails. */
 MICA_API mica_work *mica_work_use(mica_work *work);
-/* The calls that are charged to it end with CANCELLED, within 100 ms, and so do later ones, until mica_work_clear. Work on
- * a device is stopped where the device can (mica_context_cancel says more). NULL does nothing. Never fails. Any thread at
- * any time, signal handlers too. */
+/* The calls that are charged to it end with CANCELLED, within 100 ms, and so do later ones, until mica_work_clear.
+ * Work on a device is stopped where the device can (mica_context_cancel says more). NULL does nothing. Never fails.
+ * Any thread at any time, signal handlers too. */
 MICA_API void mica_work_cancel(mica_work *work);
 /* Calls may run again. NULL does nothing. Never fails. Any thread, signal handlers too. */
 MICA_API void mica_work_clear(mica_work *work);
-/* Steps taken, and bytes of host memory asked for, by the calls that were charged to it and are over. Either may be NULL.
- * INVALID_ARGUMENT for a work of NULL. Any thread. */
+/* Steps taken, and bytes of host memory asked for, by the calls that were charged to it and are over. Either may be
+ * NULL. INVALID_ARGUMENT for a work of NULL. Any thread. */
 MICA_API mica_status mica_work_spent(const mica_work *work, uint64_t *out_steps, uint64_t *out_bytes);
 
 #ifdef __cplusplus

@@ -14,7 +14,8 @@ static inline int open_devices(void **state)
 {
     (void)state;
     for (int i = 0; i < DEVICES; i++)
-        if (mica_device_open(device_names[i], NULL, &devices[i]) != MICA_OK && (i == 0 || test_is_needed(device_names[i])))
+        if (mica_device_open(device_names[i], NULL, &devices[i]) != MICA_OK &&
+            (i == 0 || test_is_needed(device_names[i])))
             return -1;
     return 0;
 }

@@ -496,7 +496,7 @@ static mica_status keep_path(const mica__onnx_parser *p, const char *path, bool 
     char *copy = NULL, *above = NULL;
     MICA__TRY(mica__onnx_take(p, length + 1, 1, &copy));
     MICA__TRY(mica__onnx_take(p, before + 2, 1, &above));
-    memcpy(copy, path, length);
+    memcpy(copy, path, length + 1);
     memcpy(above, before == 0 ? "." : path, before == 0 ? 1 : before);
     model->path = copy;
     model->memory->folder = folder ? above : NULL;

@@ -145,6 +145,7 @@ static mica_tensor add_op(call *all, mica_op op, const void *params, const mica_
                           uint32_t output_count)
 {
     const uint32_t groups = groups_of(op, input_count);
+    static const mica_operand_desc follows = {.ndim = 0};
     mica__type types[FEW];
     const size_t asked_bytes = output_count * sizeof *asked, params_bytes = all->info->call_params;
     if (!put_operands(all, groups, inputs, asked, wanted))
@@ -164,7 +165,7 @@ static mica_tensor add_op(call *all, mica_op op, const void *params, const mica_
     room.data.wanted = wanted;
     room.data.params_bytes = (uint32_t)params_bytes;
     for (uint32_t i = 0; i < output_count; i++)
-        room.data.asked[i] = asked == NULL ? (mica_operand_desc){.ndim = 0} : asked[i];
+        room.data.asked[i] = asked == NULL ? follows : asked[i];
     if (params != NULL)
         memcpy((unsigned char *)room.data.asked + asked_bytes, params, params_bytes);
     return mica__graph_add_node(all->graph, MICA_NODE_OP, op, inputs, input_count, types, output_count, &room,

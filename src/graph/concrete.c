@@ -47,7 +47,7 @@ static mica__type *types_and_sizes(const mica_graph *graph, const mica_tensor *i
     return memory;
 }
 
-static bool add_node(mica__rewrite *rewrite, uint32_t node);
+static bool add_node(mica__rewrite *rewrite, uint32_t at);
 
 static bool inline_nodes(mica_graph *to, const mica_graph *body, const mica_tensor *inputs,
                          const uint64_t *sizes, mica_tensor *outputs,

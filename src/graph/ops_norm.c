@@ -326,7 +326,7 @@ mica_tensor mica_graph_batch_norm_train(mica_graph *graph, mica_tensor x, mica_t
 {
     static const char call[] = "batch_norm_train";
     mica__type type, own;
-    mica_graph_batch_norm_outputs unused;
+    mica_graph_batch_norm_outputs unused = {0};
     mica_tensor made[3], moved[2] = {0, 0};
     out = out == NULL ? &unused : out;
     *out = (mica_graph_batch_norm_outputs){0};

@@ -199,7 +199,7 @@ mica_tensor mica_graph_adam_update(mica_graph *graph, const mica_graph_adam *ope
                                    const mica_adam_params *params, mica_graph_adam_outputs *out)
 {
     static const char call[] = "adam_update";
-    mica_graph_adam_outputs unused;
+    mica_graph_adam_outputs unused = {0};
     mica__type type;
     out = out != NULL ? out : &unused;
     *out = (mica_graph_adam_outputs){0};

@@ -25,7 +25,7 @@ static bool join(uint64_t a, uint64_t b, uint64_t *out)
 bool mica__broadcast(uint32_t *ndim, uint64_t *shape, uint32_t other_ndim, const uint64_t *other)
 {
     const uint32_t most = *ndim > other_ndim ? *ndim : other_ndim;
-    uint64_t joined[MICA_MAX_DIMS];
+    uint64_t joined[MICA_MAX_DIMS] = {0};
     for (uint32_t i = 0; i < most; i++) { /* from the last dimension on */
         const uint64_t a = i < *ndim ? shape[*ndim - 1 - i] : 1;
         const uint64_t b = i < other_ndim ? other[other_ndim - 1 - i] : 1;

@@ -54,13 +54,13 @@ typedef enum mica__complex {
     MICA__COMPLEX_NORM,
     MICA__COMPLEX_ANGLE
 } mica__complex;
-void mica__complex_program(mica__complex what, mica__region_program *out);
+void mica__complex_program(mica__complex what, mica__region_program *p);
 /* The c64 number of its real and its imaginary part. */
-void mica__complex_join_program(mica__region_program *out);
+void mica__complex_join_program(mica__region_program *p);
 
 /* ---- log_mel.c ---- */
 
 /* log10(max(x, 1e-10)); of x and the greatest of all: what a log-mel spectrum is. */
-void mica__log_mel_program(bool of_greatest, mica__region_program *out);
+void mica__log_mel_program(bool of_greatest, mica__region_program *p);
 
 #endif

@@ -142,7 +142,7 @@ static void add_bodies(mica_graph *g)
 
 static void add_constants(mica_graph *g)
 {
-    static const float numbers[] = {0, -0.0f, 1e-45f, 3.14159274f, -INFINITY, NAN, 1e30f, 16777217};
+    static const float numbers[] = {0, -0.0f, 1e-45f, 3.14159274f, -INFINITY, NAN, 1e30f, 16777215};
     static const uint64_t words[] = {0, UINT64_MAX, 1ull << 63};
     static const int64_t whole[] = {INT64_MIN, -1, INT64_MAX};
     static const double doubles[] = {0.1, -1e300, 5e-324};

@@ -186,8 +186,8 @@ static mica_status plan_rope_wide(const mica__record *record, mica__plan *plan)
     mica__cpu_view *view = mica__cpu_plan_views(plan);
     give_heads(&view[MICA__ROPE_X]);
     give_heads(&view[MICA__ROPE_Y]);
-    return finish(plan, &params, sizeof params, 0,
-                  100 + 60 * (double)(rows_of(x) / x->shape[0] * row_length(x)));
+    const uint64_t elements = rows_of(x) / x->shape[0] * row_length(x);
+    return finish(plan, &params, sizeof params, 0, 100 + 60 * (double)elements);
 }
 
 mica_status mica__cpu_plan_rope(const mica__record *record, const mica__device_info *info, mica__plan *plan)

@@ -32,14 +32,14 @@ typedef struct mica__schedule_desc {
 
 mica_status mica__schedule_create(const mica__schedule_desc *desc, mica__schedule **out);
 /* NULL is fine. Waits for what runs. */
-void mica__schedule_release(mica__schedule *schedule);
+void mica__schedule_release(mica__schedule *p);
 /* Runs it and waits. */
-mica_status mica__schedule_run(mica__schedule *schedule);
+mica_status mica__schedule_run(mica__schedule *p);
 /* Submits it; what can only be known behind it is waited for. `out_fence` NULL where all is done already. */
-mica_status mica__schedule_submit(mica__schedule *schedule, mica_fence **out_fence);
+mica_status mica__schedule_submit(mica__schedule *p, mica_fence **out_fence);
 /* Leaf `from` is `to` from now on: same type and shape. UNSUPPORTED: recordings cannot be bound so; the caller copies. */
-mica_status mica__schedule_bind(mica__schedule *schedule, mica_tensor leaf, mica_buffer *to);
+mica_status mica__schedule_bind(mica__schedule *p, mica_tensor leaf, mica_buffer *to);
 /* Adds what its recordings hold. */
-void mica__schedule_count(const mica__schedule *schedule, mica_executable_stats *stats);
+void mica__schedule_count(const mica__schedule *p, mica_executable_stats *stats);
 
 #endif

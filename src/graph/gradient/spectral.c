@@ -27,10 +27,10 @@ static mica_tensor weighted(mica_graph *graph, mica_tensor x, const mica_fft_par
     const mica_dtype dtype = pairs ? MICA_DTYPE_F64 : MICA_DTYPE_F32;
     const mica_tensor at = mica__index_along(graph, x, axis);
     mica_tensor end = mica_graph_equal(graph, at, mica_graph_number(graph, MICA_DTYPE_I32, 0));
+    const uint64_t half = n / 2;
     if (n % 2 == 0)
         end = mica_graph_bit_or(
-            graph, end,
-            mica_graph_equal(graph, at, mica_graph_number(graph, MICA_DTYPE_I32, (double)(n / 2))));
+            graph, end, mica_graph_equal(graph, at, mica_graph_number(graph, MICA_DTYPE_I32, (double)half)));
     mica_tensor factor = mica_graph_select(graph, end, mica_graph_number(graph, dtype, ends),
                                            mica_graph_number(graph, dtype, inner));
     for (uint32_t d = 0; d < places; d++)

@@ -369,7 +369,7 @@ static mica_graph *alone(const one *o, uint32_t *out_many)
 static void slice_by_slice(one *o)
 {
     const uint32_t count = o->node->input_count, outputs = o->node->output_count;
-    mica_tensor *in = mica__calloc((size_t)count + outputs + 1, sizeof *in), *results = in + count;
+    mica_tensor *in = mica__calloc((size_t)count + outputs + 1, sizeof *in);
     uint32_t many = 0, used = 0;
     mica_graph *body = in == NULL ? NULL : alone(o, &many);
     if (in == NULL)
@@ -381,6 +381,7 @@ static void slice_by_slice(one *o)
                     in[used++] = outer(o, i);
         const mica_scan_desc desc = {.scanned = many, .others = used - many};
         const mica_tensor *inner = mica__node_outputs(o->body, o->node);
+        mica_tensor *results = in + count;
         (void)mica_graph_scan(o->graph, body, &desc, in, results, body->outputs.count);
         for (uint32_t i = 0, r = 0; i < outputs; i++)
             o->out[i] = inner[i] == 0 ? 0 : results[r++];

@@ -248,7 +248,7 @@ static bool run_permute(const table *t, const mica__node *node, const mica_tenso
 {
     const mica__permute_data *data = node->data;
     const mica__type *from = mica__type_of(t->graph, in[0]);
-    uint64_t step[MICA_MAX_DIMS], below = 1;
+    uint64_t step[MICA_MAX_DIMS] = {0}, below = 1;
     for (uint32_t d = from->ndim; d-- > 0; below *= from->shape[d])
         step[d] = below;
     for (uint64_t i = 0; i < mica__type_elements(type); i++) {

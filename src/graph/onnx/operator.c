@@ -33,7 +33,8 @@ mica_tensor mica__ox_in(mica__ox_op *o, uint32_t i)
 
 mica__type mica__ox_type(const mica__ox_op *o, mica_tensor tensor)
 {
-    return tensor == 0 ? (mica__type){.ndim = 0} : *mica__type_of(o->graph, tensor);
+    static const mica__type absent = {.ndim = 0};
+    return tensor == 0 ? absent : *mica__type_of(o->graph, tensor);
 }
 
 mica__type mica__ox_in_type(mica__ox_op *o, uint32_t i)

@@ -126,13 +126,13 @@ static bool has_label(const term *t, uint8_t label)
 /* Without an arrow: what dots stand for, then the letters that stand once, in the alphabet's order. */
 static void implicit_out(equation *e)
 {
-    for (uint8_t label = 0; label < LABELS; label++) {
+    for (uint32_t label = 0; label < LABELS; label++) {
         uint32_t times_there = 0;
         for (uint32_t i = 0; i < e->count; i++)
             for (uint32_t d = 0; d < e->in[i].ndim; d++)
                 times_there += e->in[i].label[d] == label;
         if (times_there != 0 && (times_there == 1 || label < 32) && e->out.ndim < MICA_MAX_DIMS)
-            e->out.label[e->out.ndim++] = label;
+            e->out.label[e->out.ndim++] = (uint8_t)label;
     }
 }
 

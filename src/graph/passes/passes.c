@@ -41,7 +41,7 @@ static bool element(const void *data, mica_dtype dtype, uint64_t i, double *out)
     case MICA_DTYPE_F64: *out = ((const double *)data)[i]; return true;
     case MICA_DTYPE_F16: *out = (double)mica__f16_to_f32(((const uint16_t *)data)[i]); return true;
     case MICA_DTYPE_BF16: *out = (double)mica__bf16_to_f32(((const uint16_t *)data)[i]); return true;
-    case MICA_DTYPE_I8: whole = ((const int8_t *)data)[i]; break;
+    case MICA_DTYPE_I8: whole = (int64_t)((const int8_t *)data)[i]; break;
     case MICA_DTYPE_I16: whole = ((const int16_t *)data)[i]; break;
     case MICA_DTYPE_I32: whole = ((const int32_t *)data)[i]; break;
     case MICA_DTYPE_I64:

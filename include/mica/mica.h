@@ -31,6 +31,7 @@
 #include "mica/graph.h"
 #include "mica/executable.h"
 #include "mica/gradient.h"
+#include "mica/lift.h"
 #include "mica/train.h"
 #include "mica/onnx.h"
 #include "mica/cost.h"

@@ -283,16 +283,26 @@ mica_status mica_trainer_resume(mica_trainer *trainer, uint64_t *out_step)
 
 /* ---- running ---- */
 
+/* "w.m" and "w.v" where "w" is trained: a parameter may have such a name itself. */
+static bool is_moment(const mica_trainer *trainer, const char *name)
+{
+    const size_t length = strlen(name);
+    if (length < 3 || (strcmp(name + length - 2, ".m") != 0 && strcmp(name + length - 2, ".v") != 0))
+        return false;
+    for (uint32_t i = 0; i < trainer->state_count; i++)
+        if (strlen(trainer->states[i].name) == length - 2 &&
+            strncmp(trainer->states[i].name, name, length - 2) == 0)
+            return true;
+    return false;
+}
+
 /* What is trained began somewhere: moments and counters may begin as zeros, weights may not. */
 static mica_status check_begun(mica_trainer *trainer)
 {
     for (uint32_t i = 0; i < trainer->state_count; i++) {
         const char *name = trainer->states[i].name;
-        const size_t length = strlen(name);
-        const bool moment =
-            length > 2 && name[length - 2] == '.' && (name[length - 1] == 'm' || name[length - 1] == 'v');
         mica_buffer *buffer = NULL;
-        if (moment || strncmp(name, "train.", 6) == 0)
+        if (is_moment(trainer, name) || strncmp(name, "train.", 6) == 0)
             continue;
         const mica_status status = mica_executable_get(trainer->run, name, &buffer);
         mica_buffer_release(buffer);

@@ -205,6 +205,7 @@ typedef enum mica_node_kind {
     MICA_NODE_IF,
     MICA_NODE_WHILE,
     MICA_NODE_SCAN,
+    MICA_NODE_CUSTOM, /* custom.h */
     MICA_NODE_COUNT
 } mica_node_kind;
 

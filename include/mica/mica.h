@@ -29,6 +29,7 @@
 #include "mica/ops.h"
 #include "mica/session.h"
 #include "mica/graph.h"
+#include "mica/custom.h"
 #include "mica/executable.h"
 #include "mica/gradient.h"
 #include "mica/lift.h"

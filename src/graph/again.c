@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "graph/ir.h"
+#include "graph/custom.h"
 #include "ops/region.h"
 
 /* ---- sizes ---- */
@@ -161,6 +161,18 @@ static void again_body(mica__rewrite *rewrite, const mica__node *node, const mic
                                 out, node->output_count);
 }
 
+static void again_custom(mica__rewrite *rewrite, const mica__node *node, const mica_tensor *inputs,
+                         mica_tensor *out)
+{
+    mica__type stated[MICA_CUSTOM_TENSORS]; /* of one that nobody bound */
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        stated[i] = *mica__type_of(rewrite->from, mica__node_outputs(rewrite->from, node)[i]);
+        write_shape(rewrite, stated[i].ndim, stated[i].shape, stated[i].shape);
+    }
+    (void)mica__graph_custom_node(rewrite->to, node->data, inputs, node->input_count, stated, out,
+                                  node->output_count);
+}
+
 static again *const kinds[MICA_NODE_COUNT] = {[MICA_NODE_INPUT] = again_leaf,
                                               [MICA_NODE_PARAMETER] = again_leaf,
                                               [MICA_NODE_CONSTANT] = again_constant,
@@ -179,7 +191,8 @@ static again *const kinds[MICA_NODE_COUNT] = {[MICA_NODE_INPUT] = again_leaf,
                                               [MICA_NODE_CALL] = again_body,
                                               [MICA_NODE_IF] = again_body,
                                               [MICA_NODE_WHILE] = again_body,
-                                              [MICA_NODE_SCAN] = again_body};
+                                              [MICA_NODE_SCAN] = again_body,
+                                              [MICA_NODE_CUSTOM] = again_custom};
 
 void mica__rewrite_mark(mica__rewrite *rewrite, const mica__node *node)
 {

@@ -100,7 +100,7 @@ static bool is_view(const mica__node *node)
     return node->kind >= MICA_NODE_RESHAPE && node->kind <= MICA_NODE_EXPAND;
 }
 
-/* What control takes lies in memory of its own. */
+/* What control and the caller's ops take lies in memory of its own. */
 static bool settle_inputs(mica__rewrite *rewrite, const mica__node *node)
 {
     for (uint32_t i = 0; i < node->input_count; i++) {
@@ -134,8 +134,8 @@ static bool add_node(mica__rewrite *rewrite, uint32_t at)
     const mica__node *node = &rewrite->from->node[at];
     if (node->kind == MICA_NODE_CALL)
         return call_inline(rewrite, node);
-    const bool control =
-        node->kind == MICA_NODE_IF || node->kind == MICA_NODE_WHILE || node->kind == MICA_NODE_SCAN;
+    const bool control = node->kind == MICA_NODE_IF || node->kind == MICA_NODE_WHILE ||
+                         node->kind == MICA_NODE_SCAN || node->kind == MICA_NODE_CUSTOM;
     return (!control || settle_inputs(rewrite, node)) && mica__graph_again(rewrite, at);
 }
 

@@ -19,7 +19,8 @@ static const char *const kinds[MICA_NODE_COUNT] = {[MICA_NODE_INPUT] = "input",
                                                    [MICA_NODE_CALL] = "call",
                                                    [MICA_NODE_IF] = "if",
                                                    [MICA_NODE_WHILE] = "while",
-                                                   [MICA_NODE_SCAN] = "for" /* scan is an op */};
+                                                   [MICA_NODE_SCAN] = "for" /* scan is an op */,
+                                                   [MICA_NODE_CUSTOM] = "custom"};
 
 const char *mica__kind_name(mica_node_kind kind)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "graph/ir.h"
+#include "graph/custom.h"
 
 static mica_status wrong_node(const mica__node *node, uint32_t at, const char *what, uint32_t number)
 {
@@ -22,7 +22,8 @@ static uint32_t data_bytes(const mica__node *node)
         [MICA_NODE_PERMUTE] = sizeof(mica__permute_data),   [MICA_NODE_SLICE] = sizeof(mica__slice_data),
         [MICA_NODE_EXPAND] = sizeof(mica__shape_data),      [MICA_NODE_CONCAT] = sizeof(mica__concat_data),
         [MICA_NODE_CALL] = sizeof(mica__body_data),         [MICA_NODE_IF] = sizeof(mica__body_data),
-        [MICA_NODE_WHILE] = sizeof(mica__body_data),        [MICA_NODE_SCAN] = sizeof(mica__body_data)};
+        [MICA_NODE_WHILE] = sizeof(mica__body_data),        [MICA_NODE_SCAN] = sizeof(mica__body_data),
+        [MICA_NODE_CUSTOM] = sizeof(mica__custom_data)};
     return node->kind == MICA_NODE_OP
                ? (uint32_t)(sizeof(mica__op_data) + node->output_count * sizeof(mica_operand_desc))
                : bytes[node->kind];

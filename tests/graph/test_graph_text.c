@@ -172,6 +172,13 @@ static void add_constants(mica_graph *g)
     (void)mica_graph_constant(g, MICA_DTYPE_Q4_K, 1, (const uint64_t[]){256}, bytes, 144);
 }
 
+static mica_status nothing(void *context, mica_custom_call *call)
+{
+    (void)context;
+    (void)call;
+    return MICA_OK;
+}
+
 static void test_kinds(void **state)
 {
     (void)state;
@@ -202,6 +209,8 @@ static void test_kinds(void **state)
     (void)mica_graph_concat(g, (const mica_tensor[]){k, half, k}, 1, 1);
     (void)mica_graph_concat(g, (const mica_tensor[]){k, k, k}, 3, 1);
     (void)mica_graph_stop_gradient(g, k);
+    const mica_custom own = {.name = "a.b-c/9", .params = "\xff\x00\x7f", .params_bytes = 3, .host = nothing};
+    (void)mica_graph_custom(g, &own, (const mica_tensor[]){k, half}, 2, NULL, NULL, 2);
     (void)add_region(g, k, z);
     add_constants(g);
     add_bodies(g);
@@ -399,7 +408,7 @@ static void test_refused(void **state)
     wrong(X "%2 = if(%1) {\n}{\n}\n", "predicate is not one bool");
     wrong(X "%2 = for(%1) carried=2 {\n" X "output \"y\" = %1\n}\n", "'for' has an attribute");
     wrong(X "%2 = neg(%1) {\n}\n", "'neg' has no sub-graphs");
-    wrong(X "%2 = custom(%1)\n", "no node called 'custom'");
+    wrong(X "%2 = customs(%1)\n", "no node called 'customs'");
     wrong(X "%2 = product(%1, %1, -, -, -)\n", "line 2: graph_product");
     wrong(X "%2 = product(%1)\n", "line 2: graph_product: 1 inputs");
     wrong(X "%2 = region(%1) steps=(add f32 0 9) gives=(1)  : f32 [2, 3]\n", "line 2");

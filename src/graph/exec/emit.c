@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "device/objects.h"
+#include "graph/exec/host_call.h"
 #include "mica/ops.h"
 #include "ops/region.h"
 
@@ -130,8 +131,7 @@ mica_status mica__emit_need(mica__emitter *e, mica_tensor tensor, mica_buffer **
     return MICA_OK;
 }
 
-/* Where a node writes output `tensor`: what was given for it, else a new buffer; borrowed. */
-static mica_status target(mica__emitter *e, mica_tensor tensor, mica_buffer **out)
+mica_status mica__emit_target(mica__emitter *e, mica_tensor tensor, mica_buffer **out)
 {
     if (e->buffer[tensor] == NULL)
         MICA__TRY(make_buffer(e, mica__type_of(e->graph, tensor), &e->buffer[tensor]));
@@ -199,7 +199,7 @@ static mica_status emit_scalar(mica__emitter *e, const mica__node *node)
         if (!constant[i])
             MICA__TRY(mica__emit_need(e, in[i], &x[buffers++]));
     }
-    MICA__TRY(target(e, out, &y));
+    MICA__TRY(mica__emit_target(e, out, &y));
     mica__region_begin(&small.program, buffers, 1);
     for (uint32_t i = 0, b = 0; i < node->input_count; i++)
         if (!constant[i]) {
@@ -220,7 +220,7 @@ static mica_status emit_cast(mica__emitter *e, const mica__node *node)
 {
     mica_buffer *x = NULL, *y = NULL;
     MICA__TRY(mica__emit_need(e, *mica__node_inputs(e->graph, node), &x));
-    MICA__TRY(target(e, *mica__node_outputs(e->graph, node), &y));
+    MICA__TRY(mica__emit_target(e, *mica__node_outputs(e->graph, node), &y));
     return mica_cast(e->encoder, x, y);
 }
 
@@ -231,7 +231,7 @@ static mica_status emit_bits(mica__emitter *e, const mica__node *node)
     const mica__type *type = mica__type_of(e->graph, out);
     mica_buffer *x = NULL, *y = NULL, *same = NULL;
     MICA__TRY(mica__emit_need(e, *mica__node_inputs(e->graph, node), &x));
-    MICA__TRY(target(e, out, &y));
+    MICA__TRY(mica__emit_target(e, out, &y));
     MICA__TRY(mica_buffer_view(y, x->dtype, type->ndim, type->shape, y->stride, 0, &same));
     const mica_status status = mica_copy(e->encoder, x, same);
     mica_buffer_release(same);
@@ -245,7 +245,7 @@ static mica_status emit_index(mica__emitter *e, const mica__node *node)
     const mica__region_names names = {"index", value_names, result_names};
     mica__region_small small;
     mica_buffer *y = NULL;
-    MICA__TRY(target(e, out, &y));
+    MICA__TRY(mica__emit_target(e, out, &y));
     mica__region_begin(&small.program, 0, 1);
     small.program.output[0] = mica__region_step(&small.program, MICA_SCALAR_INDEX, mica_register_of(y->dtype),
                                                 MICA_REGION_NONE, MICA_REGION_NONE, MICA_REGION_NONE);
@@ -267,7 +267,7 @@ static mica_status emit_region(mica__emitter *e, const mica__node *node)
     for (uint32_t i = 0; i < node->input_count; i++)
         MICA__TRY(mica__emit_need(e, mica__node_inputs(e->graph, node)[i], &x[i]));
     for (uint32_t i = 0; i < node->output_count; i++)
-        MICA__TRY(target(e, mica__node_outputs(e->graph, node)[i], &y[i]));
+        MICA__TRY(mica__emit_target(e, mica__node_outputs(e->graph, node)[i], &y[i]));
     return mica__region_add(e->encoder, &names, node->data, x, false, y);
 }
 
@@ -278,7 +278,7 @@ static mica_status emit_concat(mica__emitter *e, const mica__node *node)
     const mica_tensor *in = mica__node_inputs(e->graph, node);
     mica_buffer *y = NULL;
     uint64_t at = 0;
-    MICA__TRY(target(e, *mica__node_outputs(e->graph, node), &y));
+    MICA__TRY(mica__emit_target(e, *mica__node_outputs(e->graph, node), &y));
     for (uint32_t i = 0; i < node->input_count; i++) {
         const uint64_t size = mica__type_of(e->graph, in[i])->shape[axis];
         mica_buffer *x = NULL, *place = NULL;
@@ -355,7 +355,7 @@ static mica_status put_updated(op_call *call, mica_tensor old, mica_tensor new, 
         *out = from;
         return MICA_OK;
     }
-    MICA__TRY(target(e, new, out));
+    MICA__TRY(mica__emit_target(e, new, out));
     const bool same = (*out)->storage == from->storage && (*out)->offset == from->offset;
     return same ? MICA_OK : mica_copy(e->encoder, from, *out);
 }
@@ -366,7 +366,7 @@ static mica_status put_output(op_call *call, const mica__slot_info *slot, uint32
     *out = NULL;
     if (tensor == 0)
         return MICA_OK;
-    MICA__TRY(target(call->e, tensor, out));
+    MICA__TRY(mica__emit_target(call->e, tensor, out));
     if (strides_fit(*out, slot->strides))
         return MICA_OK;
     mica_buffer *row = NULL;
@@ -442,6 +442,7 @@ static mica_status emit(mica__emitter *e, const mica__node *node, uint32_t at)
     case MICA_NODE_INDEX: return emit_index(e, node);
     case MICA_NODE_BITS: return emit_bits(e, node);
     case MICA_NODE_CONCAT: return emit_concat(e, node);
+    case MICA_NODE_CUSTOM: return mica__emit_custom(e, node);
     default: return mica__fail(MICA_ERR_INTERNAL, "a node of kind %d cannot be emitted", node->kind);
     }
 }

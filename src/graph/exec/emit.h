@@ -25,6 +25,8 @@ typedef struct mica__emitter {
 mica_status mica__emit_node(mica__emitter *emitter, uint32_t at);
 /* The buffer of a tensor that is there, or a view of one; borrowed. */
 mica_status mica__emit_need(mica__emitter *emitter, mica_tensor tensor, mica_buffer **out);
+/* Where a node writes output `tensor`: what was given for it, else a new buffer; borrowed. */
+mica_status mica__emit_target(mica__emitter *emitter, mica_tensor tensor, mica_buffer **out);
 /* Copies a tensor into a buffer of its type and shape. */
 mica_status mica__emit_copy(mica__emitter *emitter, mica_tensor tensor, mica_buffer *to);
 /* Nodes that only say where elements of another tensor lie. */

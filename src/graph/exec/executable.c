@@ -8,6 +8,7 @@
 #include "base/argument.h"
 #include "base/env.h"
 #include "device/objects.h"
+#include "graph/custom.h"
 #include "graph/exec/plan.h"
 #include "graph/passes/passes.h"
 #include "mica/weights.h"
@@ -66,6 +67,7 @@ mica_status mica_graph_compile(const mica_graph *graph, mica_device *device,
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "graph_compile: the graph has no outputs");
     mica_compile_options taken;
     MICA__TRY(take_options(options, &taken));
+    MICA__TRY(mica__custom_check_bound(graph));
     mica_executable *executable = mica__calloc(1, sizeof *executable);
     if (executable == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph_compile: no memory");

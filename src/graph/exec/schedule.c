@@ -11,13 +11,17 @@
 #include "base/alloc.h"
 #include "base/work.h"
 #include "device/objects.h"
+#include "graph/custom.h"
+#include "graph/exec/host_call.h"
 #include "graph/exec/loop.h"
 
-/* Nodes [begin, end), then the copies of `copy` where it is the last step; or one node of control. */
+/* Nodes [begin, end), then the copies of `copy` where it is the last step; or one node that the host looks at: of control, or a
+ * caller's op. */
 typedef struct step {
     uint32_t begin, end;
     bool control, last;
-    mica__loop *loop;          /* of control */
+    mica__loop *loop; /* of control; one of both */
+    mica__host_call *call;
     mica_recording *recording; /* COMPILED */
 } step;
 
@@ -44,7 +48,8 @@ struct mica__schedule {
 
 static bool is_control(const mica__node *node)
 {
-    return node->kind == MICA_NODE_IF || node->kind == MICA_NODE_WHILE || node->kind == MICA_NODE_SCAN;
+    return node->kind == MICA_NODE_IF || node->kind == MICA_NODE_WHILE || node->kind == MICA_NODE_SCAN ||
+           mica__custom_is_of_host(node);
 }
 
 static void find_roots(mica__schedule *p)
@@ -430,7 +435,9 @@ static mica_status make_steps(mica__schedule *p)
     for (uint32_t i = 0; i < p->step_count; i++) {
         step *s = &p->steps[i];
         const mica__node *node = &p->desc.graph->node[s->begin];
-        if (s->control)
+        if (s->control && node->kind == MICA_NODE_CUSTOM)
+            MICA__TRY(mica__host_call_create(p->desc.graph, s->begin, p->fixed, &s->call));
+        else if (s->control)
             MICA__TRY(mica__loop_create(&p->desc, p->arena, node, p->fixed, &s->loop));
         else if (p->desc.mode == MICA_MODE_COMPILED)
             MICA__TRY(in_a_session(p, s, true));
@@ -476,6 +483,7 @@ void mica__schedule_release(mica__schedule *p)
     for (uint32_t i = 0; i < p->step_count; i++) {
         mica_recording_release(p->steps[i].recording);
         mica__loop_release(p->steps[i].loop);
+        mica__host_call_release(p->steps[i].call);
     }
     for (uint32_t i = 0; i < p->copy_count; i++)
         mica_buffer_release(p->copies[i].through);
@@ -493,7 +501,7 @@ static mica_status run_step(mica__schedule *p, step *s)
 {
     MICA__TRY(mica__spend(1));
     if (s->control)
-        return mica__loop_run(s->loop);
+        return s->call != NULL ? mica__host_call_run(s->call) : mica__loop_run(s->loop);
     if (p->desc.mode == MICA_MODE_COMPILED)
         return mica_recording_replay_and_wait(s->recording);
     return p->desc.mode == MICA_MODE_LAZY ? in_a_session(p, s, false) : one_by_one(p, s);

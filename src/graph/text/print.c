@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/half.h"
+#include "graph/custom.h"
 #include "graph/text/text.h"
 
 /* What is being written. */
@@ -264,12 +265,33 @@ static void put_view(printing *p, const mica__node *node)
     }
 }
 
+static void put_bytes(printing *p, const unsigned char *data, uint64_t bytes)
+{
+    static const char hex[] = "0123456789abcdef";
+    put(p, "x");
+    for (uint64_t i = 0; i < bytes; i++)
+        mica__words_add(p->words, (const char[]){hex[data[i] >> 4], hex[data[i] & 15]}, 2);
+}
+
+static void put_custom(printing *p, const mica__node *node)
+{
+    const mica__custom_data *data = node->data;
+    put_key(p, "name");
+    put(p, data->name);
+    if (data->params_bytes == 0)
+        return;
+    put_key(p, "params");
+    put_bytes(p, data->params, data->params_bytes);
+}
+
 static void put_attributes(printing *p, const mica__node *node)
 {
     if (node->kind == MICA_NODE_OP)
         put_op(p, node);
     else if (node->kind == MICA_NODE_REGION)
         put_region(p, node);
+    else if (node->kind == MICA_NODE_CUSTOM)
+        put_custom(p, node);
     else if (node->kind >= MICA_NODE_CALL && node->kind <= MICA_NODE_SCAN)
         put_body_attributes(p, node);
     else if (node->kind == MICA_NODE_INDEX ||
@@ -313,15 +335,6 @@ static bool put_half(printing *p, mica_dtype dtype, const unsigned char *at)
     return true;
 }
 
-static void put_hex(printing *p, const mica__blob *blob)
-{
-    static const char hex[] = "0123456789abcdef";
-    const unsigned char *data = blob->data;
-    put(p, "x");
-    for (uint64_t i = 0; i < blob->bytes; i++)
-        mica__words_add(p->words, (const char[]){hex[data[i] >> 4], hex[data[i] & 15]}, 2);
-}
-
 static void put_numbers(printing *p, const mica__blob *blob, mica_dtype dtype)
 {
     const uint32_t size = mica_dtype_block_bytes(dtype);
@@ -333,7 +346,7 @@ static void put_numbers(printing *p, const mica__blob *blob, mica_dtype dtype)
             put(p, ", ");
         if (half && !put_half(p, dtype, at)) {
             p->words->length = begin;
-            put_hex(p, blob);
+            put_bytes(p, blob->data, blob->bytes);
             return;
         }
         if (!half)
@@ -350,7 +363,7 @@ static void put_constant(printing *p, const mica__node *node)
     if (few && mica__has_numbers(type->dtype)) {
         put_numbers(p, blob, type->dtype);
     } else if (few) {
-        put_hex(p, blob);
+        put_bytes(p, blob->data, blob->bytes);
     } else if (blobs == NULL) {
         put(p, "..");
     } else {

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/half.h"
+#include "graph/custom.h"
 #include "graph/text/reader.h"
 
 /* ---- attributes ---- */
@@ -539,6 +540,37 @@ static bool build_body(mica__reader *reader, mica__line *line, mica_node_kind ki
     return true;
 }
 
+/* A caller's op, which has no functions until it is bound. */
+static bool build_custom(mica__reader *reader, mica__line *line)
+{
+    const mica__span *name = value_of(line, "name"), *params = value_of(line, "params");
+    const uint64_t bytes = params == NULL ? 0 : params->length / 2;
+    if (name == NULL || name->length == 0 || name->length >= MICA_CUSTOM_NAME_BYTES ||
+        memchr(name->at, '\0', name->length) != NULL)
+        return mica__reader_wrong(reader, "a custom op has a name of up to %u bytes",
+                                  MICA_CUSTOM_NAME_BYTES - 1);
+    if (line->gives_count > MICA_CUSTOM_TENSORS || line->type_count != line->gives_count)
+        return mica__reader_wrong(reader, "a custom op of %u outputs with %u types", line->gives_count,
+                                  line->type_count);
+    for (uint32_t i = 0; i < line->type_count; i++)
+        if (line->type[i].group_size != 0 || mica_dtype_block_elements(line->type[i].dtype) != 1)
+            return mica__reader_wrong(reader, "a custom op gives no blocks");
+    mica__custom_data *data = bytes <= MICA_CUSTOM_PARAM_BYTES ? mica__calloc(1, sizeof *data + bytes) : NULL;
+    if (data == NULL)
+        return mica__reader_wrong(reader, "a custom op has up to %u bytes of parameters",
+                                  MICA_CUSTOM_PARAM_BYTES);
+    memcpy(data->name, name->at, name->length);
+    data->params_bytes = (uint32_t)bytes;
+    const bool fits =
+        strspn(data->name, MICA__CUSTOM_LETTERS) == name->length &&
+        (params == NULL || (*params->at == 'x' && bytes != 0 && read_hex(*params, data->params, bytes)));
+    if (fits)
+        (void)mica__graph_custom_node(line->graph, data, line->takes, line->takes_count, line->type, NULL,
+                                      line->gives_count);
+    mica__free(data);
+    return fits || mica__reader_wrong(reader, "a custom op has a name or parameters that it cannot have");
+}
+
 static bool build_kind(mica__reader *reader, mica__line *line, mica_node_kind kind, uint32_t code)
 {
     switch (kind) {
@@ -567,6 +599,7 @@ static bool build_kind(mica__reader *reader, mica__line *line, mica_node_kind ki
     case MICA_NODE_IF:
     case MICA_NODE_WHILE:
     case MICA_NODE_SCAN: return build_body(reader, line, kind);
+    case MICA_NODE_CUSTOM: return build_custom(reader, line);
     default:
         return mica__reader_wrong(reader, "'%.*s' is no node of a text", (int)line->name.length,
                                   line->name.at);

@@ -24,6 +24,17 @@ class Documents(unittest.TestCase):
         self.assertEqual(block.group(1), read("examples/first.c"))
         self.assertLessEqual(block.group(1).count("\n"), 30)
 
+    def test_code_of_graphs_is_run(self):
+        """Every line of C in docs/graph.md stands, in the same order, in the program that tests/examples runs."""
+        def lines(text):
+            return "\n".join(line.strip() for line in text.split("\n") if line.strip()) + "\n"
+        tour = lines(read("examples/tour.c"))
+        blocks = re.findall(r"^```c\n(.*?)^```$", read("docs/graph.md"), re.S | re.M)
+        self.assertGreater(len(blocks), 12)
+        for block in blocks:
+            with self.subTest(block.split("\n")[0]):
+                self.assertIn(lines(block), tour)
+
     def test_first_program_computes(self):
         out = subprocess.run([os.path.join(BUILD, "examples", "first")], capture_output=True, text=True, timeout=100)
         self.assertEqual((out.returncode, out.stderr), (0, ""))

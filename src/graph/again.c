@@ -246,6 +246,10 @@ mica_status mica__rewrite_begin(mica__rewrite *rewrite, const mica_graph *from, 
     if (rewrite->map == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory for %u tensors", from->tensor_count);
     const mica_status status = mica_graph_create(&rewrite->to);
+    if (status != MICA_OK) { /* who fails to begin has nothing to end */
+        mica__free(rewrite->map);
+        rewrite->map = NULL;
+    }
     for (uint32_t i = 0; i < from->symbol_count && status == MICA_OK; i++) /* they keep their numbers */
         (void)mica_graph_symbol(rewrite->to, from->text + from->symbol[i]);
     return status;

@@ -7,6 +7,7 @@
 
 #include "graph_rig.h"
 #include "support/folder.h"
+#include "support/meter.h"
 
 enum { ROWS = 4, COLUMNS = 7, COUNT = ROWS * COLUMNS };
 
@@ -595,11 +596,87 @@ static void test_bad_texts(void **state)
     }
 }
 
+/* ---- each allocation fails in turn ---- */
+
+static mica_status build_and_run(mica_device *device, const mica_custom *op, numbers *n)
+{
+    mica_graph *g = NULL, *gradient = NULL;
+    mica_executable *run = NULL;
+    mica_tensor out[2], d;
+    mica_status status = mica_graph_create(&g);
+    if (status == MICA_OK)
+        status = mica_graph_create(&gradient);
+    if (status == MICA_OK) {
+        static const char *const names[] = {"x", "slope", "y", "most", "dy", "dmost"};
+        for (int i = 0; i < 6; i++)
+            mica_graph_input(gradient, names[i], MICA_DTYPE_F32,
+                             i == 1       ? 0
+                             : i % 2 == 0 ? 2
+                                          : 1,
+                             SHAPE(ROWS, COLUMNS));
+        mica_graph_output(gradient, "to x", mica_graph_find(gradient, "dy"));
+        mica_graph_output(gradient, "to slope", mica_graph_find(gradient, "slope"));
+        const mica_tensor x = mica_graph_input(g, "x", MICA_DTYPE_F32, 2, SHAPE(ROWS, COLUMNS)),
+                          slope = mica_graph_input(g, "slope", MICA_DTYPE_F32, 0, NULL);
+        mica_graph_custom(g, op, (mica_tensor[]){x, slope}, 2, gradient, out, 2);
+        status = mica_graph_gradient(g, out[0], 0, &x, 1, &d);
+        mica_graph_output(g, "y", out[0]);
+        mica_graph_output(g, "dx", d);
+    }
+    if (status == MICA_OK)
+        status = mica_graph_compile(g, device, NULL, &run);
+    if (status == MICA_OK) {
+        mica_array in[] = {F32_ARRAY("x", n->x, ROWS, COLUMNS),
+                           {.name = "slope", .data = &n->slope, .bytes = 4}};
+        mica_array outs[] = {OUT_ARRAY("y", n->y), OUT_ARRAY("dx", n->dx)};
+        status = mica_executable_run(run, in, 2, outs, 2);
+    }
+    mica_executable_release(run);
+    mica_graph_release(g);
+    mica_graph_release(gradient);
+    return status;
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    test_meter meter = {.calls = 0};
+    const bending params = {.factor = 0.5f};
+    uint32_t calls = 0, refusals = 0;
+    const mica_custom op = bend_op(&params, &calls);
+    mica_device *device = NULL;
+    numbers n;
+    draw(&n);
+    must(test_meter_set(&meter));
+    must(mica_device_open("cpu", &(mica_device_options){.threads = 1}, &device));
+    must(build_and_run(device, &op, &n)); /* what the device keeps is there */
+    const uint64_t live = atomic_load(&meter.live);
+    for (uint64_t at = 1;; at++) {
+        atomic_store(&meter.calls, 0);
+        atomic_store(&meter.fail_at, at);
+        const mica_status status = build_and_run(device, &op, &n);
+        const bool met = atomic_load(&meter.calls) >= at;
+        atomic_store(&meter.fail_at, 0);
+        if (status != MICA_OK && status != MICA_ERR_OUT_OF_MEMORY)
+            fail_msg("allocation %llu: %s", (unsigned long long)at, mica_status_message());
+        assert_int_equal(atomic_load(&meter.live), live);
+        refusals += status != MICA_OK;
+        if (!met)
+            break;
+    }
+    assert_in_range(refusals, 50, 100000);
+    mica_device_release(device);
+    assert_int_equal(atomic_load(&meter.live), 0);
+    must(mica_set_allocator(NULL));
+}
+
 int main(void)
 {
+    const struct CMUnitTest alone[] = {cmocka_unit_test(test_no_memory)};
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_host),       cmocka_unit_test(test_encoded),
                                        cmocka_unit_test(test_inside),     cmocka_unit_test(test_failures),
                                        cmocka_unit_test(test_not_merged), cmocka_unit_test(test_texts),
                                        cmocka_unit_test(test_bad_texts)};
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return cmocka_run_group_tests(tests, open_devices, close_devices) +
+           cmocka_run_group_tests(alone, NULL, NULL);
 }

@@ -331,6 +331,13 @@ static void refusals(void **state)
     refused(mica_graph_optimize(g, loss, &w, NULL, 1, &o), MICA_ERR_INVALID_ARGUMENT,
             "train.step"); /* twice */
     mica_graph_release(g);
+    must(mica_graph_create(&g)); /* called as the moment of another: a parameter all the same */
+    w = mica_graph_parameter(g, "x.v", MICA_DTYPE_F64, 0, NULL);
+    must(mica_graph_optimize(g, mica_graph_square(g, w), &w, NULL, 1, &o));
+    must(mica_trainer_create(g, cpu, &desc, &trainer));
+    refused(mica_trainer_run(trainer, 1), MICA_ERR_STATE, "'x.v' was not set");
+    mica_trainer_release(trainer);
+    mica_graph_release(g);
     refused(mica_trainer_run(NULL, 1), MICA_ERR_INVALID_ARGUMENT, "trainer");
     refused(mica_trainer_create(NULL, cpu, &desc, &trainer), MICA_ERR_INVALID_ARGUMENT, "graph");
 }

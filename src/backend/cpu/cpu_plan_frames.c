@@ -63,12 +63,20 @@ mica_status mica__cpu_plan_pool_windows_backward(const mica__record *record, con
     mica__windows_of_pool(pool, p.frames.grid[0], p.frames.grid[1], &p.windows);
     const mica__windows *w = &p.windows;
     const uint64_t volume = w->in[0] * w->in[1] * w->in[2], windows = w->out[0] * w->out[1] * w->out[2];
+    const bool chooses = p.kind == MICA_POOL_MAX || p.kind == MICA_POOL_MIN;
+    if (chooses && volume >= UINT32_MAX)
+        return mica__fail(
+            MICA_ERR_UNSUPPORTED,
+            "pool_windows_backward: a frame of x has %llu places; the kernel takes up to 2^32 - 2",
+            (unsigned long long)volume);
+    const uint64_t row = (w->in[2] + 2 * w->out[2]) * real_bytes(record) + w->out[2] * sizeof(uint32_t);
+    const uint64_t values = volume * real_bytes(record);
     (void)mica__cpu_plan_next(plan, "pool_backward", p.frames.count);
     mica__cpu_plan_operands(plan, record, MICA__POOL_BACKWARD_SLOTS);
     mica__cpu_plan_params(plan, &p, sizeof p);
     return finish(record, plan, p.frames.count,
-                  taps_of(w) * sizeof(uint64_t) + 2 * volume * real_bytes(record),
-                  20 + 3.0 * (double)(windows * taps_of(w)));
+                  taps_of(w) * sizeof(uint64_t) + values + (chooses ? row : values),
+                  20 + (chooses ? 0.5 : 3.0) * (double)(windows * taps_of(w)));
 }
 
 /* `image` and `columns` are slots. */

@@ -53,10 +53,13 @@ static void add_odd(test_tensor *x, test_random *random)
 enum { POOL_X, POOL_Y, INDICES };
 enum { BACK_X, BACK_DY, BACK_DX };
 
-/* Parameters, the shape of x in `shape` from `front` on, that of y. */
-static void draw_pool(conform_case *c, test_random *random, uint32_t front, uint64_t *shape, uint64_t *out)
+/* Parameters, the shape of x in `shape` from `front` on, that of y. The strides of operands: those of networks are in a row, with whole windows side by side, which
+ * kernels have ways of their own for. */
+static test_layout draw_pool(conform_case *c, test_random *random, uint32_t front, uint64_t *shape,
+                             uint64_t *out)
 {
     mica_pool_windows_params *p = &c->params.pool;
+    const bool usual = c->typical || test_random_one_in(random, 3);
 
     *p = (mica_pool_windows_params){.kind = MICA_POOL_MAX, .dims = 2, .kernel = {3, 3}, .stride = {2, 2}};
     if (!c->typical) {
@@ -73,8 +76,8 @@ static void draw_pool(conform_case *c, test_random *random, uint32_t front, uint
             p->kernel[d] = 1 + (uint32_t)test_random_below(random, 4);
             p->stride[d] = (uint32_t)test_random_below(random, 4);
             p->dilation[d] = (uint32_t)test_random_below(random, 3);
-            p->low[d] = (uint32_t)test_random_below(random, 4);
-            p->high[d] = (uint32_t)test_random_below(random, 4);
+            p->low[d] = usual && d + 1 == p->dims ? 0 : (uint32_t)test_random_below(random, 4);
+            p->high[d] = usual && d + 1 == p->dims ? 0 : (uint32_t)test_random_below(random, 4);
             const uint64_t covered = (p->dilation[d] == 2 ? 2 : 1) * (p->kernel[d] - 1) + 1;
             const uint64_t least = covered > p->low[d] + p->high[d] ? covered - p->low[d] - p->high[d] : 1;
             shape[front + d] = least + test_random_below(random, most_places[p->dims - 1]);
@@ -86,6 +89,7 @@ static void draw_pool(conform_case *c, test_random *random, uint32_t front, uint
         const bool outside = p->ceil_mode != 0 && windows > 1 && (windows - 1) * stride >= n + p->low[d];
         out[front + d] = windows - outside; /* the last one would begin behind x */
     }
+    return usual ? TEST_CONTIGUOUS : TEST_ANY;
 }
 
 /* Products stay finite; equal values are not rare, so that the first of them must be found. */
@@ -104,15 +108,13 @@ void conform_make_pool_windows(conform_case *c, test_random *random)
     const bool wide = draw_wide(random);
     const uint32_t front = draw_front(c, random, shape);
 
-    draw_pool(c, random, front, shape, out);
+    const test_layout layout = draw_pool(c, random, front, shape, out);
     const uint32_t ndim = front + c->params.pool.dims;
-    conform_add(c, random, "x", draw_type(c, random, wide), ndim, shape,
-                c->typical ? TEST_CONTIGUOUS : TEST_ANY);
+    conform_add(c, random, "x", draw_type(c, random, wide), ndim, shape, layout);
     fill_pool(c, random);
     if (!c->typical && test_random_one_in(random, 4))
         add_odd(conform_tensor(c, POOL_X), random);
-    conform_add_output(c, random, "y", draw_type(c, random, wide), ndim, out,
-                       c->typical ? TEST_CONTIGUOUS : TEST_ANY, false, 0);
+    conform_add_output(c, random, "y", draw_type(c, random, wide), ndim, out, layout, false, 0);
     if (!c->typical && c->params.pool.kind <= MICA_POOL_MIN && test_random_one_in(random, 2))
         conform_add(c, random, "indices", conform_index(random), ndim, out, TEST_ANY)->written = true;
     else
@@ -183,9 +185,8 @@ void conform_make_pool_windows_backward(conform_case *c, test_random *random)
     const bool wide = draw_wide(random);
     const uint32_t front = draw_front(c, random, shape);
 
-    draw_pool(c, random, front, shape, out);
+    const test_layout layout = draw_pool(c, random, front, shape, out);
     const uint32_t ndim = front + c->params.pool.dims;
-    const test_layout layout = c->typical ? TEST_CONTIGUOUS : TEST_ANY;
     conform_add(c, random, "x", draw_type(c, random, wide), ndim, shape, layout);
     fill_pool(c, random);
     conform_add(c, random, "dy", draw_type(c, random, wide), ndim, out, layout);

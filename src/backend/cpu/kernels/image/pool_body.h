@@ -33,20 +33,21 @@ static void FN(fold)(uint32_t kind, const REAL *x, uint64_t step, uint64_t n, RE
 }
 
 /* Whether v is taken instead of what was found before it. */
-static inline bool FN(is_taken)(uint32_t kind, REAL v, REAL best, bool first)
+static inline bool FN(is_taken)(bool greatest, REAL v, REAL best, bool first)
 {
-    return first || (kind == MICA_POOL_MAX ? v > best : v < best) || (v != v && best == best);
+    return first | (greatest ? v > best : v < best) | ((v != v) & (best == best));
 }
 
-/* As fold, with the places; x[0] lies at place `at`. */
-static void FN(fold_places)(uint32_t kind, const REAL *x, uint64_t step, uint64_t n, uint64_t at, REAL *out,
-                            uint32_t *place)
+/* As fold, with the places; x[0] lies at place `at`. Selections, not branches, so that it is done by vectors. */
+static inline void FN(fold_places)(bool greatest, const REAL *x, uint64_t step, uint64_t n, uint64_t at,
+                                   REAL *out, uint32_t *place)
 {
-    for (uint64_t i = 0; i < n; i++)
-        if (FN(is_taken)(kind, x[i * step], out[i], place[i] == UINT32_MAX)) {
-            out[i] = x[i * step];
-            place[i] = (uint32_t)(at + i * step);
-        }
+    for (uint64_t i = 0; i < n; i++) {
+        const REAL v = x[i * step];
+        const bool taken = FN(is_taken)(greatest, v, out[i], place[i] == UINT32_MAX);
+        out[i] = taken ? v : out[i];
+        place[i] = taken ? (uint32_t)(at + i * step) : place[i];
+    }
 }
 
 static REAL FN(of_nothing)(uint32_t kind)
@@ -75,6 +76,8 @@ static void FN(pool_row)(const mica__cpu_pool *p, const unsigned char *x, uint16
 {
     const mica__windows *w = &p->windows;
     const uint64_t *step = p->frames.step[0];
+    if (FN(pool_vectors)(p, x, dtype, oz, oy, out, place))
+        return;
     for (uint64_t kz = 0; kz < w->kernel[0]; kz++)
         for (uint64_t ky = 0; ky < w->kernel[1]; ky++) {
             const int64_t iz = (int64_t)(oz * w->stride[0] + kz * w->dilation[0]) - w->low[0],
@@ -90,9 +93,11 @@ static void FN(pool_row)(const mica__cpu_pool *p, const unsigned char *x, uint16
                 if (begin >= end)
                     continue;
                 const uint64_t at = begin * w->stride[2] + kx * w->dilation[2] - w->low[2];
-                if (place != NULL)
+                if (place != NULL && p->kind == MICA_POOL_MAX)
                     FN(fold_places)
-                (p->kind, row + at, w->stride[2], end - begin, before + at, out + begin, place + begin);
+                (true, row + at, w->stride[2], end - begin, before + at, out + begin, place + begin);
+                else if (place != NULL) FN(fold_places)(false, row + at, w->stride[2], end - begin,
+                                                        before + at, out + begin, place + begin);
                 else FN(fold)(p->kind, row + at, w->stride[2], end - begin, out + begin);
             }
         }
@@ -152,20 +157,49 @@ static uint64_t FN(list)(const mica__windows *w, uint64_t oz, uint64_t oy, uint6
 static void FN(give)(uint32_t kind, const REAL *x, const uint64_t *place, uint64_t count, REAL dy,
                      REAL divisor, REAL *dx)
 {
-    if (kind == MICA_POOL_MAX || kind == MICA_POOL_MIN) {
-        uint64_t best = 0;
-        for (uint64_t i = 1; i < count; i++)
-            if (FN(is_taken)(kind, x[place[i]], x[place[best]], false))
-                best = i;
-        if (count > 0)
-            dx[place[best]] += dy;
-        return;
-    }
     for (uint64_t i = 0; i < count; i++) {
         REAL factor = 1;
         for (uint64_t k = 0; kind == MICA_POOL_PROD && k < count; k++)
             factor *= k != i ? x[place[k]] : 1;
         dx[place[i]] += kind == MICA_POOL_MEAN ? dy / divisor : dy * factor;
+    }
+}
+
+/* MAX and MIN: the places that the row's windows took, found as the pool itself finds them, get what reaches these. `tmp` has a row of x, and then of
+ * windows their values, places and gradients. */
+static void FN(give_row)(const mica__cpu_pool *p, const unsigned char *x, uint16_t x_type,
+                         const unsigned char *dy, uint16_t dy_type, uint64_t oz, uint64_t oy, REAL *tmp,
+                         REAL *dx)
+{
+    const mica__windows *w = &p->windows;
+    const uint64_t n = w->out[2];
+    REAL *best = tmp + w->in[2], *given = best + n;
+    uint32_t *place = (uint32_t *)(void *)(given + n);
+    for (uint64_t i = 0; i < n; i++) {
+        best[i] = FN(of_nothing)(p->kind);
+        place[i] = UINT32_MAX;
+    }
+    FN(pool_row)(p, x, x_type, oz, oy, tmp, best, place);
+    const REAL *row = FN(row)(dy, dy_type, p->frames.step[1][2], n, given);
+    for (uint64_t i = 0; i < n; i++)
+        if (place[i] != UINT32_MAX)
+            dx[place[i]] += row[i];
+}
+
+/* All other kinds: tap by tap. `values` are those of the frame, `place` has room for a window's. */
+static void FN(give_windows)(const mica__cpu_pool *p, const REAL *values, const unsigned char *dy,
+                             uint16_t dy_type, uint64_t oz, uint64_t oy, uint64_t *place, REAL *dx)
+{
+    const mica__windows *w = &p->windows;
+    const bool padding = p->count_padding != 0;
+    for (uint64_t ox = 0; ox < w->out[2]; ox++) {
+        const uint64_t count = FN(list)(w, oz, oy, ox, place);
+        const REAL divisor = p->kind != MICA_POOL_MEAN ? 1
+                             : !padding                ? (REAL)count
+                                        : (REAL)(FN(taps_in)(w, 0, oz, true) * FN(taps_in)(w, 1, oy, true) *
+                                                 FN(taps_in)(w, 2, ox, true));
+        FN(give)
+        (p->kind, values, place, count, FN(load)(dy + ox * p->frames.step[1][2], dy_type), divisor, dx);
     }
 }
 
@@ -175,35 +209,29 @@ static void FN(backward_unit)(const mica__cpu_args *args, uint64_t frame)
     const mica__windows *w = &p->windows;
     const mica__cpu_view *x = &args->view[MICA__POOL_BACKWARD_X], *dy = &args->view[MICA__POOL_BACKWARD_DY],
                          *dx = &args->view[MICA__POOL_BACKWARD_DX];
-    const uint64_t volume = w->in[0] * w->in[1] * w->in[2];
+    const uint64_t rows = w->in[0] * w->in[1], volume = rows * w->in[2];
     const uint64_t *x_step = p->frames.step[0], *dy_step = p->frames.step[1], *dx_step = p->frames.step[2];
     uint64_t *place = args->local;
-    REAL *values = (REAL *)(void *)(place + (uint64_t)w->kernel[0] * w->kernel[1] * w->kernel[2]),
-         *sums = values + volume;
+    REAL *sums = (REAL *)(void *)(place + (uint64_t)w->kernel[0] * w->kernel[1] * w->kernel[2]),
+         *more = sums + volume;
     const unsigned char *from = x->data + mica__frame_at(&p->frames, 0, frame),
                         *given = dy->data + mica__frame_at(&p->frames, 1, frame);
     unsigned char *to = dx->data + mica__frame_at(&p->frames, 2, frame);
-    for (uint64_t i = 0; i < volume; i++) {
+    const bool chooses = p->kind == MICA_POOL_MAX || p->kind == MICA_POOL_MIN;
+    memset(sums, 0, volume * sizeof *sums);
+    for (uint64_t i = 0; i < volume && !chooses; i++) {
         const uint64_t ix = i % w->in[2], iy = i / w->in[2] % w->in[1], iz = i / w->in[2] / w->in[1];
-        values[i] = FN(load)(from + iz * x_step[0] + iy * x_step[1] + ix * x_step[2], x->dtype);
-        sums[i] = 0;
+        more[i] = FN(load)(from + iz * x_step[0] + iy * x_step[1] + ix * x_step[2], x->dtype);
     }
     for (uint64_t oz = 0; oz < w->out[0]; oz++)
-        for (uint64_t oy = 0; oy < w->out[1]; oy++)
-            for (uint64_t ox = 0; ox < w->out[2]; ox++) {
-                const bool padding = p->count_padding != 0;
-                const uint64_t count = FN(list)(w, oz, oy, ox, place);
-                const REAL divisor = p->kind != MICA_POOL_MEAN ? 1
-                                     : !padding
-                                         ? (REAL)count
-                                         : (REAL)(FN(taps_in)(w, 0, oz, true) * FN(taps_in)(w, 1, oy, true) *
-                                                  FN(taps_in)(w, 2, ox, true));
-                FN(give)
-                (p->kind, values, place, count,
-                 FN(load)(given + oz * dy_step[0] + oy * dy_step[1] + ox * dy_step[2], dy->dtype), divisor,
-                 sums);
-            }
-    for (uint64_t row = 0; row < w->in[0] * w->in[1]; row++)
+        for (uint64_t oy = 0; oy < w->out[1]; oy++) {
+            const unsigned char *row = given + oz * dy_step[0] + oy * dy_step[1];
+            if (chooses)
+                FN(give_row)(p, from, x->dtype, row, dy->dtype, oz, oy, more, sums);
+            else
+                FN(give_windows)(p, more, row, dy->dtype, oz, oy, place, sums);
+        }
+    for (uint64_t row = 0; row < rows; row++)
         FN(put_row)
     (to + row / w->in[1] * dx_step[0] + row % w->in[1] * dx_step[1], dx->dtype, dx_step[2],
      sums + row * w->in[2], w->in[2]);

@@ -154,4 +154,4 @@ def charlm(build, path, steps):
 if __name__ == "__main__":
     if len(sys.argv) < 4 or sys.argv[1] not in ("mnist", "charlm"):
         sys.exit(__doc__)
-    (mnist if sys.argv[1] == "mnist" else charlm)(sys.argv[2], sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else 200)
+    (mnist if sys.argv[1] == "mnist" else charlm)(sys.argv[2], sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else {"mnist": 600, "charlm": 200}[sys.argv[1]])

@@ -20,7 +20,7 @@ MODEL = os.path.join(TREE, "models", "demo.gguf")
 
 def run(name, *arguments, text="", **environment):
     done = subprocess.run([os.path.join(BUILD, "examples", name), *arguments], input=text, capture_output=True, text=True,
-                          timeout=500, env={**os.environ, **environment})
+                          errors="replace", timeout=500, env={**os.environ, **environment})
     return done.returncode, done.stdout, done.stderr
 
 
@@ -122,28 +122,29 @@ class Examples(unittest.TestCase):
                                   "saved: the same nodes", ""], device)
 
     def test_charlm(self):
-        """A model of characters learns a text: its loss falls below the entropy of single characters, which is what it could say without looking at those before,
-        and then goes on from where it was ended to the same loss. It writes characters of the text."""
-        with open(os.path.join(TREE, "README.md"), encoding="utf-8") as file:
-            text = file.read().encode()[:4000]
-        bound = entropy(collections.Counter(text))
+        """A model of characters learns a text: its loss falls below the entropy of single characters, which is what it could reach without looking at those before, and half the way to
+        that of characters after the one before them. It writes characters of the text, and goes on from where it was ended to the same loss."""
+        with open(os.path.join(TREE, "README.md"), "rb") as file:
+            text = file.read()[:4000]
+        single = entropy(collections.Counter(text))
+        after_one = entropy(collections.Counter(zip(text, text[1:]))) - single
         with tempfile.TemporaryDirectory() as folder:
             path, keep = os.path.join(folder, "text"), os.path.join(folder, "charlm.safetensors")
             with open(path, "wb") as file:
                 file.write(text)
-            code, out, err = run("charlm", path, "--device", "cpu", "--steps", "120", "--every", "10", "--write", "50")
+            code, out, err = run("charlm", path, "--device", "cpu", "--steps", "80", "--every", "1", "--write", "50")
             self.assertEqual((code, err), (0, ""))
             losses = [float(loss) for loss in re.findall(r"step \d+: loss ([\d.]+)", out)]
-            self.assertEqual(len(losses), 12)
-            self.assertGreater(losses[0], losses[5])
-            self.assertLess(losses[-1], bound, out)
-            written = out.split("\n", 12)[12]
-            self.assertEqual(len(written.encode()), 51)
-            self.assertLess(len(set(written) - set(text.decode())), 10)
-            for steps in ("20", "30"):
+            self.assertEqual(len(losses), 80)
+            self.assertGreater(losses[0], single)
+            self.assertLess(sum(losses[-20:]) / 20, (single + after_one) / 2)
+            written = out.split("\n", 80)[80]
+            self.assertEqual(len(written), 51)
+            self.assertLess(len(set(written.encode()) - set(text)), 5)
+            for steps in ("10", "20"):
                 code, again, err = run("charlm", path, "--device", "cpu", "--steps", steps, "--every", "10", "--keep", keep)
                 self.assertEqual((code, err), (0, ""))
-            self.assertEqual(again, out.split("\n")[2] + "\n")
+            self.assertEqual(again, out.split("\n")[19] + "\n")
             for device in devices_here():
                 code, out, err = run("charlm", path, "--device", device, "--steps", "2", "--every", "1")
                 self.assertEqual((code, err), (0, ""), device)

@@ -104,8 +104,9 @@ mica_tensor mica_graph_cast(mica_graph *graph, mica_tensor x, mica_dtype dtype)
     if (type->dtype == dtype)
         return x;
     if (!is_plain(type->dtype) || dtype <= MICA_DTYPE_NONE || dtype >= MICA_DTYPE_COUNT || !is_plain(dtype))
-        return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "cast", "from %s to %s",
-                                mica_dtype_name(type->dtype), mica_dtype_name(dtype));
+        return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "cast",
+                                "x is %s, which does not become dtype %s", mica_dtype_name(type->dtype),
+                                mica_dtype_name(dtype));
     mica__type out = *type;
     out.dtype = dtype;
     return mica__graph_add_node(graph, MICA_NODE_CAST, 0, &x, 1, &out, 1, NULL, 0);
@@ -120,8 +121,9 @@ mica_tensor mica_graph_bits(mica_graph *graph, mica_tensor x, mica_dtype dtype)
         return 0;
     if (!is_plain(type->dtype) || dtype <= MICA_DTYPE_NONE || dtype >= MICA_DTYPE_COUNT || !is_plain(dtype) ||
         mica_dtype_block_bytes(type->dtype) != mica_dtype_block_bytes(dtype))
-        return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "bits", "from %s to %s",
-                                mica_dtype_name(type->dtype), mica_dtype_name(dtype));
+        return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "bits",
+                                "x is %s, whose bits are not those of dtype %s", mica_dtype_name(type->dtype),
+                                mica_dtype_name(dtype));
     mica__type out = *type;
     out.dtype = dtype;
     return mica__graph_add_node(graph, MICA_NODE_BITS, 0, &x, 1, &out, 1, NULL, 0);

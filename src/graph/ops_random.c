@@ -106,6 +106,8 @@ mica_tensor mica_graph_random_integers(mica_graph *graph, mica_dtype dtype, uint
     st_value bits, none;
     if (!mica__graph_begins(graph, call))
         return 0;
+    if (dtype <= MICA_DTYPE_NONE || dtype >= MICA_DTYPE_COUNT)
+        return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, call, "dtype is %d", (int)dtype);
     const mica_status status = mica__draw_whole_check(call, dtype, low, high);
     if (status != MICA_OK)
         return mica__build_failed(graph, call, status);

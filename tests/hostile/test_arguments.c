@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "mica/mica.h"
 #include "mica/model.h"
+#include "mica/train.h"
 
 /* What calls are made on; the fields behind `made` only take what must not come about. */
 typedef struct fixture {
@@ -26,6 +27,9 @@ typedef struct fixture {
     const mica_tokenizer *tokenizer;
     mica_context *context;
     mica_sampler *picker;
+    mica_graph *graph, *body, *failed; /* of this call; one that computes; one that has failed */
+    mica_executable *executable;
+    mica_region *region;
     uint32_t sequence, id;
     float vector[4096];
     _Alignas(64) unsigned char bytes[64];
@@ -43,6 +47,11 @@ typedef struct fixture {
     mica_sampler *sampler;
     mica_model *fresh_model;
     mica_context *fresh_context;
+    mica_executable *fresh_executable;
+    mica_run *run;
+    mica_trainer *trainer;
+    mica_tensor tensor[4];
+    mica_calibration calibration;
     void *pointer;
     mica_placement placement;
     mica_fit fit;
@@ -83,6 +92,57 @@ static mica_status dispatch(fixture *f, uint32_t bad)
     mica_kernel_release(launch.kernel);
     return status;
 }
+
+/* What the graph of a call has: inputs, by their numbers. */
+#define GRAPH_INPUTS(X_)            \
+    X_(X, F32, 2, {4, 4})           \
+    X_(V, F32, 1, {4})              \
+    X_(ID, U64, 0, {0})             \
+    X_(IDS, I32, 1, {4})            \
+    X_(PAIRS, I32, 2, {4, 1})       \
+    X_(PLACES, I32, 2, {2, 4})      \
+    X_(ROUTE, I32, 2, {4, 1})       \
+    X_(HEADS, F32, 3, {4, 1, 4})    \
+    X_(HALF, F32, 2, {4, 2})        \
+    X_(HIDDEN, F32, 3, {1, 4, 4})   \
+    X_(QKV, F32, 2, {12, 4})        \
+    X_(EXPERTS, F32, 3, {4, 4, 4})  \
+    X_(SEQUENCE, F32, 3, {4, 1, 1}) \
+    X_(ONE, F32, 3, {1, 1, 1})      \
+    X_(CODES, I8, 2, {4, 4})        \
+    X_(SUMS, I32, 2, {4, 4})
+#define INPUT_NUMBER(name, dtype, rank, ...) name,
+enum { NO_INPUT, GRAPH_INPUTS(INPUT_NUMBER) };
+
+static mica_graph *fresh_graph(fixture *f)
+{
+    mica_graph_release(f->graph);
+    f->graph = NULL;
+    assert_int_equal(mica_graph_create(&f->graph), MICA_OK);
+#define MAKE_INPUT(name, dtype, rank, ...)                                                                 \
+    assert_int_equal(                                                                                      \
+        mica_graph_input(f->graph, #name, MICA_DTYPE_##dtype, rank, (uint64_t[MICA_MAX_DIMS])__VA_ARGS__), \
+        name);
+    GRAPH_INPUTS(MAKE_INPUT)
+    return f->graph;
+}
+
+/* How the call of a builder ended: what it gives is 0 exactly where it failed. */
+static mica_status built(fixture *f, mica_tensor made)
+{
+    const mica_status status = mica_graph_status(f->graph);
+    assert_int_equal(made == 0, status != MICA_OK);
+    return status;
+}
+
+static mica_status no_batch(void *context, uint64_t step, mica_array *inputs, uint32_t count)
+{
+    (void)context, (void)step, (void)inputs, (void)count;
+    return MICA_ERR_CANCELLED;
+}
+
+#define PAST(type, last) ((type)((last) + 1 + bad))
+#define NO_DTYPE PAST(mica_dtype, MICA_DTYPE_COUNT - 1)
 
 /* One function for each row, and the table of them. */
 #define FLAGS(function, argument, ...) ROW(function, argument, __LINE__, uint32_t, __VA_ARGS__)
@@ -136,6 +196,30 @@ static void open_device(fixture *f)
     mica_session_release(done);
 }
 
+/* y = tanh(x) + p, as an executable too; a graph whose first call was wrong; a region of one step. */
+static void make_graphs(fixture *f)
+{
+    const mica_region_step neg = {.scalar = MICA_SCALAR_NEG,
+                                  .type = MICA_REGISTER_F32,
+                                  .value = {0, MICA_REGION_NONE, MICA_REGION_NONE}};
+    mica_region_desc negative = {.input_count = 1,
+                                 .output_count = 1,
+                                 .step_count = 1,
+                                 .input = {MICA_REGISTER_F32},
+                                 .output = {1},
+                                 .step = &neg};
+    memset(negative.output_imag, MICA_REGION_NONE, sizeof negative.output_imag);
+    must(mica_graph_create(&f->body));
+    const mica_tensor x = mica_graph_input(f->body, "x", MICA_DTYPE_F32, 2, (uint64_t[]){4, 4});
+    const mica_tensor p = mica_graph_parameter(f->body, "p", MICA_DTYPE_F32, 2, (uint64_t[]){4, 4});
+    mica_graph_output(f->body, "y", mica_graph_add(f->body, mica_graph_tanh(f->body, x), p));
+    must(mica_graph_status(f->body));
+    must(mica_graph_compile(f->body, f->device, NULL, &f->executable));
+    must(mica_graph_create(&f->failed));
+    mica_graph_output(f->failed, "nothing", 0);
+    must(mica_region_create(&negative, &f->region));
+}
+
 static int set_up(void **state)
 {
     static const char nothing[] = "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"; /* a file without anything */
@@ -154,6 +238,7 @@ static int set_up(void **state)
     must(mica_sequence_create(f->context, &f->sequence));
     mica_sampling_default(&sampling);
     must(mica_sampler_create(&sampling, info.vocabulary, NULL, NULL, &f->picker));
+    make_graphs(f);
     f->tokenizer = mica_model_tokenizer(f->model);
     f->id = 5;
     const char *folder = getenv("TMPDIR");
@@ -166,6 +251,11 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     fixture *f = *state;
+    mica_region_release(f->region);
+    mica_executable_release(f->executable);
+    mica_graph_release(f->failed);
+    mica_graph_release(f->body);
+    mica_graph_release(f->graph);
     mica_writer_discard(f->writer);
     mica_sampler_release(f->picker);
     mica_context_release(f->context);

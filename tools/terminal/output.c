@@ -79,7 +79,10 @@ int tool_output_flush(void)
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
         return 0;
-    const int reason = errno; /* 0: a write before this one failed */
+    /* A write before this one failed and left nothing to write: one more says why, if that is still so. */
+    if (errno == 0 && fputc('\n', stdout) != EOF)
+        fflush(stdout);
+    const int reason = errno;
     if (!said && tool_interrupt_number() == 0)
         tool_fail("standard output cannot be written%s%s", reason != 0 ? ": " : "",
                   reason != 0 ? strerror(reason) : "");

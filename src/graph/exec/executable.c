@@ -118,6 +118,9 @@ static mica_status check_array(const char *call, const mica_array *array, const 
                                                                : array->dtype;
     const uint32_t ndim = array->buffer != NULL ? array->buffer->ndim : array->ndim;
     const uint64_t *shape = array->buffer != NULL ? array->buffer->shape : array->shape;
+    if (dtype <= MICA_DTYPE_NONE || dtype >= MICA_DTYPE_COUNT)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: dtype of '%s' is %d", call, array->name,
+                          (int)dtype);
     bool fits = dtype == type->dtype && ndim == type->ndim;
     for (uint32_t d = 0; d < ndim && fits; d++)
         fits = mica__sizes_agree(shape[d], type->shape[d]) && mica__size_known(shape[d]);

@@ -51,6 +51,9 @@ static mica_status take_type(const mica_executable *executable, uint32_t i, cons
                                                                : array->dtype;
     const uint32_t ndim = array->buffer != NULL ? array->buffer->ndim : array->ndim;
     const uint64_t *shape = array->buffer != NULL ? array->buffer->shape : array->shape;
+    if (dtype <= MICA_DTYPE_NONE || dtype >= MICA_DTYPE_COUNT)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "executable_run: dtype of '%s' is %d", array->name,
+                          (int)dtype);
     bool fits = dtype == type->dtype && ndim == type->ndim;
     for (uint32_t d = 0; d < ndim && fits; d++)
         fits = mica__size_known(shape[d]) && mica__sizes_agree(shape[d], type->shape[d]);

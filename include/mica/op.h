@@ -26,12 +26,21 @@ typedef enum mica_op_gradient {
     MICA_GRADIENT_BACKWARD    /* the op <name>_backward */
 } mica_op_gradient;
 
+/* What a device must have, beside what the op's kernels say of types and sizes. */
+typedef enum mica_op_needs {
+    MICA_NEEDS_ANYWHERE = 0, /* nothing */
+    MICA_NEEDS_F64,          /* arithmetic in f64, for operands of f64 */
+    MICA_NEEDS_CPU_F64,      /* to be the cpu, for operands of f64 */
+    MICA_NEEDS_CPU           /* to be the cpu */
+} mica_op_needs;
+
 typedef struct mica_op_info {
     const char *name;
     uint32_t operands;    /* fixed ones; 0 for ops that are not called through this header (custom, region) */
     uint32_t grouped;     /* operands of a group; 0: none repeat */
     uint32_t params_size; /* bytes of its parameters */
     mica_op_gradient gradient;
+    mica_op_needs needs;
 } mica_op_info;
 
 /* INVALID_ARGUMENT for a number that is no op. */

@@ -160,10 +160,10 @@ static void cost_of(const mica__record *record, const double *size, double ALL, 
 #define COUNT(prefix, slot) elements_of(&record->operand[MICA__##prefix##_##slot])
 #define SIZE(prefix, slot, d) ((double)record->operand[MICA__##prefix##_##slot].shape[d])
 #define OF(prefix, slot) bytes_of(&record->operand[MICA__##prefix##_##slot])
-#define OP(op, name, prefix, call, record_params, rule, empty, gradient, operations, bytes) \
-    case MICA_OP_##op:                                                                      \
-        *out_bytes = bytes;                                                                 \
-        *out_operations = operations;                                                       \
+#define OP(op, name, prefix, call, record_params, rule, empty, gradient, needs, operations, bytes) \
+    case MICA_OP_##op:                                                                             \
+        *out_bytes = bytes;                                                                        \
+        *out_operations = operations;                                                              \
         break;
 #include "backend/ops.def"
     default: break;

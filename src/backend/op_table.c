@@ -2,6 +2,7 @@
 #include "backend/op_table.h"
 
 #include "backend/backend.h"
+#include "base/status.h"
 #include "mica/op.h"
 
 /* ---- the table ---- */
@@ -66,7 +67,7 @@ typedef char NO_PARAMS[1];
 const mica__op_info mica__ops[MICA_OP_COUNT] = {
     [MICA_OP_NONE] = {.name = "none"},
     [MICA_OP_CUSTOM] = {.name = "custom"}, /* a kernel of the caller's: what it does is not known */
-#define OP(op, name_, prefix, call, record, rule, empty_, gradient_, ...)         \
+#define OP(op, name_, prefix, call, record, rule, empty_, gradient_, needs_, ...) \
     [MICA_OP_##op] = {.name = #name_,                                             \
                       .slot = slots_##prefix,                                     \
                       .call_params = BYTES_OF(call),                              \
@@ -75,7 +76,8 @@ const mica__op_info mica__ops[MICA_OP_COUNT] = {
                       .fixed = MICA__##prefix##_SLOTS,                            \
                       .grouped = MICA__##prefix##_GROUPED,                        \
                       .empty = MICA__EMPTY_##empty_,                              \
-                      .gradient = MICA_GRADIENT_##gradient_},
+                      .gradient = MICA_GRADIENT_##gradient_,                      \
+                      .needs = MICA_NEEDS_##needs_},
 #include "backend/ops.def"
 };
 
@@ -108,6 +110,22 @@ bool mica__writes_whole(const mica__record *record, uint32_t slot)
 {
     return record->operand[slot].access == MICA_ACCESS_WRITE &&
            (mica__slot_of(record, slot)->flags & MICA__SLOT_PART) == 0;
+}
+
+mica_status mica__op_is_served(const mica__record *record, bool computes_f64)
+{
+    const mica__op_info *info = &mica__ops[record->op];
+    if (info->needs == MICA_NEEDS_CPU)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "%s: it is served on the cpu alone", info->name);
+    if (info->needs == MICA_NEEDS_ANYWHERE || (info->needs == MICA_NEEDS_F64 && computes_f64))
+        return MICA_OK;
+    for (uint32_t slot = 0; slot < record->operand_count; slot++)
+        if (record->operand[slot].dtype == MICA_DTYPE_F64)
+            return mica__fail(MICA_ERR_UNSUPPORTED, "%s: %s is f64, %s", info->name,
+                              mica__slot_of(record, slot)->name,
+                              info->needs == MICA_NEEDS_F64 ? "in which this device does not compute"
+                                                            : "which is served on the cpu alone");
+    return MICA_OK;
 }
 
 const char *mica_op_name(mica_op op)

@@ -53,6 +53,7 @@ typedef struct mica__op_info {
     uint8_t grouped;                     /* slots behind them that repeat; 0: those are in some records */
     uint8_t empty;                       /* mica__empty */
     uint8_t gradient;                    /* mica_op_gradient */
+    uint8_t needs;                       /* mica_op_needs */
 } mica__op_info;
 
 extern const mica__op_info mica__ops[MICA_OP_COUNT];
@@ -64,6 +65,9 @@ const mica__slot_info *mica__slot_of(const mica__record *record, uint32_t slot);
 bool mica__may_share(const mica__record *record, uint32_t out, uint32_t in);
 /* Does the record write every element of this operand, and read none? */
 bool mica__writes_whole(const mica__record *record, uint32_t slot);
+
+/* UNSUPPORTED where the record needs more than a device other than the cpu has: what the table says, not what a plan does. */
+mica_status mica__op_is_served(const mica__record *record, bool computes_f64);
 
 /* ---- sizes by their letters ---- */
 

@@ -178,6 +178,8 @@ static mica_status plan_record(mica_device *device, const mica__record *record, 
     mica__registry *registry = device->registry;
     mica_status status = MICA_ERR_KERNEL_NOT_FOUND;
     bool served = false;
+    if (device->info.target != NULL)
+        MICA__TRY(mica__op_is_served(record, (device->info.features & MICA__FEATURE_F64) != 0));
     for (uint32_t i = registry->first_row[record->op];
          i < registry->row_count && status == MICA_ERR_KERNEL_NOT_FOUND; i++) {
         const mica__kernel_row *row = &registry->rows[i];

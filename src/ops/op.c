@@ -41,6 +41,7 @@ mica_status mica_op_get_info(mica_op op, mica_op_info *out_info)
             *(i < info->fixed ? &out_info->operands : &out_info->grouped) += 1;
     out_info->params_size = info->call_params;
     out_info->gradient = (mica_op_gradient)info->gradient;
+    out_info->needs = (mica_op_needs)info->needs;
     return MICA_OK;
 }
 

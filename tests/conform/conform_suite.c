@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/op_table.h"
 #include "support/sanitizer.h"
 
 const char *const conform_isa_names[CONFORM_ISAS] = {"portable", "avx2", "avx512"};
@@ -110,13 +111,6 @@ static bool worth_a_run(const conform_suite *suite, uint32_t isa, uint32_t threa
     return !TEST_ANY_SANITIZER || threads == (suite->device[isa][1] ? 1 : 0);
 }
 
-/* Ops that the cpu has alone: others refuse them by name. */
-static bool is_alone(mica_op op)
-{
-    return (op >= MICA_OP_TRIANGULAR_SOLVE && op <= MICA_OP_SVD) ||
-           (op >= MICA_OP_SSM_CONV_BACKWARD && op <= MICA_OP_RNN_BACKWARD);
-}
-
 static bool refuses(conform_case *c, mica_device *device, char *why)
 {
     mica_encoder *encoder = NULL;
@@ -142,7 +136,7 @@ bool conform_suite_case(const conform_suite *suite, const conform_row *row, uint
     bool fine = true;
 
     conform_case_make(&c, row, seed, false);
-    if (conform_kernels && is_alone(row->op)) {
+    if (conform_kernels && mica__ops[row->op].needs == MICA_NEEDS_CPU) { /* others refuse it by name */
         fine = refuses(&c, suite->device[0][0], why);
         conform_case_free(&c);
         return fine;

@@ -7,11 +7,8 @@
 
 #define LOCAL_POINTS 1024u /* as fourier.kc has it */
 
-static mica_status check(const mica__record *record, const mica__fourier *of)
+static mica_status check(const mica__fourier *of)
 {
-    if (record->operand[MICA__FFT_X].dtype == MICA_DTYPE_F64)
-        return mica__fail(MICA_ERR_UNSUPPORTED,
-                          "fft: x is f64, which is the cpu's alone; c64 and f32 are served");
     if (of->rows >= UINT32_MAX || of->length > UINT32_MAX / 4)
         return mica__fail(MICA_ERR_UNSUPPORTED, "fft: %llu rows of %llu points, 2^32 - 2 and 2^28 are served",
                           (unsigned long long)of->rows, (unsigned long long)of->n);
@@ -125,7 +122,7 @@ mica_status mica__gpu_plan_fft(const mica__record *record, const mica__device_in
     mk_fourier_params p;
     (void)info;
     mica__fourier_of(record, &of);
-    const mica_status status = check(record, &of);
+    const mica_status status = check(&of);
     if (status != MICA_OK)
         return status;
     describe(&of, &p);

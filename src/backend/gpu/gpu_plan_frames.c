@@ -20,15 +20,6 @@ static mica_status check_size(const mica__record *record, uint64_t size)
                       mica_op_name((mica_op)record->op), (unsigned long long)size);
 }
 
-/* f64 is the cpu's. */
-static mica_status refuse_f64(const mica__record *record)
-{
-    if (record->operand[0].dtype != MICA_DTYPE_F64)
-        return MICA_OK;
-    return mica__fail(MICA_ERR_UNSUPPORTED, "%s: f64 is served on the cpu alone",
-                      mica_op_name((mica_op)record->op));
-}
-
 static uint64_t volume(const uint64_t *n)
 {
     return n[0] * n[1] * n[2];
@@ -37,7 +28,7 @@ static uint64_t volume(const uint64_t *n)
 static mica_status set_frames(const mica__record *record, const mica__frames *frames, uint32_t operands,
                               mk_frames *f)
 {
-    mica_status status = refuse_f64(record);
+    mica_status status = MICA_OK;
     for (uint32_t i = 0; i < operands && status == MICA_OK; i++) {
         for (uint32_t d = 0; d < MICA_SPATIAL_DIMS && status == MICA_OK; d++)
             status = check_size(record, frames->grid[i][d]);
@@ -172,10 +163,7 @@ mica_status mica__gpu_plan_im2col(const mica__record *record, const mica__device
 
 mica_status mica__gpu_plan_col2im(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
-    const mica_status status = refuse_f64(record);
     (void)info;
-    if (status != MICA_OK)
-        return status;
     return plan_im2col(record, plan, "frames/col2im", MICA__COL2IM_Y, MICA__COL2IM_X);
 }
 
@@ -223,7 +211,6 @@ static mica_status describe_grid(const mica__record *record, const mica__operand
 {
     const mica_grid_params *grid = record->params;
     memset(p, 0, sizeof *p);
-    MICA__TRY(refuse_f64(record));
     for (uint32_t d = 0; d < 4; d++)
         MICA__TRY(check_size(record, x->shape[d] > y->shape[d] ? x->shape[d] : y->shape[d]));
     MICA__TRY(check_size(record, y->shape[0] * y->shape[2] > MOST ? y->shape[0] * y->shape[2]

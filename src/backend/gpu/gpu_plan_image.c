@@ -17,21 +17,12 @@ static mica_status check_size(const mica__record *record, uint64_t size, const c
                       mica_op_name((mica_op)record->op), (unsigned long long)size, what);
 }
 
-/* f64 is the cpu's. */
-static mica_status refuse_f64(const mica__record *record)
-{
-    if (record->operand[0].dtype != MICA_DTYPE_F64)
-        return MICA_OK;
-    return mica__fail(MICA_ERR_UNSUPPORTED, "%s: f64 is served on the cpu alone",
-                      mica_op_name((mica_op)record->op));
-}
-
 /* The windows and the sizes of a group. */
 static mica_status set_windows(const mica__record *record, const mica__windows *w, mk_conv_params *p,
                                uint64_t *places, uint64_t *terms)
 {
     const bool transposed = p->transposed != 0;
-    mica_status status = refuse_f64(record);
+    mica_status status = MICA_OK;
     *places = p->batch;
     *terms = p->channels;
     for (uint32_t d = 0; d < MICA_SPATIAL_DIMS; d++) {

@@ -80,8 +80,6 @@ mica_status mica__gpu_plan_product(const mica__record *record, const mica__devic
     mk_product_params params;
     uint64_t groups;
     (void)info;
-    if (a->dtype == MICA_DTYPE_F64)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "product: f64 is served on the cpu alone");
     mica_status status = describe(record, &params);
     if (status != MICA_OK)
         return status;

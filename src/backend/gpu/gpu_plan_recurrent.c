@@ -379,20 +379,3 @@ mica_status mica__gpu_plan_rnn(const mica__record *record, const mica__device_in
     mica__gpu_plan_params(plan, &p, sizeof p);
     return MICA_OK;
 }
-
-/* ---- gradients ---- */
-
-/* docs/decisions/024: the cpu's alone. */
-#define REFUSED(name)                                                                            \
-    mica_status mica__gpu_plan_##name(const mica__record *record, const mica__device_info *info, \
-                                      mica__plan *plan)                                          \
-    {                                                                                            \
-        (void)record;                                                                            \
-        (void)info;                                                                              \
-        (void)plan;                                                                              \
-        return mica__fail(MICA_ERR_UNSUPPORTED, #name ": it is served on the cpu alone");        \
-    }
-REFUSED(ssm_conv_backward)
-REFUSED(delta_net_backward)
-REFUSED(selective_scan_backward)
-REFUSED(rnn_backward)

@@ -35,6 +35,7 @@ mica__gpu_memory mica__gpu_memory_of(uint32_t dtype)
 
 /* ---- describing ---- */
 
+/* Of operands the table has said what f64 needs; registers may be f64 without one. */
 static mica_status check_types(const mica__record *record, const mica__device_info *info)
 {
     const mica__region_program *program = record->params;
@@ -44,7 +45,6 @@ static mica_status check_types(const mica__record *record, const mica__device_in
         if (mica__gpu_memory_of(dtype).name == NULL || record->operand[o].layout != MICA_LAYOUT_CANONICAL)
             return mica__fail(MICA_ERR_UNSUPPORTED, "region: operand %u is %s; plain types are served", o,
                               mica_dtype_name((mica_dtype)dtype));
-        wide = wide || dtype == MICA_DTYPE_F64;
     }
     for (uint32_t s = 0; s < program->step_count; s++) {
         const mica_region_step *step = &program->step[s];

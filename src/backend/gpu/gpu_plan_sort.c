@@ -14,7 +14,7 @@ enum { TYPE_I32 = 3, TYPE_U32 = 4 };
 static mica_status check(const mica__record *record, uint64_t rows, uint64_t n, bool wide)
 {
     const uint16_t dtype = record->operand[0].dtype;
-    if (dtype == MICA_DTYPE_F64 || (dtype == MICA_DTYPE_I64 && !wide))
+    if (dtype == MICA_DTYPE_I64 && !wide)
         return mica__fail(MICA_ERR_UNSUPPORTED, "%s: x is %s, which the cpu alone serves",
                           mica_op_name((mica_op)record->op), mica_dtype_name((mica_dtype)dtype));
     if (rows <= MOST_ROWS && n <= MOST_LENGTH)

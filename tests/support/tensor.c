@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "oracle/oracle_blocks.h"
 #include "oracle/oracle_number.h"
@@ -90,6 +92,9 @@ void test_tensor_init(test_tensor *tensor, test_random *random, const char *name
     length = lay_out(tensor, random, layout);
     tensor->offset = GUARD + step * test_random_below(random, 16);
     tensor->bytes = tensor->offset + length + GUARD + test_random_below(random, 16);
+    tensor->walled = layout != TEST_ALIGNED && ((tensor->offset / step ^ tensor->count) & 1) != 0;
+    if (tensor->walled)
+        tensor->bytes = tensor->offset + length;
     tensor->image = test_alloc(tensor->bytes, 1);
     tensor->after = test_alloc(tensor->bytes, 1);
     for (uint64_t i = 0; i < tensor->bytes; i++)
@@ -254,10 +259,45 @@ double *test_tensor_values(const test_tensor *tensor, bool after)
     return values;
 }
 
+typedef struct walled {
+    void *pages;
+    size_t bytes; /* with the page behind them */
+} walled;
+
+static void drop_walled(void *context, void *pointer)
+{
+    walled *memory = context;
+
+    (void)pointer;
+    munmap(memory->pages, memory->bytes);
+    free(memory);
+}
+
+/* Memory that ends at a page which nobody may touch; UNSUPPORTED where the device does not use the host's. */
+static mica_status alloc_walled(test_tensor *tensor, mica_device *device)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), used = (tensor->bytes + page - 1) / page * page;
+    const mica_buffer_desc desc = {.dtype = MICA_DTYPE_U8, .ndim = 1, .shape = {tensor->bytes}};
+    walled *memory = test_alloc(1, sizeof *memory);
+    mica_status status;
+
+    memory->bytes = used + page;
+    memory->pages = mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory->pages == MAP_FAILED || mprotect((uint8_t *)memory->pages + used, page, PROT_NONE) != 0)
+        abort();
+    status = mica_buffer_import(device, (uint8_t *)memory->pages + used - tensor->bytes, tensor->bytes, &desc,
+                                drop_walled, memory, &tensor->whole);
+    if (status != MICA_OK)
+        drop_walled(memory, NULL);
+    return status;
+}
+
 mica_status test_tensor_upload(test_tensor *tensor, mica_device *device)
 {
-    mica_status status = mica_buffer_alloc(device, MICA_DTYPE_U8, 1, &tensor->bytes, &tensor->whole);
+    mica_status status = tensor->walled ? alloc_walled(tensor, device) : MICA_ERR_UNSUPPORTED;
 
+    if (status == MICA_ERR_UNSUPPORTED)
+        status = mica_buffer_alloc(device, MICA_DTYPE_U8, 1, &tensor->bytes, &tensor->whole);
     if (status == MICA_OK)
         status = mica_buffer_view(tensor->whole, tensor->dtype, tensor->ndim, tensor->shape, tensor->stride,
                                   tensor->offset, &tensor->view);

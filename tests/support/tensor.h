@@ -2,7 +2,9 @@
  * tensor.h - a tensor on the host, and the buffer that an op sees of it.
  *
  * The buffer is a view inside a larger allocation. Every byte around it, and between its elements where it is
- * strided, carries a known pattern, so that a stray write is seen. Elements start as NaN (all bits set).
+ * strided, carries a known pattern, so that a stray write is seen. Elements start as NaN (all bits set). Every
+ * other one ends, on a device that shares the host's memory, at a page that nobody may touch, so that reading
+ * behind the last element is seen too, whatever the instruction set.
  */
 #ifndef TEST_SUPPORT_TENSOR_H
 #define TEST_SUPPORT_TENSOR_H
@@ -30,6 +32,7 @@ typedef struct test_tensor {
     uint64_t shape[MICA_MAX_DIMS], stride[MICA_MAX_DIMS]; /* stride in bytes */
     uint64_t count;                                       /* elements */
     uint64_t offset, bytes;    /* of the view in the allocation; of the allocation */
+    bool walled;               /* the allocation ends with the last element, at that page */
     uint8_t *image, *after;    /* the allocation before and after the work */
     mica_buffer *whole, *view; /* on the device; NULL before test_tensor_upload */
 } test_tensor;

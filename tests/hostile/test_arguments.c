@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "mica/mica.h"
 #include "mica/model.h"
+#include "mica/lift.h"
 #include "mica/train.h"
 
 /* What calls are made on; the fields behind `made` only take what must not come about. */
@@ -50,6 +51,7 @@ typedef struct fixture {
     mica_executable *fresh_executable;
     mica_run *run;
     mica_trainer *trainer;
+    mica_graph *lifted;
     mica_tensor tensor[4];
     mica_calibration calibration;
     void *pointer;

@@ -5,14 +5,14 @@
 
 #include "graph/ops_contract.h"
 
-/* [batch.., free, contract] or, with `turned`, [batch.., contract, free], each of the last two one dimension. */
-static mica_tensor as_side(mica_graph *graph, mica_tensor x, const mica__side *side, bool turned)
+/* [batch.., free, contract] or, with `transposed`, [batch.., contract, free], each of the last two one dimension. */
+static mica_tensor as_side(mica_graph *graph, mica_tensor x, const mica__side *side, bool transposed)
 {
     uint32_t order[MICA_MAX_DIMS] = {0}, ndim = 0;
-    const uint32_t *first = turned ? side->contract : side->free,
-                   *second = turned ? side->free : side->contract;
-    const uint32_t ones = turned ? side->contract_count : side->free_count,
-                   others = turned ? side->free_count : side->contract_count;
+    const uint32_t *first = transposed ? side->contract : side->free,
+                   *second = transposed ? side->free : side->contract;
+    const uint32_t ones = transposed ? side->contract_count : side->free_count,
+                   others = transposed ? side->free_count : side->contract_count;
     for (uint32_t i = 0; i < side->batch_count; i++)
         order[ndim++] = side->batch[i];
     for (uint32_t i = 0; i < ones; i++)

@@ -82,10 +82,10 @@ mica_tensor mica_graph_fourier_axes(mica_graph *graph, mica_tensor x, mica_fft_k
         return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, call, "%u axes", axes == NULL ? 0 : count);
     for (uint32_t i = 0; i < count && x != 0; i++) {
         /* the last axis first, but back from half of it last of all */
-        const uint32_t turn = kind == MICA_FFT_HERMITIAN ? i : count - 1 - i;
-        const bool special = turn == count - 1;
+        const uint32_t at = kind == MICA_FFT_HERMITIAN ? i : count - 1 - i;
+        const bool special = at == count - 1;
         x = mica_graph_fourier(graph, x, special ? kind : MICA_FFT_COMPLEX, inverse, norm,
-                               sizes != NULL ? sizes[turn] : 0, axes[turn]);
+                               sizes != NULL ? sizes[at] : 0, axes[at]);
     }
     return x != 0
                ? x

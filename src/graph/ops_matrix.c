@@ -35,7 +35,7 @@ mica_tensor mica_graph_matmul(mica_graph *graph, mica_tensor a, mica_tensor b)
     return mica_graph_reshape(graph, y, type.ndim, type.shape);
 }
 
-/* x [.., M, K] times weight [N, K] turned. Doubles and integers have mica_product alone. */
+/* x [.., M, K] times weight [N, K] transposed. Doubles and integers have mica_product alone. */
 static mica_tensor times_weight(mica_graph *graph, mica_tensor x, mica_tensor weight)
 {
     const mica__type *w = mica__type_of(graph, weight);

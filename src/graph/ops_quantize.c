@@ -477,7 +477,7 @@ mica_tensor mica_graph_product_scaled(mica_graph *graph, mica_tensor a, const mi
         return 0;
     const mica_tensor left = mica_graph_dequantize(graph, a, a_by, in),
                       right = left == 0 ? 0 : mica_graph_dequantize(graph, b, b_by, in);
-    const mica_tensor turned = right == 0 ? 0 : mica_graph_transpose(graph, right);
+    const mica_tensor transposed = right == 0 ? 0 : mica_graph_transpose(graph, right);
     return mica__build_end(graph, "product_scaled",
-                           turned == 0 ? 0 : mica_graph_product(graph, left, turned, add));
+                           transposed == 0 ? 0 : mica_graph_product(graph, left, transposed, add));
 }

@@ -1,5 +1,5 @@
 /*
- * ops_rope.c - rotary embeddings as nodes. The op turns [tokens, heads, dim] by a position for each token; other layouts become that.
+ * ops_rope.c - rotary embeddings as nodes. The op rotates [tokens, heads, dim] by a position for each token; other layouts become that.
  */
 #include "graph/ops_heads.h"
 
@@ -103,9 +103,9 @@ mica_tensor mica_graph_rope_heads(mica_graph *graph, mica_tensor x, mica_head_la
 
 /* ---- by tables ---- */
 
-/* The two of each pair, turned. */
-static bool turn(mica_graph *graph, const mica_tensor *pair, mica_tensor cosines, mica_tensor sines,
-                 mica_dtype dtype, mica_tensor *out)
+/* The two of each pair, rotated. */
+static bool rotate(mica_graph *graph, const mica_tensor *pair, mica_tensor cosines, mica_tensor sines,
+                   mica_dtype dtype, mica_tensor *out)
 {
     mica__writer w;
     mica__write_begin(&w, graph, "rope_tables");
@@ -137,7 +137,7 @@ mica_tensor mica_graph_rope_tables(mica_graph *graph, mica_tensor x, mica_tensor
         return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, call, "mode is %d", (int)mode);
     for (uint32_t i = 0; i < 2; i++)
         pair[i] = mica_graph_slice(graph, x, last, near ? i : i * n, n, near ? 2 : 1);
-    if (graph->status != MICA_OK || !turn(graph, pair, cosines, sines, type.dtype, part))
+    if (graph->status != MICA_OK || !rotate(graph, pair, cosines, sines, type.dtype, part))
         return mica__build_end(graph, call, 0);
     if (near) {
         y = mica_graph_stack(graph, part, 2, -1);

@@ -139,7 +139,7 @@ mica_tensor mica_graph_pad(mica_graph *graph, mica_tensor x, const mica_pad_para
 }
 
 /* n - 1 - i along a size that is not known: how many come behind each. */
-static mica_tensor turned_by_ids(mica_graph *graph, mica_tensor x, uint32_t axis)
+static mica_tensor flipped_by_ids(mica_graph *graph, mica_tensor x, uint32_t axis)
 {
     const mica__type type = *mica__type_of(graph, x);
     const mica_tensor ones = mica_graph_fill(graph, MICA_DTYPE_I32, 1, &type.shape[axis], 1);
@@ -151,27 +151,27 @@ mica_tensor mica_graph_flip(mica_graph *graph, mica_tensor x, const int32_t *axe
 {
     mica__type type;
     mica_pad_params params = {.mode = MICA_PAD_SYMMETRIC};
-    uint32_t turned = 0, at;
+    uint32_t flipped = 0, at;
     if (!mica__graph_begins(graph, "flip") || !mica__build_takes(graph, "flip", "x", x, &type))
         return 0;
     for (uint32_t i = 0; i < count; i++) {
         if (!mica__build_axis(graph, "flip", axes[i], type.ndim, &at))
             return 0;
-        turned |= 1u << at;
+        flipped |= 1u << at;
     }
     if (count == 0)
-        turned = (1u << type.ndim) - 1;
+        flipped = (1u << type.ndim) - 1;
     mica_tensor y = x;
     bool known = false;
     for (uint32_t d = 0; d < type.ndim; d++) {
-        if ((turned >> d & 1) == 0)
+        if ((flipped >> d & 1) == 0)
             continue;
         if (mica__size_known(type.shape[d])) {
             known = true;
             params.low[d] = (int64_t)type.shape[d];
             params.high[d] = -params.low[d];
         } else if (y != 0) {
-            y = turned_by_ids(graph, y, d);
+            y = flipped_by_ids(graph, y, d);
         }
     }
     return mica__build_end(graph, "flip", y == 0 || !known ? y : mica_graph_pad(graph, y, &params));
@@ -211,7 +211,7 @@ mica_tensor mica_graph_tile(mica_graph *graph, mica_tensor x, const uint64_t *ti
         return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "tile", "times is NULL");
     mica_tensor y = x;
     for (uint32_t d = type.ndim;
-         d-- > 0 && y != 0;) /* a symbol, often the first, is unknown behind its turn */
+         d-- > 0 && y != 0;) /* a symbol, often the first, is unknown once it was flipped */
         if (times[d] != 1)
             y = mica__build_merge(graph, mica__build_repeat(graph, y, d, times[d]), d, d + 2);
     return mica__build_end(graph, "tile", y);

@@ -165,9 +165,10 @@ mica_tensor mica_graph_slice(mica_graph *graph, mica_tensor x, uint32_t axis, ui
                                 "from %llu %llu with step %lld leave the %llu of axis %u", ULL(start),
                                 ULL(count), (long long)step, ULL(size), axis);
     if (step < 0 && count > 1) {
-        const mica_tensor turned = flipped(graph, x, type, axis);
-        return turned == 0 ? 0
-                           : mica_graph_slice(graph, turned, axis, size - 1 - start, count, (int64_t)span);
+        const mica_tensor backwards = flipped(graph, x, type, axis);
+        return backwards == 0
+                   ? 0
+                   : mica_graph_slice(graph, backwards, axis, size - 1 - start, count, (int64_t)span);
     }
     mica__type out = *type;
     out.shape[axis] = count;

@@ -1,5 +1,5 @@
 /*
- * layout.c - where elements lie: pads, and what is one (rolled, turned, tiled), gathering and scattering by ids; joining and repeating,
+ * layout.c - where elements lie: pads, and what is one (rolled, flipped, tiled), gathering and scattering by ids; joining and repeating,
  * which are views and copies.
  */
 #include <string.h>

@@ -270,12 +270,12 @@ mica_status mica_triangular_solve_backward(mica_encoder *encoder, mica_buffer *a
 {
     static const char who[] = "triangular_solve_backward";
     chain c = {encoder, who, MICA_OK, 0, {NULL}};
-    mica_triangular_params turned = {0};
+    mica_triangular_params other_way = {0};
     if (params != NULL)
-        turned = *params;
-    if (turned.transpose > 1)
+        other_way = *params;
+    if (other_way.transpose > 1)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s: params.transpose is %u, not 0 or 1", who,
-                          turned.transpose);
+                          other_way.transpose);
     MICA__TRY(check_first(who, encoder, "a", a));
     MICA__TRY(check_square(who, "a", a));
     const uint64_t n = rows_of(a), m = x != NULL && x->ndim > 0 ? x->shape[x->ndim - 1] : 0;
@@ -285,16 +285,16 @@ mica_status mica_triangular_solve_backward(mica_encoder *encoder, mica_buffer *a
                                      {"da", da, 0, 2, {n, n}, true},
                                      {"db", db, 0, 2, {n, m}, false}},
                         4));
-    turned.transpose ^= 1;
-    THEN(&c, mica_triangular_solve(encoder, a, dx, &turned, db));
+    other_way.transpose ^= 1;
+    THEN(&c, mica_triangular_solve(encoder, a, dx, &other_way, db));
     if (da == NULL)
         return finish(&c);
     /* a x = b: -db x^T; a^T x = b: -x db^T */
-    mica_buffer *left = turned.transpose != 0 ? db : x,
-                *right = transposed(&c, turned.transpose != 0 ? x : db);
+    mica_buffer *left = other_way.transpose != 0 ? db : x,
+                *right = transposed(&c, other_way.transpose != 0 ? x : db);
     THEN(&c, mica_product(encoder, left, right, NULL, da));
-    apply(&c, write_minus_half, (turned.upper != 0 ? UPPER : LOWER) | (turned.unit != 0 ? STRICT : 0), 1, &da,
-          da);
+    apply(&c, write_minus_half, (other_way.upper != 0 ? UPPER : LOWER) | (other_way.unit != 0 ? STRICT : 0),
+          1, &da, da);
     return finish(&c);
 }
 
@@ -312,8 +312,8 @@ mica_status mica_solve_backward(mica_encoder *encoder, mica_buffer *a, mica_buff
                                      {"da", da, 0, 2, {n, n}, true},
                                      {"db", db, 0, 2, {n, m}, false}},
                         4));
-    mica_buffer *turned = transposed(&c, a);
-    THEN(&c, mica_solve(encoder, turned, dx, db));
+    mica_buffer *a_transposed = transposed(&c, a);
+    THEN(&c, mica_solve(encoder, a_transposed, dx, db));
     if (da == NULL)
         return finish(&c);
     mica_buffer *right = transposed(&c, x);
@@ -335,9 +335,9 @@ mica_status mica_inverse_backward(mica_encoder *encoder, mica_buffer *y, mica_bu
                                      {"work", work, 0, 2, {n, n}, false},
                                      {"da", da, 0, 2, {n, n}, false}},
                         3));
-    mica_buffer *turned = transposed(&c, y);
-    THEN(&c, mica_product(encoder, dy, turned, NULL, work));
-    THEN(&c, mica_product(encoder, turned, work, NULL, da));
+    mica_buffer *y_transposed = transposed(&c, y);
+    THEN(&c, mica_product(encoder, dy, y_transposed, NULL, work));
+    THEN(&c, mica_product(encoder, y_transposed, work, NULL, da));
     apply(&c, write_minus, 0, 1, &da, da);
     return finish(&c);
 }
@@ -358,8 +358,8 @@ mica_status mica_determinant_backward(mica_encoder *encoder, mica_buffer *a, mic
                                      {"dy", dy, 0, log_of, {0, 2}, false},
                                      {"da", da, 0, 2, {n, n}, false}},
                         3));
-    mica_buffer *turned = transposed(&c, a);
-    THEN(&c, mica_inverse(encoder, turned, da));
+    mica_buffer *a_transposed = transposed(&c, a);
+    THEN(&c, mica_inverse(encoder, a_transposed, da));
     if (log_of != 0) {
         const uint32_t last = dy->ndim - 1u;
         mica_buffer *reaches = view_of(&c, dy, last, dy->shape, dy->stride, dy->stride[last]);
@@ -379,7 +379,7 @@ mica_status mica_cholesky_backward(mica_encoder *encoder, mica_buffer *y, mica_b
                                    const mica_cholesky_params *params, mica_buffer *work, mica_buffer *da)
 {
     static const char who[] = "cholesky_backward";
-    static const mica_triangular_params turned = {.transpose = 1};
+    static const mica_triangular_params other_way = {.transpose = 1};
     const uint32_t upper = params != NULL ? params->upper : 0;
     chain c = {encoder, who, MICA_OK, 0, {NULL}};
     if (upper > 1)
@@ -392,15 +392,15 @@ mica_status mica_cholesky_backward(mica_encoder *encoder, mica_buffer *y, mica_b
                                      {"work", work, 0, 2, {n, n}, false},
                                      {"da", da, 0, 2, {n, n}, false}},
                         3));
-    mica_buffer *y_turned = transposed(&c, y), *dy_turned = transposed(&c, dy),
-                *work_turned = transposed(&c, work);
-    mica_buffer *factor = upper != 0 ? y_turned : y, *other = upper != 0 ? y : y_turned;
-    apply(&c, write_half, LOWER, 1, upper != 0 ? &dy_turned : &dy, da);
+    mica_buffer *y_transposed = transposed(&c, y), *dy_transposed = transposed(&c, dy),
+                *work_transposed = transposed(&c, work);
+    mica_buffer *factor = upper != 0 ? y_transposed : y, *other = upper != 0 ? y : y_transposed;
+    apply(&c, write_half, LOWER, 1, upper != 0 ? &dy_transposed : &dy, da);
     THEN(&c, mica_product(encoder, other, da, NULL, work));
     apply(&c, write_phi, 0, 1, &work, work);
-    THEN(&c, mica_triangular_solve(encoder, factor, work, &turned, work));
-    THEN(&c, mica_triangular_solve(encoder, factor, work_turned, &turned, work_turned));
-    apply(&c, write_symmetric, 0, 2, (mica_buffer *const[]){work, work_turned}, da);
+    THEN(&c, mica_triangular_solve(encoder, factor, work, &other_way, work));
+    THEN(&c, mica_triangular_solve(encoder, factor, work_transposed, &other_way, work_transposed));
+    apply(&c, write_symmetric, 0, 2, (mica_buffer *const[]){work, work_transposed}, da);
     return finish(&c);
 }
 
@@ -420,17 +420,17 @@ mica_status mica_qr_backward(mica_encoder *encoder, mica_buffer *q, mica_buffer 
                                      {"work", work, 2, 2, {n, n}, false},
                                      {"da", da, 0, 2, {m, n}, false}},
                         5));
-    mica_buffer *sum = part_of(&c, work, 0), *half = part_of(&c, work, 1), *dq_turned = transposed(&c, dq),
-                *da_turned = transposed(&c, da);
-    mica_buffer *sum_turned = sum != NULL ? transposed(&c, sum) : NULL,
-                *half_turned = half != NULL ? transposed(&c, half) : NULL;
+    mica_buffer *sum = part_of(&c, work, 0), *half = part_of(&c, work, 1),
+                *dq_transposed = transposed(&c, dq), *da_transposed = transposed(&c, da);
+    mica_buffer *sum_transposed = sum != NULL ? transposed(&c, sum) : NULL,
+                *half_transposed = half != NULL ? transposed(&c, half) : NULL;
     apply(&c, write_half, UPPER, 1, &dr, half);
-    THEN(&c, mica_product(encoder, dq_turned, q, NULL, sum));
+    THEN(&c, mica_product(encoder, dq_transposed, q, NULL, sum));
     apply(&c, write_minus, 0, 1, &sum, sum);
-    THEN(&c, mica_product(encoder, r, half_turned, sum, sum));
-    apply(&c, write_mirrored, 0, 2, (mica_buffer *const[]){sum, sum_turned}, half);
+    THEN(&c, mica_product(encoder, r, half_transposed, sum, sum));
+    apply(&c, write_mirrored, 0, 2, (mica_buffer *const[]){sum, sum_transposed}, half);
     THEN(&c, mica_product(encoder, q, half, dq, da));
-    THEN(&c, mica_triangular_solve(encoder, r, da_turned, &upper, da_turned));
+    THEN(&c, mica_triangular_solve(encoder, r, da_transposed, &upper, da_transposed));
     return finish(&c);
 }
 
@@ -458,13 +458,13 @@ mica_status mica_eigh_backward(mica_encoder *encoder, mica_buffer *w, mica_buffe
                                      {"work", work, 2, 2, {n, n}, false},
                                      {"da", da, 0, 2, {n, n}, false}},
                         5));
-    mica_buffer *t = part_of(&c, work, 0), *inner = part_of(&c, work, 1), *v_turned = transposed(&c, v);
-    mica_buffer *t_turned = t != NULL ? transposed(&c, t) : NULL;
-    mica_buffer *const inputs[] = {t, t_turned, column(&c, w), row(&c, w), column(&c, dw)};
-    THEN(&c, mica_product(encoder, v_turned, dv, NULL, t));
+    mica_buffer *t = part_of(&c, work, 0), *inner = part_of(&c, work, 1), *v_transposed = transposed(&c, v);
+    mica_buffer *t_transposed = t != NULL ? transposed(&c, t) : NULL;
+    mica_buffer *const inputs[] = {t, t_transposed, column(&c, w), row(&c, w), column(&c, dw)};
+    THEN(&c, mica_product(encoder, v_transposed, dv, NULL, t));
     apply(&c, write_eigen, 0, 5, inputs, inner);
     THEN(&c, mica_product(encoder, v, inner, NULL, t));
-    THEN(&c, mica_product(encoder, t, v_turned, NULL, da));
+    THEN(&c, mica_product(encoder, t, v_transposed, NULL, da));
     return finish(&c);
 }
 
@@ -503,8 +503,8 @@ mica_status mica_svd_backward(mica_encoder *encoder, const mica_svd_gradients *o
                                      {"da", da, 0, 2, {m, n}, false}},
                         8));
     mica_buffer *p = part_of(&c, work, 0), *o = part_of(&c, work, 1), *inner = part_of(&c, work, 2),
-                *left = part_of(&c, tall, 0), *right = part_of(&c, tall, 1), *u_turned = transposed(&c, g->u),
-                *v = transposed(&c, g->vt), *s_row = row(&c, g->s);
+                *left = part_of(&c, tall, 0), *right = part_of(&c, tall, 1),
+                *u_transposed = transposed(&c, g->u), *v = transposed(&c, g->vt), *s_row = row(&c, g->s);
     mica_buffer *const inputs[] = {p,
                                    p != NULL ? transposed(&c, p) : NULL,
                                    o,
@@ -512,7 +512,7 @@ mica_status mica_svd_backward(mica_encoder *encoder, const mica_svd_gradients *o
                                    column(&c, g->s),
                                    s_row,
                                    column(&c, g->ds)};
-    THEN(&c, mica_product(encoder, u_turned, g->du, NULL, p));
+    THEN(&c, mica_product(encoder, u_transposed, g->du, NULL, p));
     THEN(&c, mica_product(encoder, g->dvt, v, NULL, o));
     apply(&c, write_singular, 0, 7, inputs, inner);
     apply(&c, write_quotient, 0, 2, (mica_buffer *const[]){g->du, s_row}, left);

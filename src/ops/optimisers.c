@@ -87,7 +87,7 @@ static mica_status update_end(update *u, mica_encoder *encoder)
     return mica__region_add(encoder, &names, &u->room.program, u->in, false, u->out);
 }
 
-/* The gradient as it enters: scaled, turned round, with the decay of weights. */
+/* The gradient as it enters: scaled, its sign as asked, with the decay of weights. */
 static st_value gradient(st_value g, st_value scale, uint32_t maximize, double decay, st_value p)
 {
     if (scale.of != NULL)

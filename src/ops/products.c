@@ -23,10 +23,10 @@ static mica_status transposed(const char *op, const char *name, mica_buffer *buf
 static mica_status product_with(mica_encoder *encoder, const char *op, const char *name, mica_buffer *a,
                                 mica_buffer *b, mica_buffer *add, mica_buffer *y)
 {
-    mica_buffer *turned = NULL;
-    MICA__TRY(transposed(op, name, b, &turned));
-    const mica_status status = mica_product(encoder, a, turned, add, y);
-    mica_buffer_release(turned);
+    mica_buffer *b_transposed = NULL;
+    MICA__TRY(transposed(op, name, b, &b_transposed));
+    const mica_status status = mica_product(encoder, a, b_transposed, add, y);
+    mica_buffer_release(b_transposed);
     return status;
 }
 

@@ -64,9 +64,9 @@ typedef struct scores {
 static mica_tensor heads_first(const scores *s, mica_tensor x)
 {
     const mica__type type = mica__type_copy(s->graph, x);
-    const mica_tensor turned =
+    const mica_tensor transposed =
         mica_graph_permute(s->graph, mica__wide(s->graph, x), (const uint32_t[]){1, 0, 2});
-    return mica_graph_reshape(s->graph, turned, 4,
+    return mica_graph_reshape(s->graph, transposed, 4,
                               (const uint64_t[]){s->groups, MICA_SIZE_REST, type.shape[0], type.shape[2]});
 }
 
@@ -152,7 +152,7 @@ static bool scores_of(mica__back *b, const mica_tensor *in, const mica_tensor *e
     s->q = heads_first(s, in[Q]);
     s->k = heads_first(s, in[K]);
     s->v = heads_first(s, in[V]);
-    s->bare = mica__times(graph, mica__product(graph, s->q, mica__turned(graph, s->k)), s->scale);
+    s->bare = mica__times(graph, mica__product(graph, s->q, mica__transposed(graph, s->k)), s->scale);
     s->score = s->bare;
     if (s->params.softcap > 0.0f)
         s->score = mica_graph_softcap(graph, s->bare, s->params.softcap);
@@ -200,7 +200,7 @@ void mica__expand_attention(mica__back *b, mica_tensor *out)
     if (b->dy[1] != 0) {
         const mica__type type = mica__type_copy(graph, b->out[1]);
         const uint64_t shape[] = {type.shape[1], type.shape[0]};
-        out[1] = mica__turned(graph, mica_graph_reshape(graph, lse, 2, shape));
+        out[1] = mica__transposed(graph, mica_graph_reshape(graph, lse, 2, shape));
     }
 }
 
@@ -214,13 +214,13 @@ void mica__expand_attention_backward(mica__back *b, mica_tensor *out)
     if (!scores_of(b, in, in + B_MASK, &s))
         return;
     const mica_tensor zero = mica__number(graph, s.score, 0), low = mica__number(graph, s.score, -HUGE_VAL);
-    mica_tensor lse = mica__widened(graph, by_group(&s, mica__turned(graph, in[B_LSE])), 3);
+    mica_tensor lse = mica__widened(graph, by_group(&s, mica__transposed(graph, in[B_LSE])), 3);
     lse = mica_graph_select(graph, mica_graph_equal(graph, lse, low), zero, lse);
     const mica_tensor p =
         mica_graph_exp(graph, mica_graph_sub(graph, mica_graph_select(graph, s.seen, s.score, low), lse));
     const mica_tensor dy = heads_first(&s, in[B_DY]), y = heads_first(&s, in[B_Y]);
     const mica_tensor delta = mica__reduce_last(graph, MICA_REDUCE_SUM, mica_graph_mul(graph, dy, y), 1);
-    const mica_tensor dp = mica__product(graph, dy, mica__turned(graph, s.v));
+    const mica_tensor dp = mica__product(graph, dy, mica__transposed(graph, s.v));
     mica_tensor ds = mica_graph_mul(graph, p, mica_graph_sub(graph, dp, delta));
     if (s.params.softcap > 0.0f) {
         const mica_tensor t =
@@ -231,9 +231,9 @@ void mica__expand_attention_backward(mica__back *b, mica_tensor *out)
     ds = mica__times(graph, ds, s.scale);
     const int32_t heads = 1;
     const mica_tensor dk = mica_graph_reduce(
-        graph, MICA_REDUCE_SUM, mica__product(graph, mica__turned(graph, ds), s.q), &heads, 1, 1);
-    const mica_tensor dv = mica_graph_reduce(graph, MICA_REDUCE_SUM,
-                                             mica__product(graph, mica__turned(graph, p), dy), &heads, 1, 1);
+        graph, MICA_REDUCE_SUM, mica__product(graph, mica__transposed(graph, ds), s.q), &heads, 1, 1);
+    const mica_tensor dv = mica_graph_reduce(
+        graph, MICA_REDUCE_SUM, mica__product(graph, mica__transposed(graph, p), dy), &heads, 1, 1);
     out[0] = tokens_first(&s, mica__product(graph, ds, s.k), b->out[0]);
     out[1] = tokens_first(&s, dk, b->out[1]);
     out[2] = tokens_first(&s, dv, b->out[2]);

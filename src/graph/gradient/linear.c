@@ -35,7 +35,7 @@ static mica_tensor on_diagonal(mica_graph *graph, mica_tensor like, mica_tensor 
 
 static mica_tensor symmetric(mica_graph *graph, mica_tensor a)
 {
-    return mica__times(graph, mica_graph_add(graph, a, mica__turned(graph, a)), 0.5);
+    return mica__times(graph, mica_graph_add(graph, a, mica__transposed(graph, a)), 0.5);
 }
 
 static mica_tensor triangular(mica_graph *graph, mica_tensor a, mica_tensor rhs,
@@ -75,7 +75,8 @@ mica__derived mica__derive_triangular(mica__back *b)
     if (b->wanted[0]) { /* a x = b: -db x^T; a^T x = b: -x db^T */
         const mica_tensor left = params.transpose != 0 ? b->out[0] : db,
                           right = params.transpose != 0 ? db : b->out[0];
-        const mica_tensor da = mica_graph_neg(graph, mica__product(graph, left, mica__turned(graph, right)));
+        const mica_tensor da =
+            mica_graph_neg(graph, mica__product(graph, left, mica__transposed(graph, right)));
         b->dx[0] = half(graph, da, params.upper != 0, params.unit != 0);
     }
     return MICA__DERIVED;
@@ -84,19 +85,19 @@ mica__derived mica__derive_triangular(mica__back *b)
 mica__derived mica__derive_solve(mica__back *b)
 {
     mica_graph *graph = b->graph;
-    const mica_tensor inputs[] = {mica__turned(graph, b->in[0]), b->dy[0]};
+    const mica_tensor inputs[] = {mica__transposed(graph, b->in[0]), b->dy[0]};
     const mica_tensor db = mica__op1(graph, MICA_OP_SOLVE, NULL, inputs, 2);
     b->dx[1] = db;
     if (b->wanted[0])
-        b->dx[0] = mica_graph_neg(graph, mica__product(graph, db, mica__turned(graph, b->out[0])));
+        b->dx[0] = mica_graph_neg(graph, mica__product(graph, db, mica__transposed(graph, b->out[0])));
     return MICA__DERIVED;
 }
 
 mica__derived mica__derive_inverse(mica__back *b)
 {
     mica_graph *graph = b->graph;
-    const mica_tensor turned = mica__turned(graph, b->out[0]);
-    const mica_tensor inner = mica__product(graph, turned, mica__product(graph, b->dy[0], turned));
+    const mica_tensor transposed = mica__transposed(graph, b->out[0]);
+    const mica_tensor inner = mica__product(graph, transposed, mica__product(graph, b->dy[0], transposed));
     b->dx[0] = mica_graph_neg(graph, inner);
     return MICA__DERIVED;
 }
@@ -105,8 +106,8 @@ mica__derived mica__derive_determinant(mica__back *b)
 {
     mica_graph *graph = b->graph;
     const mica_determinant_params *params = mica__op_params(&b->node);
-    mica_tensor turned = mica__turned(graph, b->in[0]), reach = b->dy[0];
-    const mica_tensor inverse = mica__op1(graph, MICA_OP_INVERSE, NULL, &turned, 1);
+    mica_tensor transposed = mica__transposed(graph, b->in[0]), reach = b->dy[0];
+    const mica_tensor inverse = mica__op1(graph, MICA_OP_INVERSE, NULL, &transposed, 1);
     if (params != NULL && params->log != 0) {
         const mica__type type = mica__type_copy(graph, reach);
         reach = as_column(graph, mica_graph_slice(graph, reach, type.ndim - 1, 1, 1, 1)); /* [.., 1, 1] */
@@ -126,13 +127,13 @@ mica__derived mica__derive_cholesky(mica__back *b)
     mica_graph *graph = b->graph;
     const mica_cholesky_params *params = mica__op_params(&b->node);
     const bool upper = params != NULL && params->upper != 0;
-    const mica_tensor l = upper ? mica__turned(graph, b->out[0]) : b->out[0];
-    const mica_tensor dl = half(graph, upper ? mica__turned(graph, b->dy[0]) : b->dy[0], false, false);
-    const mica_tensor inner = mica__product(graph, mica__turned(graph, l), dl);
+    const mica_tensor l = upper ? mica__transposed(graph, b->out[0]) : b->out[0];
+    const mica_tensor dl = half(graph, upper ? mica__transposed(graph, b->dy[0]) : b->dy[0], false, false);
+    const mica_tensor inner = mica__product(graph, mica__transposed(graph, l), dl);
     const mica_tensor phi =
         on_diagonal(graph, inner, mica__times(graph, inner, 0.5), half(graph, inner, false, false));
     const mica_tensor left = triangular(graph, l, phi, back);
-    const mica_tensor both = triangular(graph, l, mica__turned(graph, left), back);
+    const mica_tensor both = triangular(graph, l, mica__transposed(graph, left), back);
     b->dx[0] = symmetric(graph, both);
     return MICA__DERIVED;
 }
@@ -149,12 +150,12 @@ mica__derived mica__derive_qr(mica__back *b)
         return MICA__DERIVED;
     }
     const mica_tensor dr = half(graph, reached(b, 1), true, false);
-    const mica_tensor m = mica_graph_sub(graph, mica__product(graph, r, mica__turned(graph, dr)),
-                                         mica__product(graph, mica__turned(graph, dq), q));
+    const mica_tensor m = mica_graph_sub(graph, mica__product(graph, r, mica__transposed(graph, dr)),
+                                         mica__product(graph, mica__transposed(graph, dq), q));
     const mica_tensor low = half(graph, m, false, false);
-    const mica_tensor c = mica_graph_add(graph, low, mica__turned(graph, half(graph, m, false, true)));
+    const mica_tensor c = mica_graph_add(graph, low, mica__transposed(graph, half(graph, m, false, true)));
     const mica_tensor sum = mica_graph_add(graph, dq, mica__product(graph, q, c));
-    b->dx[0] = mica__turned(graph, triangular(graph, r, mica__turned(graph, sum), upper));
+    b->dx[0] = mica__transposed(graph, triangular(graph, r, mica__transposed(graph, sum), upper));
     return MICA__DERIVED;
 }
 
@@ -162,16 +163,16 @@ mica__derived mica__derive_qr(mica__back *b)
 mica__derived mica__derive_eigh(mica__back *b)
 {
     mica_graph *graph = b->graph;
-    const mica_tensor w = b->out[0], v = b->out[1], turned = mica__turned(graph, v);
+    const mica_tensor w = b->out[0], v = b->out[1], transposed = mica__transposed(graph, v);
     const mica_tensor one = mica__number(graph, w, 1);
     mica_tensor inner = mica__zeros_like(graph, v, mica__type_of(graph, v)->dtype);
     if (b->dy[1] != 0) {
         const mica_tensor apart = mica_graph_sub(graph, as_row(graph, w), as_column(graph, w));
         const mica_tensor safe = on_diagonal(graph, v, one, apart);
-        inner = mica_graph_div(graph, mica__product(graph, turned, b->dy[1]), safe);
+        inner = mica_graph_div(graph, mica__product(graph, transposed, b->dy[1]), safe);
     }
     inner = on_diagonal(graph, v, as_column(graph, reached(b, 0)), inner);
-    b->dx[0] = symmetric(graph, mica__product(graph, mica__product(graph, v, inner), turned));
+    b->dx[0] = symmetric(graph, mica__product(graph, mica__product(graph, v, inner), transposed));
     return MICA__DERIVED;
 }
 
@@ -181,12 +182,12 @@ mica__derived mica__derive_svd(mica__back *b)
     mica_graph *graph = b->graph;
     const mica_tensor u = b->out[0], s = b->out[1], vt = b->out[2], du = reached(b, 0), dvt = reached(b, 2);
     const mica_tensor si = as_column(graph, s), sj = as_row(graph, s);
-    const mica_tensor p = mica__product(graph, mica__turned(graph, u), du);
-    const mica_tensor o = mica__product(graph, dvt, mica__turned(graph, vt));
+    const mica_tensor p = mica__product(graph, mica__transposed(graph, u), du);
+    const mica_tensor o = mica__product(graph, dvt, mica__transposed(graph, vt));
     const mica_tensor apart =
         mica_graph_mul(graph, mica_graph_sub(graph, sj, si), mica_graph_add(graph, sj, si));
-    const mica_tensor left = mica_graph_mul(graph, mica_graph_sub(graph, p, mica__turned(graph, p)), sj);
-    const mica_tensor right = mica_graph_mul(graph, mica_graph_sub(graph, mica__turned(graph, o), o), si);
+    const mica_tensor left = mica_graph_mul(graph, mica_graph_sub(graph, p, mica__transposed(graph, p)), sj);
+    const mica_tensor right = mica_graph_mul(graph, mica_graph_sub(graph, mica__transposed(graph, o), o), si);
     const mica_tensor one = mica__number(graph, s, 1);
     const mica_tensor ratio =
         mica_graph_div(graph, mica_graph_add(graph, left, right), on_diagonal(graph, p, one, apart));

@@ -25,8 +25,8 @@ static mica_tensor right_gradient(mica_graph *graph, mica_tensor a, mica_tensor 
     for (uint32_t d = 0; d + 1 < left.ndim && whole; d++)
         whole = left.shape[d] == out.shape[d];
     if (whole)
-        return mica__product(graph, mica__turned(graph, as_matrix(graph, a)), as_matrix(graph, dy));
-    return mica__sum_to(graph, mica__product(graph, mica__turned(graph, a), dy), &type);
+        return mica__product(graph, mica__transposed(graph, as_matrix(graph, a)), as_matrix(graph, dy));
+    return mica__sum_to(graph, mica__product(graph, mica__transposed(graph, a), dy), &type);
 }
 
 mica__derived mica__derive_product(mica__back *b)
@@ -35,7 +35,7 @@ mica__derived mica__derive_product(mica__back *b)
     const mica_tensor dy = b->dy[0];
     if (b->wanted[0]) {
         const mica__type type = mica__type_copy(graph, b->in[0]);
-        b->dx[0] = mica__sum_to(graph, mica__product(graph, dy, mica__turned(graph, b->in[1])), &type);
+        b->dx[0] = mica__sum_to(graph, mica__product(graph, dy, mica__transposed(graph, b->in[1])), &type);
     }
     if (b->wanted[1])
         b->dx[1] = right_gradient(graph, b->in[0], dy, b->in[1]);
@@ -61,8 +61,8 @@ static mica_tensor weight_gradient(mica_graph *graph, mica_tensor left, mica_ten
 {
     const mica__type type = mica__type_copy(graph, weight);
     if (type.ndim == 2)
-        return mica__product(graph, mica__turned(graph, as_matrix(graph, left)), as_matrix(graph, right));
-    return mica__product(graph, mica__turned(graph, by_weight(graph, left, type.shape[0])),
+        return mica__product(graph, mica__transposed(graph, as_matrix(graph, left)), as_matrix(graph, right));
+    return mica__product(graph, mica__transposed(graph, by_weight(graph, left, type.shape[0])),
                          by_weight(graph, right, type.shape[0]));
 }
 
@@ -99,7 +99,7 @@ static mica_tensor expert_gradient(mica_graph *graph, mica_tensor left, mica_ten
     const uint64_t experts = type.shape[0];
     mica_tensor number = mica_graph_index(graph, id_type.dtype, 3, (const uint64_t[]){experts, 1, 1}, 0);
     const mica_tensor row = mica_graph_reshape(graph, ids, 3, (const uint64_t[]){1, 1, MICA_SIZE_REST});
-    const mica_tensor columns = mica__turned(graph, as_matrix(graph, left)); /* [N, rows] */
+    const mica_tensor columns = mica__transposed(graph, as_matrix(graph, left)); /* [N, rows] */
     const mica_tensor zero = mica_graph_number(graph, dtype, 0);
     const mica_tensor mine = mica_graph_select(graph, mica_graph_equal(graph, number, row), columns, zero);
     return mica__product(graph, mine, as_matrix(graph, right));

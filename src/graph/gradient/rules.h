@@ -87,7 +87,7 @@ mica_tensor mica__zeros_like(mica_graph *graph, mica_tensor like, mica_dtype dty
 mica_tensor mica__sum_to(mica_graph *graph, mica_tensor x, const mica__type *type);
 mica_tensor mica__reshape_to(mica_graph *graph, mica_tensor x, const mica__type *type);
 /* The last two dimensions exchanged. */
-mica_tensor mica__turned(mica_graph *graph, mica_tensor x);
+mica_tensor mica__transposed(mica_graph *graph, mica_tensor x);
 mica_tensor mica__product(mica_graph *graph, mica_tensor a, mica_tensor b);
 /* Over the last `dims` dimensions, which stay with size 1. */
 mica_tensor mica__reduce_last(mica_graph *graph, mica_reduce_kind kind, mica_tensor x, uint32_t dims);

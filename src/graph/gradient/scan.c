@@ -182,7 +182,7 @@ static mica_tensor of_prod(const reduced *r)
     mica_graph *graph = r->graph;
     const mica__type type = mica__type_copy(graph, r->x);
     uint32_t order[MICA_MAX_DIMS], back[MICA_MAX_DIMS], at = 0, mask = 0;
-    mica__type flat = {.dtype = type.dtype}, turned = {.dtype = type.dtype, .ndim = type.ndim};
+    mica__type flat = {.dtype = type.dtype}, permuted = {.dtype = type.dtype, .ndim = type.ndim};
     for (uint32_t i = 0; i < r->count; i++)
         mask |= 1u << r->axes[i];
     for (uint32_t pass = 0; pass < 2; pass++)
@@ -192,12 +192,12 @@ static mica_tensor of_prod(const reduced *r)
     uint64_t size = 1;
     for (uint32_t i = 0; i < type.ndim; i++) {
         back[order[i]] = i;
-        turned.shape[i] = type.shape[order[i]];
+        permuted.shape[i] = type.shape[order[i]];
         if (i + r->count < type.ndim)
-            flat.shape[flat.ndim++] = turned.shape[i];
+            flat.shape[flat.ndim++] = permuted.shape[i];
         else
-            size = mica__size_known(size) && mica__size_known(turned.shape[i]) ? size * turned.shape[i]
-                                                                               : MICA_SIZE_UNKNOWN;
+            size = mica__size_known(size) && mica__size_known(permuted.shape[i]) ? size * permuted.shape[i]
+                                                                                 : MICA_SIZE_UNKNOWN;
     }
     flat.shape[flat.ndim++] = size;
     if (type.ndim == 0)
@@ -205,7 +205,7 @@ static mica_tensor of_prod(const reduced *r)
     const mica_tensor rows = mica__reshape_to(graph, mica_graph_permute(graph, r->x, order), &flat);
     const mica_tensor others = mica_graph_mul(graph, scan_node(graph, rows, MICA_SCAN_PROD, 1, 0),
                                               scan_node(graph, rows, MICA_SCAN_PROD, 1, 1));
-    const mica_tensor there = mica_graph_permute(graph, mica__reshape_to(graph, others, &turned), back);
+    const mica_tensor there = mica_graph_permute(graph, mica__reshape_to(graph, others, &permuted), back);
     return mica_graph_mul(graph, r->dy, there);
 }
 

@@ -6,7 +6,7 @@
 
 #include "graph/gradient/rules.h"
 
-static mica_fft_params turned(const mica_fft_params *params)
+static mica_fft_params inverse_of(const mica_fft_params *params)
 {
     mica_fft_params back = *params;
     back.inverse ^= 1u;
@@ -53,7 +53,7 @@ mica__derived mica__derive_fft(mica__back *b)
     static const mica_fft_params none = {.kind = MICA_FFT_COMPLEX};
     mica_graph *graph = b->graph;
     const mica_fft_params *given = mica__op_params(&b->node), *params = given != NULL ? given : &none;
-    mica_fft_params back = turned(params);
+    mica_fft_params back = inverse_of(params);
     mica_tensor dy = b->dy[0];
     if (params->kind == MICA_FFT_REAL) {
         const uint64_t n = length_of(b, b->in[0], params->axis);

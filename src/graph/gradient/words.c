@@ -127,7 +127,7 @@ mica_tensor mica__sum_to(mica_graph *graph, mica_tensor x, const mica__type *typ
     return sum_axes(graph, sum_axes(graph, x, front, 0), ones, 1);
 }
 
-mica_tensor mica__turned(mica_graph *graph, mica_tensor x)
+mica_tensor mica__transposed(mica_graph *graph, mica_tensor x)
 {
     const uint32_t ndim = mica__type_of(graph, x)->ndim;
     uint32_t order[MICA_MAX_DIMS];

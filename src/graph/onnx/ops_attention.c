@@ -380,10 +380,10 @@ static mica_status turn_group_query(mica__ox_op *o, const group_query *g, attent
         at = mica__ox_iota(o, 2, shape, 1, MICA_DTYPE_I64);
         at = binary(o, MICA_SCALAR_ADD, at, mica__ox_number(o, at, (double)g->before));
     }
-    const mica__ox_rotary turn = {
+    const mica__ox_rotary rotary = {
         .cos = mica__ox_in(o, 7), .sin = mica__ox_in(o, 8), .at = at, .interleaved = g->interleaved};
-    MICA__TRY(mica__ox_rotate(o, &turn, &a->q));
-    return mica__ox_rotate(o, &turn, &a->k);
+    MICA__TRY(mica__ox_rotate(o, &rotary, &a->q));
+    return mica__ox_rotate(o, &rotary, &a->k);
 }
 
 /* query, key, value, past_key, past_value, seqlens_k, total_sequence_length, cos_cache, sin_cache, position_ids, attention_bias,

@@ -250,8 +250,8 @@ static mica_pool_windows_params pool_params(const mica__ox_windows *w, uint32_t 
     return params;
 }
 
-/* Places in an image as places in the whole tensor; with `turned` an image is counted column by column. */
-static mica_status whole_places(const mica__ox_op *o, mica_tensor ids, const mica__type *x, bool turned,
+/* Places in an image as places in the whole tensor; with `by_columns` an image is counted column by column. */
+static mica_status whole_places(const mica__ox_op *o, mica_tensor ids, const mica__type *x, bool by_columns,
                                 mica_tensor *out)
 {
     uint64_t image = 1;
@@ -263,9 +263,9 @@ static mica_status whole_places(const mica__ox_op *o, mica_tensor ids, const mic
             return mica__ox_fail(o, "indices of sizes that are not known while importing");
         image *= x->shape[d];
     }
-    if (turned && ndim != 4)
+    if (by_columns && ndim != 4)
         return mica__ox_fail(o, "storage_order of %u dimensions", ndim);
-    if (turned) {
+    if (by_columns) {
         const mica_tensor width = mica__ox_number(o, ids, (double)x->shape[3]);
         const mica_tensor row = mica__ox_scalar(o, MICA_SCALAR_DIV, ids, width);
         mica_tensor column = mica__ox_scalar(o, MICA_SCALAR_REM, ids, width);
@@ -289,7 +289,7 @@ mica_status mica__ox_max_pool(mica__ox_op *o)
     MICA__TRY(mica__ox_read_windows(o, &type, NULL, &w));
     mica_pool_windows_params params = pool_params(&w, MICA_POOL_MAX);
     params.ceil_mode = mica__ox_int(o, "ceil_mode", 0) != 0;
-    const bool turned = mica__ox_int(o, "storage_order", 0) != 0;
+    const bool by_columns = mica__ox_int(o, "storage_order", 0) != 0;
     if (whole) /* of 8 bits: exact in f32 */
         x = mica__ox_cast(o, x, MICA_DTYPE_F32);
     (void)mica_graph_op(o->graph, MICA_OP_POOL_WINDOWS, &params, &x, 1, mica__ox_wants(o, 1) ? 3 : 1, NULL, y,
@@ -298,7 +298,7 @@ mica_status mica__ox_max_pool(mica__ox_op *o)
     mica__ox_out(o, 0, mica__ox_cast(o, y[0], type.dtype));
     if (mica__ox_wants(o, 1)) {
         mica_tensor ids = 0;
-        MICA__TRY(whole_places(o, y[1], &type, turned, &ids));
+        MICA__TRY(whole_places(o, y[1], &type, by_columns, &ids));
         mica__ox_out(o, 1, ids);
     }
     return MICA_OK;

@@ -27,10 +27,10 @@ mica_status mica__ox_matmul(mica__ox_op *o)
     return MICA_OK;
 }
 
-static mica_tensor turned(const mica__ox_op *o, mica_tensor x, bool turn)
+static mica_tensor transposed(const mica__ox_op *o, mica_tensor x, bool transpose)
 {
     const uint32_t ndim = mica__ox_type(o, x).ndim;
-    return turn && ndim >= 2 ? mica__ox_swap(o, x, ndim - 2, ndim - 1) : x;
+    return transpose && ndim >= 2 ? mica__ox_swap(o, x, ndim - 2, ndim - 1) : x;
 }
 
 static mica_tensor scaled(const mica__ox_op *o, mica_tensor x, float by)
@@ -41,11 +41,13 @@ static mica_tensor scaled(const mica__ox_op *o, mica_tensor x, float by)
 mica_status mica__ox_gemm(mica__ox_op *o)
 {
     const float alpha = mica__ox_float(o, "alpha", 1), beta = mica__ox_float(o, "beta", 1);
-    const bool turn_a = mica__ox_int(o, "transA", 0) != 0, turn_b = mica__ox_int(o, "transB", 0) != 0;
+    const bool transpose_a = mica__ox_int(o, "transA", 0) != 0,
+               transpose_b = mica__ox_int(o, "transB", 0) != 0;
     const mica__type a = mica__ox_in_type(o, 0), b = mica__ox_in_type(o, 1);
     if (a.ndim != 2 || b.ndim != 2 || !has_product(a.dtype))
         return mica__ox_fail(o, "of such shapes or types");
-    mica_tensor y = times(o, turned(o, mica__ox_in(o, 0), turn_a), turned(o, mica__ox_in(o, 1), turn_b));
+    mica_tensor y = times(o, transposed(o, mica__ox_in(o, 0), transpose_a),
+                          transposed(o, mica__ox_in(o, 1), transpose_b));
     y = scaled(o, y, alpha);
     if (mica__ox_has(o, 2) && beta != 0)
         y = mica__ox_scalar(o, MICA_SCALAR_ADD, y, scaled(o, mica__ox_in(o, 2), beta));
@@ -57,11 +59,12 @@ mica_status mica__ox_gemm(mica__ox_op *o)
 mica_status mica__ox_fused_matmul(mica__ox_op *o)
 {
     const float alpha = mica__ox_float(o, "alpha", 1);
-    const bool turn_a = mica__ox_int(o, "transA", 0) != 0, turn_b = mica__ox_int(o, "transB", 0) != 0;
+    const bool transpose_a = mica__ox_int(o, "transA", 0) != 0,
+               transpose_b = mica__ox_int(o, "transB", 0) != 0;
     if (mica__ox_int(o, "transBatchA", 0) != 0 || mica__ox_int(o, "transBatchB", 0) != 0)
         return mica__ox_fail(o, "transBatchA or transBatchB");
-    const mica_tensor y =
-        times(o, turned(o, mica__ox_in(o, 0), turn_a), turned(o, mica__ox_in(o, 1), turn_b));
+    const mica_tensor y = times(o, transposed(o, mica__ox_in(o, 0), transpose_a),
+                                transposed(o, mica__ox_in(o, 1), transpose_b));
     mica__ox_out(o, 0, scaled(o, y, alpha));
     return MICA_OK;
 }

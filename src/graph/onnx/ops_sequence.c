@@ -39,10 +39,10 @@ mica_status mica__ox_rotate(mica__ox_op *o, const mica__ox_rotary *by, mica_tens
         return mica__ox_fail(o, "of such shapes");
     const uint64_t half = c.shape[c.ndim - 1], rest = t.shape[3] - 2 * half;
     const mica_tensor cosine = rows_of(o, by, by->cos, &t), sine = rows_of(o, by, by->sin, &t);
-    const mica_tensor turned = mica__ox_slice(o, *x, 3, 0, 2 * half);
-    const mica_tensor a = mica_graph_slice(o->graph, turned, 3, 0, half, by->interleaved ? 2 : 1);
+    const mica_tensor rotated = mica__ox_slice(o, *x, 3, 0, 2 * half);
+    const mica_tensor a = mica_graph_slice(o->graph, rotated, 3, 0, half, by->interleaved ? 2 : 1);
     const mica_tensor b =
-        mica_graph_slice(o->graph, turned, 3, by->interleaved ? 1 : half, half, by->interleaved ? 2 : 1);
+        mica_graph_slice(o->graph, rotated, 3, by->interleaved ? 1 : half, half, by->interleaved ? 2 : 1);
     mica_tensor y[3] = {binary(o, MICA_SCALAR_SUB, binary(o, MICA_SCALAR_MUL, a, cosine),
                                binary(o, MICA_SCALAR_MUL, b, sine)),
                         binary(o, MICA_SCALAR_ADD, binary(o, MICA_SCALAR_MUL, a, sine),

@@ -10,7 +10,7 @@ typedef struct mica__ox_rotary {
     bool interleaved;     /* pairs are neighbours; else half a head apart */
 } mica__ox_rotary;
 
-/* x [batch, heads, tokens, d]; the first 2 half of each d are turned, the rest stays. */
+/* x [batch, heads, tokens, d]; the first 2 half of each d are rotated, the rest stays. */
 mica_status mica__ox_rotate(mica__ox_op *o, const mica__ox_rotary *by, mica_tensor *x);
 
 #endif

@@ -154,7 +154,7 @@ typedef struct making {
 } making;
 
 /* [batch, heads, n, dim] as [batch, n, heads, dim]. */
-static mica_tensor turned(const making *m, mica_tensor x)
+static mica_tensor transposed(const making *m, mica_tensor x)
 {
     static const uint32_t with[] = {0, 2, 1, 3}, without[] = {1, 0, 2};
     return mica_graph_permute(m->to, x, m->batch != 0 ? with : without);
@@ -210,7 +210,7 @@ static mica_tensor add_attention(const making *m, const scores *s, mica_tensor q
     const uint64_t rows[] = {MICA_SIZE_REST, m->heads, dim}, column[] = {m->batch, 1};
     const uint64_t one_k[] = {m->keys, keys.shape[n - 3], dim},
                    one_v[] = {m->keys, values.shape[n - 3], wide};
-    mica_tensor kt = turned(m, k), vt = turned(m, v), sequences = 0, pages = 0;
+    mica_tensor kt = transposed(m, k), vt = transposed(m, v), sequences = 0, pages = 0;
     if (!paged && m->batch != 0) {
         kt = mica_graph_reshape(m->to, kt, 3, one_k);
         vt = mica_graph_reshape(m->to, vt, 3, one_v);
@@ -220,7 +220,7 @@ static mica_tensor add_attention(const making *m, const scores *s, mica_tensor q
         sequences = mica_graph_reshape(m->to, mica_graph_index(m->to, MICA_DTYPE_U32, 2, all, 0), 1, &rest);
         pages = mica_graph_index(m->to, MICA_DTYPE_U32, 2, column, 0);
     }
-    const mica_tensor inputs[] = {mica_graph_reshape(m->to, turned(m, q), 3, rows),
+    const mica_tensor inputs[] = {mica_graph_reshape(m->to, transposed(m, q), 3, rows),
                                   kt,
                                   vt,
                                   for_tokens(m, mica_graph_number(m->to, MICA_DTYPE_U32, 0)),
@@ -235,7 +235,7 @@ static mica_tensor add_attention(const making *m, const scores *s, mica_tensor q
     const mica_tensor y = mica_graph_op(m->to, MICA_OP_ATTENTION, &params, inputs, 11, 1, asked, NULL, 2);
     const uint64_t back[] = {m->batch, m->tokens, m->heads, wide};
     const uint32_t first = m->batch != 0 ? 0 : 1;
-    return turned(m, mica_graph_reshape(m->to, y, 4 - first, back + first));
+    return transposed(m, mica_graph_reshape(m->to, y, 4 - first, back + first));
 }
 
 /* Types and shapes that the op has. */
@@ -293,7 +293,7 @@ static mica__visit visit(mica__walk *walk, uint32_t at)
     const mica__node *permute = mica__node_of(m.to, map[s.k]);
     mica_tensor k = 0;
     const uint32_t *swap = n == 4 ? swap4 : swap3;
-    if (permute->kind == MICA_NODE_PERMUTE) { /* as keys lie: turned back, in one view */
+    if (permute->kind == MICA_NODE_PERMUTE) { /* as keys lie: transposed back, in one view */
         const uint32_t *order = ((const mica__permute_data *)permute->data)->order;
         uint32_t both[MICA_MAX_DIMS];
         bool same = true;

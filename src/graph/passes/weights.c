@@ -45,16 +45,16 @@ static void end(mica__walk *walk)
 }
 
 /* A constant [K, N] as [N, K]; 0 for want of memory. */
-static mica_tensor turned_constant(mica__walk *walk, mica_tensor tensor)
+static mica_tensor transposed_constant(mica__walk *walk, mica_tensor tensor)
 {
     const mica__type *type = mica__type_of(walk->rewrite.to, tensor);
     const mica__blob *blob =
         ((const mica__constant_data *)mica__node_of(walk->rewrite.to, tensor)->data)->blob;
     const uint64_t rows = type->shape[0], columns = type->shape[1];
     const size_t size = mica_dtype_block_bytes(type->dtype);
-    mica__type turned = *type;
-    turned.shape[0] = columns;
-    turned.shape[1] = rows;
+    mica__type transposed = *type;
+    transposed.shape[0] = columns;
+    transposed.shape[1] = rows;
     mica__blob *out = mica__blob_create(NULL, blob->bytes);
     if (out == NULL)
         return 0;
@@ -62,10 +62,10 @@ static mica_tensor turned_constant(mica__walk *walk, mica_tensor tensor)
         for (uint64_t c = 0; c < columns; c++)
             memcpy((char *)(uintptr_t)out->data + (c * rows + r) * size,
                    (const char *)blob->data + (r * columns + c) * size, size);
-    return mica__graph_constant_blob(walk->rewrite.to, &turned, out);
+    return mica__graph_constant_blob(walk->rewrite.to, &transposed, out);
 }
 
-/* The weight [N, K] that b [K, N] is when it is turned; 0: it is none. */
+/* The weight [N, K] that b [K, N] is when it is transposed; 0: it is none. */
 static mica_tensor weight_of(mica__walk *walk, mica_tensor b)
 {
     static const uint32_t swap[] = {1, 0};
@@ -75,7 +75,7 @@ static mica_tensor weight_of(mica__walk *walk, mica_tensor b)
     if (node->kind == MICA_NODE_PERMUTE && kind[b] == STEADY)
         return walk->rewrite.map[mica__match_input(walk, node, 0)];
     if (kind[b] == CONSTANT && node->kind == MICA_NODE_CONSTANT)
-        return turned_constant(walk, now);
+        return transposed_constant(walk, now);
     const bool changes = (walk->options->flags & MICA_COMPILE_TRAINING) != 0;
     return kind[b] == STEADY && !changes ? mica_graph_permute(walk->rewrite.to, now, swap) : 0;
 }

@@ -35,7 +35,7 @@ PACK_INLINE void pack_put(vf v, uint64_t j, uint64_t s, uint64_t k, uint64_t roo
         memcpy(panels + (j + i) * k + s * room, lane + i, room * sizeof lane[0]);
 }
 
-/* n values of VW lines, 0 for lines that are not there, turned: v[s] has value s of each. */
+/* n values of VW lines, 0 for lines that are not there, transposed: v[s] has value s of each. */
 PACK_INLINE void pack_square(const unsigned char *from, uint64_t line, uint64_t lines, uint16_t dtype,
                              uint64_t n, vf *v)
 {
@@ -124,8 +124,8 @@ PACK_INLINE void few_columns(const float *a, const product_lines *b, uint64_t j,
 }
 
 /* Values along k lie side by side: squares of two runs of columns at a time, since each sum waits for its last step. */
-PACK_INLINE void few_turned(const float *a, const product_lines *b, uint64_t j, uint16_t dtype, int rows,
-                            int runs, float *sums, uint64_t ld)
+PACK_INLINE void few_transposed(const float *a, const product_lines *b, uint64_t j, uint16_t dtype, int rows,
+                                int runs, float *sums, uint64_t ld)
 {
     const uint64_t bytes = row_element_bytes(dtype);
     vf sum[FEW_ROWS * 2];
@@ -155,9 +155,9 @@ PACK_INLINE void few_rows_of(const float *a, const product_lines *b, uint16_t dt
     uint64_t j = 0;
     if (b->line != row_element_bytes(dtype)) {
         for (; j + VW < b->count; j += 2 * VW)
-            few_turned(a, b, j, dtype, rows, 2, sums, ld);
+            few_transposed(a, b, j, dtype, rows, 2, sums, ld);
         if (j < b->count)
-            few_turned(a, b, j, dtype, rows, 1, sums, ld);
+            few_transposed(a, b, j, dtype, rows, 1, sums, ld);
         return;
     }
     for (; j + FEW_VECTORS(rows) * VW <= b->count; j += FEW_VECTORS(rows) * VW)

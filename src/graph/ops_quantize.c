@@ -191,8 +191,8 @@ static bool completes(coder *c, mica_dtype dtype)
 {
     return mica__codes_complete(&c->own, dtype) ||
            mica__graph_fail(c->graph, MICA_ERR_INVALID_ARGUMENT, c->call,
-                            "codes are %s, which does not hold codes from %d to %d", mica_dtype_name(dtype),
-                            c->by->low, c->by->high) != 0;
+                            "dtype of codes is %s, which does not hold them from %d to %d",
+                            mica_dtype_name(dtype), c->by->low, c->by->high) != 0;
 }
 
 mica_tensor mica_graph_quantize(mica_graph *graph, mica_tensor x, const mica_graph_quantizer *by,

@@ -230,7 +230,7 @@ static const refusal refusals[] = {
     REFUSAL(dropout_seed, "f32:3", "graph_dropout", "draw.seed f32 [3] is not one u64"),
     REFUSAL(quantize, "f32:3,4 f32:3", "graph_quantize", "by.scales f32 [3] has not 1 or 4 in dimension 0"),
     REFUSAL(quantize_type, "f32:3", "graph_quantize",
-            "codes are u8, which does not hold codes from 0 to 300"),
+            "dtype of codes is u8, which does not hold them from 0 to 300"),
     REFUSAL(dequantize, "i8<9:3", "graph_dequantize", "by.scales is no tensor"),
     REFUSAL(fake, "f32:3 f32:5", "graph_fake_quantize_trained", "by.scales f32 [5]"),
     REFUSAL(cross_entropy, "f32:3,4", "graph_cross_entropy", "labels and targets are NULL"),

@@ -15,7 +15,7 @@
 
 /* ---- making ---- */
 
-static mica_status take_options(const mica_compile_options *options, mica_compile_options *out)
+mica_status mica__compile_options_take(const mica_compile_options *options, mica_compile_options *out)
 {
     MICA__TRY(mica__take_options("graph_compile: options", options, sizeof *out, out));
     MICA__TRY(mica__check_enum("graph_compile: options.mode", (uint32_t)out->mode, MICA_MODE_COMPILED + 1));
@@ -62,11 +62,11 @@ mica_status mica_graph_compile(const mica_graph *graph, mica_device *device,
     if (graph == NULL || device == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "graph_compile: %s is NULL",
                           graph == NULL ? "graph" : "device");
+    mica_compile_options taken;
+    MICA__TRY(mica__compile_options_take(options, &taken));
     MICA__TRY(mica_graph_status(graph));
     if (graph->outputs.count == 0)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "graph_compile: the graph has no outputs");
-    mica_compile_options taken;
-    MICA__TRY(take_options(options, &taken));
     MICA__TRY(mica__custom_check_bound(graph));
     mica_executable *executable = mica__calloc(1, sizeof *executable);
     if (executable == NULL)

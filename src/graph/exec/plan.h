@@ -79,4 +79,7 @@ const mica__link *mica__link_of(const mica_executable *executable, mica_tensor l
 /* Makes sure that a state has memory: zeros, of such a type. */
 mica_status mica__state_memory(mica_executable *executable, mica_tensor leaf, const mica__type *type);
 
+/* What a caller asks for, checked, with what stands for 0. */
+mica_status mica__compile_options_take(const mica_compile_options *options, mica_compile_options *out);
+
 #endif

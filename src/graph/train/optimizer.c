@@ -394,11 +394,14 @@ mica_status mica_graph_optimize(mica_graph *graph, mica_tensor loss, const mica_
 {
     if (!mica__graph_begins(graph, "optimize"))
         return graph == NULL ? MICA_ERR_INVALID_ARGUMENT : mica_graph_status(graph);
-    if (optimizer == NULL || (optimizer->size != 0 && optimizer->size != sizeof *optimizer)) {
-        (void)mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "optimize", "optimizer is %s",
-                               optimizer == NULL ? "NULL" : "of another version");
+    if (optimizer == NULL)
+        (void)mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "optimize", "optimizer is NULL");
+    else if (optimizer->size != 0 && optimizer->size != sizeof *optimizer)
+        (void)mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "optimize",
+                               "optimizer.size is %llu, not %zu", (unsigned long long)optimizer->size,
+                               sizeof *optimizer);
+    if (graph->status != MICA_OK)
         return mica_graph_status(graph);
-    }
     if (!takes_optimizer(graph, optimizer) || !takes_loss(graph, loss, parameters, count) ||
         (gradients != NULL && !takes_gradients(graph, parameters, gradients, count)))
         return mica_graph_status(graph);

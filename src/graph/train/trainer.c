@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/file/file.h"
 #include "base/work.h"
+#include "graph/exec/plan.h"
 #include "graph/ir.h"
 #include "mica/format.h"
 #include "mica/train.h"
@@ -131,15 +132,18 @@ mica_status mica_trainer_create(const mica_graph *graph, mica_device *device, co
     if (out_trainer == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "trainer_create: out_trainer is NULL");
     *out_trainer = NULL;
-    if (graph == NULL || device == NULL || desc == NULL || desc->batch == NULL)
+    if (graph == NULL || device == NULL || desc == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "trainer_create: %s is NULL",
                           graph == NULL    ? "graph"
                           : device == NULL ? "device"
-                          : desc == NULL   ? "desc"
-                                           : "desc.batch");
+                                           : "desc");
     if (desc->size != 0 && desc->size != sizeof *desc)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "trainer_create: desc.size is %llu, not %zu",
                           (unsigned long long)desc->size, sizeof *desc);
+    mica_compile_options compile;
+    MICA__TRY(mica__compile_options_take(desc->compile, &compile));
+    if (desc->batch == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "trainer_create: desc.batch is NULL");
     mica_trainer *trainer = mica__calloc(1, sizeof *trainer);
     if (trainer == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "trainer_create: no memory");

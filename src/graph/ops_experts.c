@@ -115,12 +115,12 @@ mica_tensor mica_graph_moe(mica_graph *graph, mica_tensor x, const mica_moe_bloc
     if (!mica__graph_begins(graph, MOE) ||
         !mica__build_takes_rank(graph, MOE, "x", x, 1, MICA_MAX_DIMS, &type))
         return 0;
-    if (block != NULL && (block->activation <= MICA_SCALAR_NONE || block->activation >= MICA_SCALAR_COUNT))
-        return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, MOE, "block.activation is %d",
-                                (int)block->activation);
     if (block == NULL || block->experts_used == 0)
         return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, MOE, "block %s",
                                 block == NULL ? "is NULL" : "has 0 experts_used");
+    if ((uint32_t)block->activation >= MICA_SCALAR_COUNT)
+        return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, MOE, "block.activation is %d",
+                                (int)block->activation);
     const mica_tensor rows =
         type.ndim == 1 ? mica__build_insert(graph, x, 0) : mica__build_merge(graph, x, 0, type.ndim - 1);
     const mica_tensor logits =

@@ -77,7 +77,7 @@ mica_tensor mica_graph_transformer_layer(mica_graph *graph, mica_tensor hidden,
         return 0;
     if (layer == NULL)
         return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, LAYER, "layer is NULL");
-    if (layer->activation <= MICA_SCALAR_NONE || layer->activation >= MICA_SCALAR_COUNT)
+    if ((uint32_t)layer->activation >= MICA_SCALAR_COUNT)
         return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, LAYER, "layer.activation is %d",
                                 (int)layer->activation);
     const mica_tensor seen = mica_graph_attention_block(graph, hidden, &layer->attention);

@@ -265,6 +265,14 @@ static mica_status cube(void *context, mica_custom_call *call)
     return MICA_OK;
 }
 
+static mica_status cube_encoded(void *context, mica_custom_call *call)
+{
+    mica_buffer *x = call->input_buffer[0], *y = call->output_buffer[0];
+    (void)context;
+    const mica_status status = mica_mul(call->encoder, x, x, y);
+    return status == MICA_OK ? mica_mul(call->encoder, y, x, y) : status;
+}
+
 /* Of x, of y, and of what reaches y: what reaches x. */
 static mica_graph *cube_gradient(void)
 {
@@ -280,16 +288,15 @@ static mica_graph *cube_gradient(void)
     return graph;
 }
 
-static void run_own_op(mica_device *device)
+static void run_own_op(const mica_custom *op, mica_device *device)
 {
-    const mica_custom op = {.name = "cube", .host = cube};
     mica_graph *graph, *gradient = cube_gradient();
     mica_executable *run;
     mica_tensor dx;
     float values[] = {1, 2, 3}, y[3], slopes[3];
     check(mica_graph_create(&graph));
     mica_tensor x = mica_graph_input(graph, "x", MICA_DTYPE_F32, 1, (uint64_t[]){3});
-    mica_tensor out = mica_graph_custom(graph, &op, &x, 1, gradient, NULL, 1);
+    mica_tensor out = mica_graph_custom(graph, op, &x, 1, gradient, NULL, 1);
     check(mica_graph_gradient(graph, out, 0, &x, 1, &dx));
     mica_graph_output(graph, "y", out);
     mica_graph_output(graph, "dx", dx);
@@ -298,10 +305,16 @@ static void run_own_op(mica_device *device)
     mica_array outs[] = {{.name = "y", .data = y, .bytes = sizeof y},
                          {.name = "dx", .data = slopes, .bytes = sizeof slopes}};
     check(mica_executable_run(run, &in, 1, outs, 2));
-    printf("own op: %g %g %g, %g %g %g\n", y[0], y[1], y[2], slopes[0], slopes[1], slopes[2]);
+    printf("%s: %g %g %g, %g %g %g\n", op->name, y[0], y[1], y[2], slopes[0], slopes[1], slopes[2]);
     mica_executable_release(run);
     mica_graph_release(gradient);
     mica_graph_release(graph);
+}
+
+static void run_own_ops(mica_device *device)
+{
+    run_own_op(&(mica_custom){.name = "cube", .host = cube}, device);
+    run_own_op(&(mica_custom){.name = "cube_encoded", .encode = cube_encoded}, device);
 }
 
 /* ---- ONNX ---- */
@@ -357,7 +370,7 @@ int main(int count, char **arguments)
     run_loops(device);
     differentiate(device);
     train(device);
-    run_own_op(device);
+    run_own_ops(device);
     if (count > 2)
         open_onnx(arguments[2], device);
     if (count > 3)

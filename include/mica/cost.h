@@ -59,7 +59,8 @@ MICA_API mica_status mica_device_calibration(mica_device *device, uint32_t flags
  * fewer to `matmul_large` at 1.2 * 10^9 and more, evenly in the logarithms. Elementwise nodes of one size that feed
  * each other are one kernel, whose values between them are not moved. Views and what no output needs cost nothing.
  * Parameters are on the device already. Of a branch the dearer side counts; a loop counts as many rounds as it may
- * take; both ask the host, a round trip for each round.
+ * take; both ask the host, a round trip for each round. Of an op of the caller's (custom.h) nothing is known but its
+ * bytes: on the host they go over `transfer`, with a round trip.
  *
  * INVALID_ARGUMENT names a figure that is no rate, or an input whose size is a symbol.
  * UNSUPPORTED: a loop that states no bound.

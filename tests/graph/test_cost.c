@@ -56,6 +56,13 @@ static mica_graph *product_graph(mica_dtype dtype, uint64_t m, uint64_t k, uint6
     return graph;
 }
 
+static mica_status own(void *context, mica_custom_call *call)
+{
+    (void)context;
+    (void)call;
+    return MICA_OK;
+}
+
 static void test_product(void **state)
 {
     (void)state;
@@ -192,6 +199,16 @@ static void test_control(void **state)
         refused(mica_graph_cost(graph, &round_figures, &ns), MICA_ERR_UNSUPPORTED, "states no bound");
         assert_true(ns == 0);
         mica_graph_release(graph);
+    }
+    for (int encoded = 0; encoded < 2;
+         encoded++) { /* an op of the caller's: by its bytes alone, with two outputs */
+        const mica_custom op = {.name = "own", .host = encoded ? NULL : own, .encode = encoded ? own : NULL};
+        graph = new_graph();
+        x = mica_graph_input(graph, "x", MICA_DTYPE_F32, 1, &n);
+        mica_tensor two[2];
+        mica_graph_custom(graph, &op, &x, 1, NULL, two, 2);
+        mica_graph_output(graph, "y", two[0]);
+        costs(graph, 5000 + 8000 / 4.0 + (encoded ? 1000 + 12000 / 10.0 : 5000 + 12000 / 4.0));
     }
     graph = new_graph(); /* seven slices of a matrix, negated */
     x = mica_graph_input(graph, "x", MICA_DTYPE_F32, 2, SHAPE(7, n));

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/work.h"
 #include "graph/cost/cost.h"
+#include "graph/custom.h"
 #include "graph/exec/emit.h"
 #include "mica/executable.h"
 #include "ops/check.h"
@@ -225,6 +226,18 @@ static double moved_ns(const estimate *e, const mica__node *node)
     return kernel_ns(e->c, LIMIT_PRODUCT, 0, bytes);
 }
 
+/* An op of the caller's, of which nothing is known but what it reads and writes: a kernel that does no more, or, on the host, what travels there and back. */
+static double custom_ns(const estimate *e, const mica__node *node)
+{
+    double bytes = 0;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        bytes += (double)mica__type_bytes(mica__type_of(e->graph, mica__node_inputs(e->graph, node)[i]));
+    for (uint32_t i = 0; i < node->output_count; i++)
+        bytes += (double)mica__type_bytes(mica__type_of(e->graph, mica__node_outputs(e->graph, node)[i]));
+    return mica__custom_is_of_host(node) ? e->c->roundtrip + bytes / e->c->transfer
+                                         : kernel_ns(e->c, LIMIT_PRODUCT, 0, bytes);
+}
+
 static mica_operand_desc desc_of(const mica_graph *graph, mica_tensor tensor)
 {
     mica_operand_desc desc = {.ndim = 0};
@@ -346,6 +359,8 @@ static mica_status node_ns(estimate *e, uint32_t at, double *out_ns)
         return op_ns(e, node, out_ns);
     else if (node->kind == MICA_NODE_CONCAT || node->kind == MICA_NODE_BITS)
         *out_ns = moved_ns(e, node);
+    else if (node->kind == MICA_NODE_CUSTOM)
+        *out_ns = custom_ns(e, node);
     else if (node->kind == MICA_NODE_IF || node->kind == MICA_NODE_WHILE || node->kind == MICA_NODE_SCAN)
         return control_ns(e, node, out_ns);
     else

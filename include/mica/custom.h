@@ -20,7 +20,8 @@
  * with equal ones nor computed beforehand.
  *
  * Failure. What a function returns is the status of the call that asked: of the builder, of mica_graph_custom_bind
- * or of the run; what it wrote into call->sentence is the sentence, behind the names of node and op.
+ * or of the run; what it wrote into call->sentence is the sentence, behind the names of node and op; where it wrote
+ * nothing, that of the call of mica's that failed in it.
  *
  * Life. Functions and context are the caller's: they live as long as graphs, copies of them and executables that
  * have the node. Threads: a function is called by the thread that builds, compiles or runs, several at a time where

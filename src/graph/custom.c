@@ -3,6 +3,7 @@
  */
 #include "graph/custom.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -24,10 +25,16 @@ mica_status mica__custom_ask(const mica__custom_data *data, mica_custom_function
     call->params = data->params_bytes == 0 ? NULL : data->params;
     call->params_bytes = data->params_bytes;
     call->sentence[0] = 0;
+    char before[512]; /* whether a call in the function fails is seen by its sentence */
+    snprintf(before, sizeof before, "%s", mica_status_message());
+    mica__status_set(MICA_OK, "");
     const mica_status status = function(data->context, call);
     call->sentence[sizeof call->sentence - 1] = 0;
-    if (status != MICA_OK && call->sentence[0] == 0)
-        memcpy(call->sentence, "its function failed", sizeof "its function failed");
+    if (status == MICA_OK)
+        mica__status_set(MICA_OK, before);
+    else if (call->sentence[0] == 0)
+        snprintf(call->sentence, sizeof call->sentence, "%.255s",
+                 *mica_status_message() != 0 ? mica_status_message() : "its function failed");
     return status;
 }
 

@@ -214,6 +214,48 @@ static void test_host(void **state)
     mica_graph_release(graph);
 }
 
+/* The caller's gradient is nodes: it is differentiated again, and forward mode goes through it. */
+static void test_second(void **state)
+{
+    (void)state;
+    const bending params = {.factor = 0.5f};
+    uint32_t calls = 0;
+    const mica_custom op = bend_op(&params, &calls);
+    mica_graph *gradient = bend_gradient(), *g;
+    mica_tensor out[2], first, second, forward;
+    must(mica_graph_create(&g));
+    const mica_tensor x = mica_graph_input(g, "x", MICA_DTYPE_F32, 2, SHAPE(ROWS, COLUMNS)),
+                      slope = mica_graph_input(g, "slope", MICA_DTYPE_F32, 0, NULL);
+    mica_graph_custom(g, &op, (mica_tensor[]){x, slope}, 2, gradient, out, 2);
+    mica_graph_release(gradient);
+    must(mica_graph_gradient(g, out[0], 0, &x, 1, &first));
+    must(mica_graph_gradient(g, first, 0, &x, 1, &second));
+    const mica_tensor two = mica_graph_fill(g, MICA_DTYPE_F32, 2, SHAPE(ROWS, COLUMNS), 2);
+    must(mica_graph_jvp(g, out, 1, &x, &two, 1, &forward));
+    mica_graph_output(g, "second", second);
+    mica_graph_output(g, "forward", forward);
+    EACH_DEVICE(device)
+    {
+        numbers n;
+        float bent[COUNT], along[COUNT];
+        double right[COUNT], right_along[COUNT];
+        draw(&n);
+        for (int i = 0; i < COUNT; i++) { /* 6 x slope; 3 x^2 slope times 2 */
+            right[i] = 6 * (double)n.x[i] * (double)n.slope;
+            right_along[i] = 6 * (double)n.x[i] * (double)n.x[i] * (double)n.slope;
+        }
+        mica_executable *run = rig_compile(g, device, MICA_MODE_COMPILED);
+        mica_array in[] = {F32_ARRAY("x", n.x, ROWS, COLUMNS),
+                           {.name = "slope", .data = &n.slope, .bytes = 4}};
+        mica_array outs[] = {OUT_ARRAY("second", bent), OUT_ARRAY("forward", along)};
+        must(mica_executable_run(run, in, 2, outs, 2));
+        rig_near(bent, right, COUNT, 1e-6);
+        rig_near(along, right_along, COUNT, 1e-6);
+        mica_executable_release(run);
+    }
+    mica_graph_release(g);
+}
+
 /* ---- y = a x + b with a kernel of the caller's and an op of mica's ---- */
 
 enum { GROUP = 256 }; /* MK_WG */
@@ -398,6 +440,33 @@ static mica_status refuse(void *context, mica_custom_call *call)
 {
     (void)context;
     return say(call, MICA_ERR_UNSUPPORTED, "not on a Monday");
+}
+
+/* Says nothing itself: the sentence is that of the op, if one failed. */
+static mica_status refuse_by_op(void *context, mica_custom_call *call)
+{
+    return context != NULL ? MICA_ERR_IO
+                           : mica_add(call->encoder, NULL, call->input_buffer[0], call->output_buffer[0]);
+}
+
+static void test_silent_failures(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"'silent': add", "'silent': its function failed"};
+    float x[3] = {0}, y[3];
+    for (int i = 0; i < 2; i++) {
+        const mica_custom op = {.name = "silent", .context = i == 0 ? NULL : x, .encode = refuse_by_op};
+        mica_graph *g;
+        must(mica_graph_create(&g));
+        const mica_tensor in = mica_graph_input(g, "x", MICA_DTYPE_F32, 1, SHAPE(3));
+        mica_graph_output(g, "y", mica_graph_custom(g, &op, &in, 1, NULL, NULL, 1));
+        mica_executable *run = rig_compile(g, devices[0], MICA_MODE_COMPILED);
+        mica_array array = F32_ARRAY("x", x, 3), out = OUT_ARRAY("y", y);
+        refused(mica_executable_run(run, &array, 1, &out, 1),
+                i == 0 ? MICA_ERR_INVALID_ARGUMENT : MICA_ERR_IO, words[i]);
+        mica_executable_release(run);
+        mica_graph_release(g);
+    }
 }
 
 static void test_failures(void **state)
@@ -673,10 +742,12 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest alone[] = {cmocka_unit_test(test_no_memory)};
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_host),       cmocka_unit_test(test_encoded),
-                                       cmocka_unit_test(test_inside),     cmocka_unit_test(test_failures),
-                                       cmocka_unit_test(test_not_merged), cmocka_unit_test(test_texts),
-                                       cmocka_unit_test(test_bad_texts)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_host),       cmocka_unit_test(test_second),
+        cmocka_unit_test(test_encoded),    cmocka_unit_test(test_inside),
+        cmocka_unit_test(test_failures),   cmocka_unit_test(test_silent_failures),
+        cmocka_unit_test(test_not_merged), cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_bad_texts)};
     return cmocka_run_group_tests(tests, open_devices, close_devices) +
            cmocka_run_group_tests(alone, NULL, NULL);
 }

@@ -87,6 +87,35 @@ static const tool_option perplexity_options[] = {
 };
 static const tool_group perplexity_group = {"text", perplexity_options, COUNT(perplexity_options)};
 
+static const tool_option train_options[] = {
+    {"data", NULL, TOOL_PATH, "FILE", NULL, NULL, 0, 0,
+     "a text; or .jsonl: on each line {\"prompt\": .., \"completion\": ..}, of which the completion is "
+     "learned"},
+    {"lora-out", NULL, TOOL_PATH, "FILE", NULL, NULL, 0, 0, "the adapter to write (GGUF)"},
+    {"rank", NULL, TOOL_NUMBER, "N", NULL, "8", 1, 4096, "rank of the adapter's matrices"},
+    {"alpha", NULL, TOOL_REAL, "X", NULL, "16", 1e-6, 1e6, "what they add counts X / rank times"},
+    {"targets", NULL, TOOL_WORD, "NAMES", NULL, NULL, 0, 0,
+     "matrices of each layer, with commas: attn_q, attn_k, attn_v, attn_qkv, attn_output, ffn_gate, ffn_up, "
+     "ffn_down, ffn_gate_inp; else all that the model has but the last"},
+    {"steps", NULL, TOOL_NUMBER, "N", NULL, "100", 1, 1u << 30, "steps of the optimiser (AdamW)"},
+    {"batch", "-b", TOOL_NUMBER, "N", NULL, "8", 1, 1024, "texts of a step"},
+    {"length", NULL, TOOL_NUMBER, "N", NULL, "0", 0, 1u << 20,
+     "tokens of a text; 0: 128, of .jsonl as long as the longest line is"},
+    {"learning-rate", "-lr", TOOL_REAL, "X", NULL, "0.001", 0, 1000,
+     "its greatest value: it rises for a tenth of the steps, and falls to a tenth of itself as half a wave"},
+    {"seed", "-s", TOOL_NUMBER, "N", NULL, "1", 0, 9e18,
+     "of the adapter's first values and the order of texts"},
+    {"checkpoint", NULL, TOOL_PATH, "FILE", NULL, NULL, 0, 0,
+     "where the run stands, written every 50 steps and at its end (.safetensors)"},
+    {"resume", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "go on from the checkpoint, if it is there"},
+    {"model", "-m", TOOL_PATH, "MODEL", NULL, NULL, 0, 0,
+     "GGUF file, HF folder or MLX folder, of any type; else the model inside the tool"},
+    TOOL_DEVICE_OPTION,
+    TOOL_THREADS_OPTION,
+    TOOL_ACCEPT_OPTION,
+};
+static const tool_group train_group = {"training", train_options, COUNT(train_options)};
+
 static const tool_option bench_options[] = {
     {"op", NULL, TOOL_WORD, "NAME", NULL, NULL, 0, 0, "of 'bench ops': only this op, e.g. matmul"},
     {"type", NULL, TOOL_WORD, "NAME", NULL, NULL, 0, 0, "of 'bench ops': only rows of this type, e.g. q4_0"},
@@ -253,6 +282,21 @@ static const tool_command commands[] = {
             "with it is told with line and column.",
         .group = {&template_group},
         .run = tool_template,
+    },
+    {
+        .name = "train",
+        .summary = "teach a model something new, as an adapter",
+        .description = "Fine-tunes a model: beside its matrices, which stay as they are in whatever type, "
+                       "matrices of low rank "
+                       "(LoRA) learn to foretell the tokens of --data. They are written as one GGUF file, "
+                       "which 'mica run --lora' "
+                       "and other programs apply. A text is cut at random places; of .jsonl each line is a "
+                       "text of its own, which "
+                       "ends with the model's token for that. The same options and data give the same "
+                       "adapter. Ctrl-C ends a run; "
+                       "with --checkpoint it goes on with --resume, to the same adapter.",
+        .group = {&train_group},
+        .run = tool_train,
     },
     {
         .name = "perplexity",

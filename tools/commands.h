@@ -10,6 +10,7 @@ int tool_embed(const tool_call *call);
 int tool_tokenize(const tool_call *call);
 int tool_template(const tool_call *call);
 int tool_perplexity(const tool_call *call);
+int tool_train(const tool_call *call);
 int tool_info(const tool_call *call);
 int tool_cache(const tool_call *call);
 int tool_bench(const tool_call *call);

@@ -15,6 +15,10 @@ static const tool_option model_options[] = {
     {"mlock", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "keep the weights from being swapped out"},
     {"no-repack", "-nr", TOOL_FLAG, NULL, NULL, NULL, 0, 0,
      "leave the weights in the file's layout: less memory, slower"},
+    {"lora", NULL, TOOL_REPEATED, "FILE", NULL, NULL, 0, 0,
+     "adapter (GGUF) to apply, as 'mica train' writes one; may be repeated"},
+    {"lora-scaled", NULL, TOOL_PAIR, "FILE SCALE", NULL, NULL, 0, 0,
+     "the same so many times as strong; may be repeated"},
     TOOL_ACCEPT_OPTION,
 };
 const tool_group tool_model_group = {"model", model_options, COUNT(model_options)};

@@ -340,7 +340,7 @@ static void print_zsh_option(const tool_option *option)
 {
     const char *also = option->also, *spelling;
     size_t length;
-    printf(" \\\n        '%s", option->kind == TOOL_REPEATED ? "*" : "");
+    printf(" \\\n        '%s", option->kind == TOOL_REPEATED || option->kind == TOOL_PAIR ? "*" : "");
     if (also != NULL)
         fputs("'{", stdout);
     while (also != NULL && (length = tool_next_choice(&also, &spelling)) > 0)

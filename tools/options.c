@@ -96,10 +96,11 @@ static int set_option(tool_call *call, size_t index, const char *text)
     if (option->choices != NULL && !is_choice(option->choices, option->kind, text))
         return tool_misuse("%s: --%s is \"%.40s\", not one of %s", call->command->name, option->name, text,
                            option->choices);
-    if (option->kind == TOOL_REPEATED && call->repeated_count == TOOL_MAX_REPEATS)
+    const int repeats = option->kind == TOOL_REPEATED || option->kind == TOOL_PAIR;
+    if (repeats && call->repeated_count == TOOL_MAX_REPEATS)
         return tool_misuse("%s: --%s: more than %d options are repeated", call->command->name, option->name,
                            TOOL_MAX_REPEATS);
-    if (option->kind == TOOL_REPEATED) {
+    if (repeats) {
         call->repeated[call->repeated_count].option = index;
         call->repeated[call->repeated_count++].text = text;
     }
@@ -170,12 +171,14 @@ static int take_option(tool_call *call, int count, char **argv, int *used)
         call->text[index] = "yes";
         return 0;
     }
-    if (word[length] == '=')
+    const int pair = option->kind == TOOL_PAIR;
+    if (word[length] == '=' && !pair)
         return set_option(call, index, word + length + 1);
-    if (count < 2)
-        return tool_misuse("%s: %s needs a value", command->name, word);
-    *used = 2;
-    return set_option(call, index, argv[1]);
+    if (count < 2 + pair || word[length] == '=')
+        return tool_misuse("%s: %.60s needs %s", command->name, word, pair ? option->value : "a value");
+    *used = 2 + pair;
+    const int result = set_option(call, index, argv[1]);
+    return result == 0 && pair ? set_option(call, index, argv[2]) : result;
 }
 
 static int take_argument(tool_call *call, const char *text)

@@ -24,6 +24,7 @@ typedef enum tool_kind {
     TOOL_REAL,
     TOOL_PATH,
     TOOL_REPEATED,    /* a word that may be given more than once */
+    TOOL_PAIR,        /* likewise two words, which tool_repeat gives one after the other */
     TOOL_ANY_CASE,    /* a word whose choices may be written in capitals */
     TOOL_COMMAND_NAME /* an argument alone */
 } tool_kind;

@@ -21,6 +21,7 @@
 #ifndef MICA_MODEL_H
 #define MICA_MODEL_H
 
+#include "mica/adapter.h"
 #include "mica/sample.h"
 #include "mica/text.h"
 #include "mica/weights.h"
@@ -31,7 +32,6 @@ extern "C" {
 
 /* ---- models --------------------------------------------------------------------------------------------- */
 
-typedef struct mica_model mica_model;
 
 typedef struct mica_model_options {
     uint64_t size;  /* sizeof(mica_model_options); 0 = this version's */
@@ -93,6 +93,9 @@ typedef struct mica_context_options {
      * the others are kept and fed again, the rest is forgotten */
     uint32_t shift;
     uint32_t keep; /* tokens at the beginning that shifting never forgets */
+    /* [adapter_count] of this model (adapter.h), all of which are applied; the context keeps them */
+    const mica_adapter_use *adapters;
+    uint32_t adapter_count;
 } mica_context_options;
 
 typedef struct mica_context_info {

@@ -158,6 +158,9 @@ static mica_status fill(mica_context *context, const mica_context_options *optio
 {
     const mica_model *model = context->model;
     MICA__TRY(take_options(context, options));
+    if (options != NULL)
+        MICA__TRY(mica__adapters_take(context->model, "options.adapters", options->adapters,
+                                      options->adapter_count, &context->adapters));
     context->k = mica__calloc(model->h.layers, sizeof(mica_buffer *));
     context->v = mica__calloc(model->h.layers, sizeof(mica_buffer *));
     context->sequence = mica__calloc(context->sequences, sizeof *context->sequence);
@@ -201,6 +204,7 @@ void mica_context_release(mica_context *context)
     mica__free(context->picks);
     mica__free(context->seen);
     mica__free(context->logits);
+    mica__adapters_free(&context->adapters);
     mica_model_release(context->model);
     mica__free(context);
 }

@@ -9,6 +9,7 @@
 #define MICA_MODEL_CONTEXT_H
 
 #include "base/work.h"
+#include "model/adapter.h"
 #include "model/pages.h"
 #include "model/parts.h"
 
@@ -89,6 +90,7 @@ struct mica_context {
     /* [seen_mask + 1] of mica_context_next: by their addresses, at most half full */
     const mica_sampler **seen;
     uint32_t seen_mask;
+    mica__adapters adapters;
     mica_work own; /* mica_context_cancel cancels it */
     /* a call has the context: mica__fork_generation() + 1 of its process; 0: none has */
     _Atomic uint32_t busy;
@@ -126,7 +128,10 @@ void mica__pass_forget(mica_context *context);
 
 /* What forward functions work on. Every value is a temporary of its own: the passes find places for them. */
 typedef struct mica__pass {
-    mica_context *context;
+    mica_context *context; /* NULL: nothing is kept, and each of `texts` sees itself alone */
+    uint32_t texts;        /* without a cache: of as many rows each; else 0 */
+    uint32_t capacity;     /* tokens that a sequence can have */
+    const mica__adapters *adapters;
     const mica_model *model;
     mica_session *session;
     mica_encoder *encoder;
@@ -163,7 +168,13 @@ mica_status mica__encoder_forward(mica__pass *pass);
 /* The end of a pass whose logits are in `result`: chooses tokens. */
 mica_status mica__pass_pick(mica__pass *pass);
 
-/* A value x . w^T + bias; bias may be NULL. */
+/* Attention of each text over its own keys and values: rows of q, k and v as heads, to `mixed`. */
+mica_status mica__attend_texts(mica__pass *pass, mica_buffer *q, mica_buffer *k, mica_buffer *v,
+                               const mica_attention_params *params, mica_buffer *mixed);
+/* What the pass's adapters add to y = x . w^T: y itself where there is none for the weight. */
+mica_status mica__adapt(mica__pass *pass, mica_buffer *x, const mica_buffer *weight, mica_buffer *y,
+                        mica_buffer **out);
+/* A value x . w^T + bias, with what adapters add; bias may be NULL. */
 mica_status mica__linear(mica__pass *pass, mica_buffer *x, mica_buffer *weight, mica_buffer *bias,
                          mica_buffer **out);
 /* The gelu that the model has. */

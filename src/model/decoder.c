@@ -9,11 +9,62 @@
 /* Of a stage, but the first, which has one: the device is not to wait. Fusions do not reach from stage to stage. */
 #define STAGE_LAYERS 4u
 
+/* y + factor (x . a^T) . b^T. What lies between lives as long as the records that use it. */
+static mica_status add_low_rank(mica__pass *pass, mica_buffer *x, const mica__low_rank *matrix,
+                                mica_buffer *factor, mica_buffer *y, mica_buffer *sum)
+{
+    mica_buffer_info in, out;
+    mica_buffer *low = NULL, *scaled = NULL, *added = NULL;
+    MICA__TRY(mica_buffer_get_info(x, &in));
+    MICA__TRY(mica_buffer_get_info(y, &out));
+    const uint64_t shape[2] = {in.shape[0], matrix->rank};
+    mica_status status = mica_session_temp(pass->session, MICA_DTYPE_F32, 2, shape, &low);
+    if (status == MICA_OK)
+        status = mica_session_temp(pass->session, MICA_DTYPE_F32, 2, shape, &scaled);
+    if (status == MICA_OK)
+        status = mica_session_temp(pass->session, MICA_DTYPE_F32, 2, out.shape, &added);
+    if (status == MICA_OK)
+        status = mica_matmul(pass->encoder, x, matrix->part[0], NULL, low);
+    if (status == MICA_OK)
+        status = mica_mul(pass->encoder, low, factor, scaled);
+    if (status == MICA_OK)
+        status = mica_matmul(pass->encoder, scaled, matrix->part[1], NULL, added);
+    if (status == MICA_OK)
+        status = mica_add(pass->encoder, y, added, sum);
+    mica_buffer_release(low);
+    mica_buffer_release(scaled);
+    mica_buffer_release(added);
+    return status;
+}
+
+mica_status mica__adapt(mica__pass *pass, mica_buffer *x, const mica_buffer *weight, mica_buffer *y,
+                        mica_buffer **out)
+{
+    mica_buffer *sum = NULL;
+    *out = y;
+    for (uint32_t i = 0; i < pass->adapters->count; i++) {
+        const mica__applied *applied = &pass->adapters->list[i];
+        const mica__low_rank *matrix = mica__adapter_find(applied->adapter, weight);
+        if (matrix == NULL)
+            continue;
+        if (sum == NULL) /* further ones are added in place */
+            MICA__TRY(mica__pass_like(pass, y, &sum));
+        MICA__TRY(
+            add_low_rank(pass, x, matrix, applied->factor[matrix - applied->adapter->matrix], *out, sum));
+        *out = sum;
+    }
+    return MICA_OK;
+}
+
 /* y = x . w^T + bias, in place: y is no temporary. */
 static mica_status linear_into(mica__pass *pass, mica_buffer *x, mica_buffer *weight, mica_buffer *bias,
                                mica_buffer *y)
 {
+    mica_buffer *adapted = NULL;
     MICA__TRY(mica_matmul(pass->encoder, x, weight, NULL, y));
+    MICA__TRY(mica__adapt(pass, x, weight, y, &adapted));
+    if (adapted != y)
+        MICA__TRY(mica_copy(pass->encoder, adapted, y));
     return bias == NULL ? MICA_OK : mica_add(pass->encoder, y, bias, y);
 }
 
@@ -25,6 +76,7 @@ mica_status mica__linear(mica__pass *pass, mica_buffer *x, mica_buffer *weight, 
     MICA__TRY(mica_buffer_get_info(weight, &info));
     MICA__TRY(mica__pass_rows(pass, info.shape[0], &product));
     MICA__TRY(mica_matmul(pass->encoder, x, weight, NULL, product));
+    MICA__TRY(mica__adapt(pass, x, weight, product, &product));
     *out = product;
     if (bias == NULL)
         return MICA_OK;
@@ -132,7 +184,7 @@ static mica_status rotate(decoder *d, const mica__layer *layer, mica_buffer **x)
                                      .theta = rope->theta,
                                      .position_scale = rope->position_scale,
                                      .attention_scale = rope->attention_scale};
-    mica_buffer *factors = mica__rope_is_near(rope, pass->context->capacity) ? rope->near : rope->factors;
+    mica_buffer *factors = mica__rope_is_near(rope, pass->capacity) ? rope->near : rope->factors;
     mica_buffer *turned = NULL;
     if (model->family->no_rope)
         return MICA_OK;
@@ -142,21 +194,14 @@ static mica_status rotate(decoder *d, const mica__layer *layer, mica_buffer **x)
     return MICA_OK;
 }
 
-/* What is read of the cache, as rows. */
-static mica_status attend(decoder *d, uint32_t index, const heads *b, mica_buffer **out)
+/* What is new goes to the cache, and what is there is attended. */
+static mica_status attend_cache(decoder *d, uint32_t index, const heads *b,
+                                const mica_attention_params *params, mica_buffer *mixed)
 {
     mica__pass *pass = d->pass;
     const mica_context *context = pass->context;
-    const mica_model *model = pass->model;
-    const mica__layer *layer = &model->layer[index];
-    const uint64_t columns = (uint64_t)model->h.heads * model->h.head_v;
-    mica_buffer *pages = context->table[layer->slides], *k = context->k[index], *v = context->v[index];
-    mica_buffer *mixed = NULL;
-    const float scale = model->h.attention_scale;
-    const mica_attention_params params = {.scale =
-                                              model->h.scale_by_layer ? scale / (float)(index + 1) : scale,
-                                          .softcap = model->h.attention_softcap,
-                                          .window = layer->slides ? model->h.window : 0};
+    mica_buffer *pages = context->table[pass->model->layer[index].slides], *k = context->k[index],
+                *v = context->v[index];
     const mica_attention_operands operands = {.q = b->q,
                                               .k = k,
                                               .v = v,
@@ -164,11 +209,28 @@ static mica_status attend(decoder *d, uint32_t index, const heads *b, mica_buffe
                                               .lengths = pass->lengths,
                                               .sequences = pass->sequences,
                                               .pages = pages};
-    MICA__TRY(mica__pass_rows(pass, columns, out));
-    MICA__TRY(heads_of(pass, *out, columns, 0, model->h.heads, model->h.head_v, &mixed));
     MICA__TRY(mica_kv_write(pass->encoder, b->k, pass->positions, pass->sequences, pages, NULL, k));
     MICA__TRY(mica_kv_write(pass->encoder, b->v, pass->positions, pass->sequences, pages, NULL, v));
-    return mica_attention(pass->encoder, &operands, &params, mixed);
+    return mica_attention(pass->encoder, &operands, params, mixed);
+}
+
+/* What tokens see, as rows. */
+static mica_status attend(decoder *d, uint32_t index, const heads *b, mica_buffer **out)
+{
+    mica__pass *pass = d->pass;
+    const mica_model *model = pass->model;
+    const mica__layer *layer = &model->layer[index];
+    const uint64_t columns = (uint64_t)model->h.heads * model->h.head_v;
+    mica_buffer *mixed = NULL;
+    const float scale = model->h.attention_scale;
+    const mica_attention_params params = {.scale =
+                                              model->h.scale_by_layer ? scale / (float)(index + 1) : scale,
+                                          .softcap = model->h.attention_softcap,
+                                          .window = layer->slides ? model->h.window : 0};
+    MICA__TRY(mica__pass_rows(pass, columns, out));
+    MICA__TRY(heads_of(pass, *out, columns, 0, model->h.heads, model->h.head_v, &mixed));
+    return pass->texts != 0 ? mica__attend_texts(pass, b->q, b->k, b->v, &params, mixed)
+                            : attend_cache(d, index, b, &params, mixed);
 }
 
 /* What a part of a layer gives, normed once more where the family does so, joins the stream. */

@@ -4,7 +4,6 @@
 typedef struct encoder {
     mica__pass *pass;
     mica_buffer *hidden; /* the stream; counted */
-    mica_buffer *length; /* [1] */
 } encoder;
 
 static void set_hidden(encoder *e, mica_buffer *hidden)
@@ -74,11 +73,9 @@ static mica_status attend(encoder *e, const mica__layer *layer, mica_buffer **ou
         MICA__TRY(
             heads_of(e, rows, i == 0 ? h->heads : h->kv_heads, i < 2 ? h->head_k : h->head_v, &heads[i]));
     }
-    const mica_attention_operands operands = {
-        .q = heads[0], .k = heads[1], .v = heads[2], .positions = pass->positions, .lengths = e->length};
     MICA__TRY(mica__pass_rows(pass, (uint64_t)h->heads * h->head_v, out));
     MICA__TRY(heads_of(e, *out, h->heads, h->head_v, &mixed));
-    return mica_attention(pass->encoder, &operands, &params, mixed);
+    return mica__attend_texts(pass, heads[0], heads[1], heads[2], &params, mixed);
 }
 
 static mica_status attention_part(encoder *e, const mica__layer *layer)
@@ -123,10 +120,7 @@ static mica_status forward(encoder *e)
 mica_status mica__encoder_forward(mica__pass *pass)
 {
     encoder e = {.pass = pass};
-    mica_status status = mica_buffer_slice(pass->lengths, 0, 0, 1, &e.length);
-    if (status == MICA_OK)
-        status = forward(&e);
-    mica_buffer_release(e.length);
+    const mica_status status = forward(&e);
     mica_buffer_release(e.hidden);
     return status;
 }

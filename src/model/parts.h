@@ -117,6 +117,10 @@ static inline mica_buffer *mica__of_layer(const mica__layer *layer, mica__tensor
     return layer->tensor[id - MICA__T_WHOLE_COUNT];
 }
 
+/* Which tensor of which layer has this name: "blk.12.attn_q.weight" is Q of layer 12. False: none. */
+bool mica__tensor_place(const char *name, mica__tensor_id *out_id, uint32_t *out_layer);
+/* "attn_q.weight", "output.weight": of tensors of layers what stands behind "blk.N.". */
+const char *mica__tensor_word(mica__tensor_id id);
 /* Which layers slide: fills `slides` of h->layers layers. */
 mica_status mica__layers_read(const mica_weights *weights, const mica__family *family, const mica__hparams *h,
                               mica__layer *layers);

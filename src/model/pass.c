@@ -201,7 +201,13 @@ static void release_pass(mica__pass *pass)
 /* `once`: a pass in stages, which begin to run; else one that is recorded whole. */
 static mica_status encode(mica_context *context, const mica__pass_shape *shape, bool once, mica__pass *pass)
 {
-    *pass = (mica__pass){.context = context, .model = context->model, .shape = *shape, .once = once};
+    *pass = (mica__pass){.context = context,
+                         .texts = context->model->family->encoder,
+                         .capacity = context->capacity,
+                         .adapters = &context->adapters,
+                         .model = context->model,
+                         .shape = *shape,
+                         .once = once};
     MICA__TRY(mica_session_begin(context->model->device, NULL, MICA_SESSION_RECORD, &pass->session));
     if (context->arena == NULL)
         MICA__TRY(mica_arena_create(context->model->device, &context->arena));

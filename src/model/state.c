@@ -83,7 +83,7 @@ static mica_status declare(mica_context *context, uint32_t sequence, mica_writer
     const mica_model *model = context->model;
     const uint64_t length = context->sequence[sequence].length;
     char text[32];
-    snprintf(text, sizeof text, "%016" PRIx64, model->fingerprint);
+    snprintf(text, sizeof text, "%016" PRIx64, model->fingerprint ^ context->adapters.fingerprint);
     MICA__TRY(mica_writer_string(writer, "mica.state", VERSION));
     MICA__TRY(mica_writer_string(writer, "mica.model", text));
     MICA__TRY(mica_writer_string(writer, "mica.family", model->family->name));
@@ -179,7 +179,7 @@ static mica_status expect(const mica_weights *weights, const char *path, const c
 static mica_status check_file(const mica_context *context, const mica_weights *weights, const char *path)
 {
     char text[32];
-    snprintf(text, sizeof text, "%016" PRIx64, context->model->fingerprint);
+    snprintf(text, sizeof text, "%016" PRIx64, context->model->fingerprint ^ context->adapters.fingerprint);
     MICA__TRY(expect(weights, path, "mica.state", VERSION));
     MICA__TRY(expect(weights, path, "mica.model", text));
     MICA__TRY(expect(weights, path, "mica.cache_k", mica_dtype_name(context->cache_k)));

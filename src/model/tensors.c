@@ -75,8 +75,12 @@ static bool find_row(const char *name, uint32_t from, uint32_t to, mica__tensor_
     return false;
 }
 
-/* "blk.12.attn_q.weight" is ATTENTION_Q of layer 12. */
-static bool find_place(const char *name, mica__tensor_id *out_id, uint32_t *out_layer)
+const char *mica__tensor_word(mica__tensor_id id)
+{
+    return table[id].name;
+}
+
+bool mica__tensor_place(const char *name, mica__tensor_id *out_id, uint32_t *out_layer)
 {
     char *end;
     *out_layer = 0;
@@ -183,7 +187,7 @@ static mica_status note_tensor(loading *l, uint64_t index)
     uint64_t elements = 1, sample = 0;
     MICA__TRY(mica__spend(TENSOR_STEPS));
     MICA__TRY(mica_weights_tensor(l->weights, index, &info));
-    if (!find_place(info.name, &id, &layer) || layer >= model->h.layers)
+    if (!mica__tensor_place(info.name, &id, &layer) || layer >= model->h.layers)
         return mica__fail(MICA_ERR_UNSUPPORTED, "tensor \"%.160s\" has no place in a %s model of %u layers",
                           info.name, model->family->name, model->h.layers);
     MICA__TRY(check_shape(&model->h, &table[id], &info));

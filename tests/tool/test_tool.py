@@ -15,7 +15,7 @@ import unittest
 
 BUILD = sys.argv.pop(1) if len(sys.argv) > 1 else "build"
 TOOL = os.path.join(BUILD, "mica")
-COMMANDS = ["run", "chat", "embed", "tokenize", "perplexity", "info", "bench", "pass", "inspect", "quantize", "convert", "diff",
+COMMANDS = ["run", "chat", "embed", "tokenize", "perplexity", "train", "info", "bench", "pass", "inspect", "quantize", "convert", "diff",
             "help", "completion", "man", "version"]
 
 

@@ -90,8 +90,11 @@ static int open_context(const tool_call *call, embed_state *embed)
     uint32_t wanted = (uint32_t)tool_number(call, "ctx-size"), trained = embed->model.info.context_length;
     if (wanted == 0)
         wanted = trained != 0 && trained < MOST_TOKENS ? trained : MOST_TOKENS;
-    mica_context_options options = {
-        .size = sizeof options, .capacity = wanted, .batch = embed->model.info.encoder ? wanted : 0};
+    mica_context_options options = {.size = sizeof options,
+                                    .capacity = wanted,
+                                    .batch = embed->model.info.encoder ? wanted : 0,
+                                    .adapters = embed->model.adapter,
+                                    .adapter_count = embed->model.adapters};
     embed->vector = malloc((size_t)embed->model.info.width * sizeof *embed->vector);
     if (embed->vector == NULL)
         return tool_fail("there is no memory left");

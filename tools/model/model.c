@@ -1,6 +1,7 @@
 /* model.c - opening models for the commands that run them, with a bar while the weights are read. */
 #include "model/model.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -73,6 +74,34 @@ int tool_model_open_source(const tool_model_source *source, tool_model *out)
     return 0;
 }
 
+/* An adapter of --lora or --lora-scaled; `scale` NULL: 1. */
+static int add_adapter(tool_model *model, const char *path, const char *scale)
+{
+    mica_adapter_use *use = &model->adapter[model->adapters];
+    char *end = NULL;
+    use->scale = scale == NULL ? 1 : strtof(scale, &end);
+    if (scale != NULL && (end == scale || *end != '\0'))
+        return tool_misuse("--lora-scaled: the scale is \"%.40s\", not a number", scale);
+    if (model->adapters == TOOL_MAX_ADAPTERS)
+        return tool_misuse("--lora: more than %d adapters", TOOL_MAX_ADAPTERS);
+    if (mica_adapter_open(path, model->model, &use->adapter) != MICA_OK)
+        return tool_fail_about("--lora");
+    model->adapters++;
+    return 0;
+}
+
+static int open_adapters(const tool_call *call, tool_model *model)
+{
+    size_t cursor = 0;
+    int result = 0;
+    for (const char *path; result == 0 && (path = tool_repeat(call, "lora", &cursor)) != NULL;)
+        result = add_adapter(model, path, NULL);
+    cursor = 0;
+    for (const char *path; result == 0 && (path = tool_repeat(call, "lora-scaled", &cursor)) != NULL;)
+        result = add_adapter(model, path, tool_repeat(call, "lora-scaled", &cursor));
+    return result;
+}
+
 int tool_model_open(const tool_call *call, tool_model *out)
 {
     tool_model_source source = {
@@ -84,11 +113,14 @@ int tool_model_open(const tool_call *call, tool_model *out)
         .keep_layout = (uint32_t)tool_flag(call, "no-repack"),
     };
     tool_accepted_keys(call, &source.accepted);
-    return tool_model_open_source(&source, out);
+    int result = tool_model_open_source(&source, out);
+    return result != 0 ? result : open_adapters(call, out);
 }
 
 void tool_model_close(tool_model *model)
 {
+    for (uint32_t i = 0; i < model->adapters; i++)
+        mica_adapter_release(model->adapter[i].adapter);
     mica_model_release(model->model);
     mica_device_release(model->device);
     memset(model, 0, sizeof *model);
@@ -145,6 +177,8 @@ int tool_context_create(const tool_call *call, const tool_model *model, uint32_t
         .cache_v = tool_cache_type(call, "cache-type-v"),
         .shift = (uint32_t)tool_flag(call, "context-shift"),
         .keep = keep < 0 ? prompt_tokens : (uint32_t)keep,
+        .adapters = model->adapter,
+        .adapter_count = model->adapters,
     };
     if (model->info.encoder)
         return tool_fail("%s models give embeddings, no text: see 'mica help embed'", model->info.family);

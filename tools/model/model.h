@@ -5,9 +5,13 @@
 #include "mica/model.h"
 #include "options.h"
 
+#define TOOL_MAX_ADAPTERS 32
+
 typedef struct tool_model {
     mica_device *device;
     mica_model *model;
+    mica_adapter_use adapter[TOOL_MAX_ADAPTERS]; /* of --lora: for its contexts */
+    uint32_t adapters;
     const mica_tokenizer *tokenizer; /* the model's; NULL if it has none */
     mica_model_info info;
     double open_seconds, load_seconds; /* of the device, of the weights */

@@ -130,6 +130,8 @@ static int open_context(const tool_call *call, perplexity_state *p)
         .size = sizeof options,
         .capacity = p->chunk,
         .batch = tool_batch(call),
+        .adapters = p->model.adapter,
+        .adapter_count = p->model.adapters,
     };
     if (p->model.info.encoder)
         return tool_fail("%s models give embeddings: they foretell no text", p->model.info.family);

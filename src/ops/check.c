@@ -21,7 +21,7 @@ static void make_absent(mica__operand *operand)
     operand->dtype = MICA_DTYPE_NONE;
     operand->access = 0;
     operand->ndim = 0;
-    operand->offset = 0; /* plans ask where operands begin before they ask which are there */
+    operand->offset = operand->length = 0; /* plans ask for both before they ask which are there */
 }
 
 void mica__op_begin(mica__op_builder *op, mica_encoder *encoder, mica_op id, uint32_t slots,

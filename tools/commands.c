@@ -343,13 +343,14 @@ static const tool_command commands[] = {
             "replays recordings of small kernels "
             "that each wait for the one before: the time of one is what a device needs to get from one "
             "kernel to the next, on the cpu its barrier. 'bench overhead' is what a record costs the host: "
-            "encoded, kept for a recording, replayed; and 20,000 of them made a recording. 'bench fusion' "
+            "encoded, kept for a recording, replayed; and 20,000 of them made a recording. 'bench graph' is what a "
+            "node of a graph costs: built, made ready, and run in each mode. 'bench fusion' "
             "replays the records of each fusion "
             "alone, "
             "as they are and joined, in turn. 'bench region' runs programs of a few steps over 10^3 to 10^8 "
             "elements, beside a copy. 'bench load' opens the file of --model and brings its tensors "
             "to the device by every way: mapped or read, as they are or packed.",
-        .argument = {{"WHAT", TOOL_WORD, "ops|launch|overhead|fusion|region|load", 1}},
+        .argument = {{"WHAT", TOOL_WORD, "ops|launch|overhead|graph|fusion|region|load", 1}},
         .group = {&bench_group},
         .run = tool_bench,
     },

@@ -37,7 +37,7 @@ static int measure_models(const tool_call *call, const bench_plan *plan)
 {
     if (tool_word(call, "model") == NULL)
         return tool_misuse(
-            "bench: WHAT is missing: ops, launch, overhead, fusion, region, load, or a model with "
+            "bench: WHAT is missing: ops, launch, overhead, graph, fusion, region, load, or a model with "
             "--model; 'mica help "
             "bench' says more");
     if (is_nothing(&plan->prompts) && is_nothing(&plan->texts))
@@ -51,7 +51,8 @@ static const struct {
     int (*run)(const tool_call *call, uint32_t threads);
 } whats[] = {
     {"ops", bench_ops},       {"launch", bench_launch}, {"overhead", bench_overhead},
-    {"fusion", bench_fusion}, {"region", bench_region}, {"load", bench_load},
+    {"graph", bench_graph},   {"fusion", bench_fusion}, {"region", bench_region},
+    {"load", bench_load},
 };
 
 static int measure_what(const tool_call *call, const bench_plan *plan)

@@ -22,6 +22,7 @@ typedef struct bench_plan {
 int bench_ops(const tool_call *call, uint32_t threads);
 int bench_launch(const tool_call *call, uint32_t threads);
 int bench_overhead(const tool_call *call, uint32_t threads);
+int bench_graph(const tool_call *call, uint32_t threads);
 int bench_fusion(const tool_call *call, uint32_t threads);
 int bench_region(const tool_call *call, uint32_t threads);
 int bench_load(const tool_call *call, uint32_t threads);

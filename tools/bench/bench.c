@@ -50,9 +50,8 @@ static const struct {
     const char *name;
     int (*run)(const tool_call *call, uint32_t threads);
 } whats[] = {
-    {"ops", bench_ops},       {"launch", bench_launch}, {"overhead", bench_overhead},
-    {"graph", bench_graph},   {"fusion", bench_fusion}, {"region", bench_region},
-    {"load", bench_load},
+    {"ops", bench_ops},       {"launch", bench_launch}, {"overhead", bench_overhead}, {"graph", bench_graph},
+    {"fusion", bench_fusion}, {"region", bench_region}, {"load", bench_load},
 };
 
 static int measure_what(const tool_call *call, const bench_plan *plan)

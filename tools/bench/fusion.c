@@ -18,6 +18,8 @@
 #define COPIES 16u
 #define HEAD 64u
 #define SLOTS 512u /* of the cache: as many as the most rows */
+#define CHANNELS 16u
+#define HEIGHT 8u
 #define MOST_TEMPS 4
 #define MOST_ROUNDS 20000u
 #define MEASURE_NS 400000000u
@@ -39,6 +41,7 @@ typedef struct fusion_set {
     uint32_t repeat;                            /* the one being encoded */
     mica_buffer *x, *other, *y[3], *gain;       /* gain [columns] */
     mica_buffer *heads_x, *heads_y, *head_gain; /* x and y[0] as [rows, heads, HEAD]; gain [HEAD] */
+    mica_buffer *kernel;                        /* [CHANNELS, CHANNELS, 3, 3] */
     mica_buffer *positions, *cache;             /* u32 [rows]; f16 [SLOTS, heads, HEAD] */
     mica_buffer *weight[COPIES][WEIGHTS];       /* q4_0 [columns, columns], packed; decode sizes only */
     mica_buffer *temp[MOST_TEMPS];
@@ -187,6 +190,36 @@ static mica_status four_joined(fusion_set *s)
     return mica_add(s->encoder, t[2], s->x, s->y[0]);
 }
 
+/* A convolution of x as images of CHANNELS channels, HEIGHT high, and what follows it: other is added, or relu. */
+static mica_status conv(fusion_set *s, int adds)
+{
+    const mica_conv_params params = {.low = {1, 1}, .high = {1, 1}};
+    const uint64_t shape[4] = {s->rows, CHANNELS, HEIGHT, s->columns / (CHANNELS * HEIGHT)};
+    mica_buffer *const flat[3] = {s->x, s->other, s->y[0]};
+    mica_buffer *image[3] = {NULL, NULL, NULL}, *t;
+    TOOL_TRY(next_temp(s, 4, shape, &t));
+    mica_status status = MICA_OK;
+    for (int i = 0; i < 3 && status == MICA_OK; i++)
+        status = mica_buffer_reshape(flat[i], 4, shape, &image[i]);
+    if (status == MICA_OK)
+        status = mica_conv(s->encoder, image[0], s->kernel, NULL, &params, t);
+    if (status == MICA_OK)
+        status = adds ? mica_add(s->encoder, t, image[1], image[2]) : mica_relu(s->encoder, t, image[2]);
+    for (int i = 0; i < 3; i++)
+        mica_buffer_release(image[i]);
+    return status;
+}
+
+static mica_status conv_residual(fusion_set *s)
+{
+    return conv(s, 1);
+}
+
+static mica_status conv_relu(fusion_set *s)
+{
+    return conv(s, 0);
+}
+
 static const struct {
     const char *fusion, *detail;
     mica_status (*encode)(fusion_set *);
@@ -203,6 +236,8 @@ static const struct {
     {"norm+matmul", "", norm_matmul, 1},
     {"norm+matmul", " after matmul group of three", norm_matmul_group, 1},
     {"residual+norm", "", residual_norm, 0},
+    {"conv+residual", "", conv_residual, 0},
+    {"conv+relu", "", conv_relu, 0},
     {"region", " mul, add", two_joined, 0},
     {"region", " softcap, mul, silu_mul, add", four_joined, 0},
 };
@@ -311,6 +346,7 @@ static mica_status open_weights(fusion_set *s)
 static mica_status open_set(fusion_set *s)
 {
     const uint64_t plain[2] = {s->rows, s->columns}, head = HEAD;
+    const uint64_t kernel[4] = {CHANNELS, CHANNELS, 3, 3};
     const uint64_t heads[3] = {s->rows, s->columns / HEAD, HEAD}, cache[3] = {SLOTS, s->columns / HEAD, HEAD};
     TOOL_TRY(make(s, MICA_DTYPE_F32, 2, plain, &s->x));
     TOOL_TRY(make(s, MICA_DTYPE_F32, 2, plain, &s->other));
@@ -320,6 +356,7 @@ static mica_status open_set(fusion_set *s)
     TOOL_TRY(make(s, MICA_DTYPE_F32, 1, &head, &s->head_gain));
     TOOL_TRY(tool_positions_create(s->device, s->rows, &s->positions));
     TOOL_TRY(make(s, MICA_DTYPE_F16, 3, cache, &s->cache));
+    TOOL_TRY(make(s, MICA_DTYPE_F32, 4, kernel, &s->kernel));
     TOOL_TRY(mica_buffer_reshape(s->x, 3, heads, &s->heads_x));
     TOOL_TRY(mica_buffer_reshape(s->y[0], 3, heads, &s->heads_y));
     return open_weights(s);
@@ -327,8 +364,8 @@ static mica_status open_set(fusion_set *s)
 
 static void close_set(fusion_set *s)
 {
-    mica_buffer *all[] = {s->x,       s->other,   s->y[0],      s->y[1],      s->y[2], s->gain,
-                          s->heads_x, s->heads_y, s->head_gain, s->positions, s->cache};
+    mica_buffer *all[] = {s->x,       s->other,   s->y[0],      s->y[1],      s->y[2],  s->gain,
+                          s->heads_x, s->heads_y, s->head_gain, s->positions, s->cache, s->kernel};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         mica_buffer_release(all[i]);
     for (uint32_t i = 0; i < COPIES * WEIGHTS; i++)

@@ -95,8 +95,8 @@ static mica_status time_runs(const graphs *g, mica_executable *executable, doubl
 }
 
 /* Making it ready is compiling and, as shapes are known only then, the plan of the first run. */
-static mica_status measure_mode(const graphs *g, const mica_graph *graph, uint32_t nodes, mica_graph_mode mode,
-                                const char *ready, const char *runs)
+static mica_status measure_mode(const graphs *g, const mica_graph *graph, uint32_t nodes,
+                                mica_graph_mode mode, const char *ready, const char *runs)
 {
     const mica_compile_options options = {.mode = mode};
     double samples[SLICES], first[SLICES];

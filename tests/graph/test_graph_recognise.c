@@ -363,6 +363,15 @@ static void test_attention(void **state)
     attends(QKV "%8 = constant(5) : f32 []\n%9 = div(%7, %8)\n%10 = tanh(%9)\n%11 = mul(%10, %8)\n" SOFTMAX(
                 "%11", "%12", "%13", "%14", "%15", "%16", "%17"),
             "softcap=5");
+    /* as PyTorch exports it: keys turned in three dimensions, both operands scaled, rows that see nothing guarded */
+    attends(
+        "%1 = input(\"q\") : f32 [2, 4, 3, 8]\n%2 = input(\"k\") : f32 [2, 4, 5, 8]\n%3 = input(\"v\") : f32 "
+        "[2, 4, 5, 6]\n%4 = reshape(%2) shape=[8, 5, 8]\n%5 = permute(%4) order=(0, 2, 1)\n"
+        "%6 = reshape(%5) shape=[2, 4, 8, 5]\n%7 = constant(0.5) : f32 []\n%8 = mul(%1, %7)\n"
+        "%9 = mul(%6, %7)\n%10 = product(%8, %9, -, -, -)\n%11 = input(\"m\") : f32 [2, 1, 3, 5]\n"
+        "%12 = add(%10, %11)\n%13 = softmax(%12, -) scale=1\n%14 = isnan(%13)\n%15 = constant(0) : f32 []\n"
+        "%16 = select(%14, %15, %13)\n%17 = product(%16, %3, -, -, -)\noutput \"y\" = %17\n",
+        "scale=0.25 bidirectional=1");
     /* two heads of keys for four of queries */
     attends("%1 = input(\"q\") : f32 [2, 4, 3, 8]\n%2 = input(\"k\") : f32 [2, 2, 5, 8]\n%3 = input(\"w\") : "
             "f32 [2, 2, 5, 6]\n"

@@ -245,9 +245,56 @@ static mica_tensor drop_stop(mica__walk *walk, const mica__node *node, const mic
 
 /* ---- views ---- */
 
+/* Which dimensions of `whole` each of `few` is made of: dimension d of those from begin[d] on; false where they do not part like that. */
+static bool find_groups(const mica__type *whole, const mica__type *few, uint32_t begin[MICA_MAX_DIMS + 1])
+{
+    uint32_t at = 0;
+    for (uint32_t d = 0; d < few->ndim; d++) {
+        uint64_t size = 1;
+        begin[d] = at;
+        if (!mica__size_known(few->shape[d]) || few->shape[d] == 0)
+            return false;
+        while (at < whole->ndim && (size < few->shape[d] || whole->shape[at] == 1)) {
+            if (!mica__size_known(whole->shape[at]) || few->shape[d] % whole->shape[at] != 0)
+                return false;
+            size *= whole->shape[at++];
+        }
+        if (size != few->shape[d])
+            return false;
+    }
+    begin[few->ndim] = at;
+    return at == whole->ndim;
+}
+
+/* Dimensions that were put together, permuted, and taken apart again are permuted. */
+static mica_tensor permute_apart(mica__walk *walk, const mica__node *node, mica_tensor in)
+{
+    const mica__node *permute = given_by(walk, in, MICA_NODE_PERMUTE);
+    const mica_tensor few = permute == NULL ? 0 : input_of(walk, permute, 0);
+    const mica__node *inner = given_by(walk, few, MICA_NODE_RESHAPE);
+    const mica_tensor x = inner == NULL ? 0 : input_of(walk, inner, 0);
+    uint32_t begin[MICA_MAX_DIMS + 1], order[MICA_MAX_DIMS], count = 0;
+    if (x == 0)
+        return 0;
+    const mica__type *whole = mica__type_of(walk->rewrite.to, x), *was = result_of(walk, node);
+    if (was->ndim != whole->ndim || !find_groups(whole, mica__type_of(walk->rewrite.to, few), begin))
+        return 0;
+    const uint32_t *by = ((const mica__permute_data *)permute->data)->order;
+    for (uint32_t d = 0; d < mica__type_of(walk->rewrite.to, few)->ndim; d++)
+        for (uint32_t i = begin[by[d]]; i < begin[by[d] + 1]; i++) {
+            if (whole->shape[i] != was->shape[count])
+                return 0;
+            order[count++] = i;
+        }
+    return mica_graph_permute(walk->rewrite.to, x, order);
+}
+
 static mica_tensor simplify_reshape(mica__walk *walk, const mica__node *node, const mica_tensor *in)
 {
     const mica__shape_data *data = node->data;
+    const mica_tensor apart = permute_apart(walk, node, in[0]);
+    if (apart != 0)
+        return apart;
     const mica__node *inner = given_by(walk, in[0], MICA_NODE_RESHAPE);
     const mica_tensor x = inner == NULL ? in[0] : input_of(walk, inner, 0);
     if (mica__types_equal(mica__type_of(walk->rewrite.to, x), result_of(walk, node)))

@@ -91,10 +91,39 @@ static mica_tensor take_scale(const mica__walk *walk, mica_tensor s, scores *out
     return inner == 0 ? s : inner;
 }
 
+/* The softmax p, also behind a guard that exporters write for rows that see nothing: where(isnan(s), 0, s). Such rows are zeros without it. */
+static const mica__node *match_softmax(const mica__walk *walk, mica_tensor p)
+{
+    double number = 1;
+    const mica__node *guard = mica__match_scalar(walk, p, MICA_SCALAR_SELECT, 1);
+    if (guard == NULL)
+        return mica__match_op(walk, p, MICA_OP_SOFTMAX, 1);
+    const mica_tensor s = mica__match_input(walk, guard, 2);
+    const mica__node *isnan =
+        mica__match_scalar(walk, mica__match_input(walk, guard, 0), MICA_SCALAR_ISNAN, 1);
+    const bool zero =
+        mica__graph_number(walk->rewrite.from, mica__match_input(walk, guard, 1), &number) && number == 0;
+    return zero && isnan != NULL && mica__match_input(walk, isnan, 0) == s
+               ? mica__match_op(walk, s, MICA_OP_SOFTMAX, 2)
+               : NULL;
+}
+
+/* An operand of the scores before it was multiplied by a number, which goes to the scale. */
+static mica_tensor take_factor(const mica__walk *walk, mica_tensor tensor, scores *out)
+{
+    double number = 0;
+    const mica__node *mul = mica__match_scalar(walk, tensor, MICA_SCALAR_MUL, 1);
+    const mica_tensor inner = mul == NULL ? 0 : mica__match_number(walk, mul, false, &number);
+    if (inner == 0 || out->softcap != 0 || !same_shape(walk, inner, tensor) ||
+        mica__type_of(walk->rewrite.from, inner)->dtype != mica__type_of(walk->rewrite.from, tensor)->dtype)
+        return tensor;
+    out->scale *= number;
+    return inner;
+}
+
 static bool match_scores(const mica__walk *walk, const mica__node *node, scores *out)
 {
-    const mica_tensor p = mica__match_input(walk, node, 0);
-    const mica__node *softmax = mica__match_op(walk, p, MICA_OP_SOFTMAX, 1);
+    const mica__node *softmax = match_softmax(walk, mica__match_input(walk, node, 0));
     const mica_softmax_params *params = softmax == NULL ? NULL : mica__op_params(softmax);
     if (params == NULL || params->log != 0 || mica__match_input(walk, node, 2) != 0 ||
         mica__match_input(walk, node, 3) != 0 || mica__match_input(walk, node, 4) != 0)
@@ -112,8 +141,8 @@ static bool match_scores(const mica__walk *walk, const mica__node *node, scores 
     const mica__node *product = match_product(walk, s);
     if (product == NULL || (out->softcap != 0 && params->scale != 1))
         return false;
-    out->q = mica__match_input(walk, product, 0);
-    out->k = mica__match_input(walk, product, 1);
+    out->q = take_factor(walk, mica__match_input(walk, product, 0), out);
+    out->k = take_factor(walk, mica__match_input(walk, product, 1), out);
     return out->scale > 0 && isfinite((float)out->scale);
 }
 

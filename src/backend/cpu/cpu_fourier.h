@@ -26,15 +26,23 @@ typedef struct mica__cpu_fft {
     uint64_t order;
     uint64_t size;   /* bytes of a real number */
     uint32_t direct; /* complex numbers side by side: the first step reads x, the second writes y */
+    uint32_t ready;  /* tables were made by the plan and follow this; else each thread makes them */
 } mica__cpu_fft;
 
-/* Where things lie in a thread's memory, in bytes. Which of them a kernel has is its own affair. */
+/* Columns that the tables part, whatever a vector has: twiddles of so many lanes, a base for each so many columns. */
+#define MICA__CPU_FFT_TABLE_LANES(size) ((size) == 4 ? 16u : 2u)
+#define MICA__CPU_FFT_BASE_COLUMNS(size) ((size) == 4 ? 8u : 2u)
+#define MICA__CPU_FFT_READY (96u << 10) /* bytes of tables that a plan holds */
+
+/* Where things lie, in bytes: tables, which follow the parameters or lead a thread's memory, and the rest of that. Which of them a kernel has is its
+ * own affair. */
 typedef struct mica__cpu_fft_places {
     uint64_t roots, across;             /* double pairs: the roots of `order`, those of `length` */
     uint64_t first_roots, second_roots; /* of a column, in the type */
-    uint64_t twiddles;                  /* [first][2][lanes]: roots by column and lane */
-    /* complex [second / lanes][first]: what twiddles are multiplied by; a row's own thread alone */
+    uint64_t twiddles;                  /* [first][2][table lanes]: roots by column and lane */
+    /* complex [second / base columns][first]: what twiddles are multiplied by; a row's own thread alone */
     uint64_t bases;
+    uint64_t tables;   /* bytes of them */
     uint64_t block[2]; /* [greater of first and second][2][lanes], and a square of lanes more */
     uint64_t spectrum; /* complex [length]: of the chirp */
     uint64_t row,
@@ -62,11 +70,11 @@ static inline uint64_t mica__cpu_fft_folded(const mica__cpu_fft *fft)
     return (fft->first + MICA__CPU_FFT_LANES - 1) / MICA__CPU_FFT_LANES * MICA__CPU_FFT_LANES * fft->second;
 }
 
-/* Runs of a vector's lanes in `second` columns, on the instruction set that has fewest lanes. */
+/* Bases of a row's `second` columns. */
 static inline uint64_t mica__cpu_fft_blocks(const mica__cpu_fft *fft)
 {
-    const uint64_t lanes = fft->size == 4 ? 8 : 2;
-    return (fft->second + lanes - 1) / lanes;
+    const uint64_t columns = MICA__CPU_FFT_BASE_COLUMNS(fft->size);
+    return (fft->second + columns - 1) / columns;
 }
 
 static inline uint64_t mica__cpu_fft_take(mica__cpu_fft_places *places, uint64_t bytes)
@@ -82,13 +90,16 @@ static inline mica__cpu_fft_places mica__cpu_fft_places_of(const mica__cpu_fft *
     const uint64_t most = fft->first > fft->second ? fft->first : fft->second, lanes = MICA__CPU_FFT_LANES;
     const bool own_rows = length <= MICA__CPU_FFT_MEDIUM, alone = fft->second == 1;
     mica__cpu_fft_places p = {.bytes = 0};
-    p.roots = mica__cpu_fft_take(&p, mica__cpu_fft_root_bytes(fft->order));
+    const bool folds = fft->of.pairs != 0 || fft->of.chirp != 0;
+    p.roots = mica__cpu_fft_take(&p, folds ? mica__cpu_fft_root_bytes(fft->order) : 0);
     p.across = mica__cpu_fft_take(&p, alone ? 0 : mica__cpu_fft_root_bytes(length));
     p.first_roots = mica__cpu_fft_take(&p, fft->first * 2 * size);
     p.second_roots = mica__cpu_fft_take(&p, fft->second * 2 * size);
-    p.twiddles = mica__cpu_fft_take(&p, alone ? 0 : fft->first * 2 * lanes * size);
+    p.twiddles = mica__cpu_fft_take(&p, alone ? 0 : fft->first * 2 * MICA__CPU_FFT_TABLE_LANES(size) * size);
     p.bases =
         mica__cpu_fft_take(&p, own_rows && !alone ? mica__cpu_fft_blocks(fft) * fft->first * 2 * size : 0);
+    p.tables = p.bytes;
+    p.bytes = fft->ready != 0 ? 0 : p.tables;
     p.block[0] = mica__cpu_fft_take(&p, (2 * most + lanes) * lanes * size);
     p.block[1] = mica__cpu_fft_take(&p, (2 * most + lanes) * lanes * size);
     p.spectrum = mica__cpu_fft_take(&p, own_rows && fft->of.chirp != 0 ? length * 2 * size : 0);

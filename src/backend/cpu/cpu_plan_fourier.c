@@ -6,6 +6,8 @@
 
 #include "backend/cpu/cpu_fourier.h"
 #include "backend/cpu/cpu_plan.h"
+#include "backend/cpu/kernels/fourier/fft_roots.h"
+#include "backend/planning.h"
 #include "base/status.h"
 
 static uint64_t ceil_of(uint64_t a, uint64_t b)
@@ -52,6 +54,10 @@ static void add_step(const mica__record *record, mica__cpu_fft *fft, mica__plan 
         mica__cpu_plan_scratch(plan, scratch[0], scratch[1], both);
     }
     mica__cpu_plan_params(plan, fft, sizeof *fft);
+    unsigned char *tables =
+        fft->ready != 0 ? mica__planning_params(plan, (uint32_t)mica__cpu_fft_places_of(fft).tables) : NULL;
+    if (tables != NULL)
+        fft_tables_make(fft, tables);
     dispatch->local_bytes = (uint32_t)mica__cpu_fft_places_of(fft).bytes;
     mica__cpu_plan_grain(dispatch, unit_ns);
 }
@@ -90,6 +96,8 @@ mica_status mica__cpu_plan_fft(const mica__record *record, const mica__device_in
     fft.second = 1;
     if (fft.of.length > MICA__CPU_FFT_SHORT)
         fold(&fft);
+    fft.ready =
+        fft.of.length <= MICA__CPU_FFT_MEDIUM && mica__cpu_fft_places_of(&fft).tables <= MICA__CPU_FFT_READY;
     const uint64_t local = mica__cpu_fft_places_of(&fft).bytes;
     if (local > UINT32_MAX)
         return mica__fail(MICA_ERR_UNSUPPORTED, "fft on the cpu: %llu points need %llu bytes of work memory",

@@ -114,10 +114,10 @@ static bool is_wide(const mica__cpu_args *args)
             f32_##what(&t);                                      \
         }                                                        \
     }
-PREPARE_BY(fft_fill, prepare_roots)
-PREPARE_BY(fft_drain, prepare_roots)
-PREPARE_BY(fft_first, prepare_columns)
-PREPARE_BY(fft_second, prepare_columns)
+PREPARE_BY(fft_fill, prepare_tables)
+PREPARE_BY(fft_drain, prepare_tables)
+PREPARE_BY(fft_first, prepare_tables)
+PREPARE_BY(fft_second, prepare_tables)
 
 void MICA__ISA(fft_lanes_prepare)(const mica__cpu_args *args)
 {

@@ -168,29 +168,19 @@ static void NAME(pass_of)(uint32_t r, const R *x, R *y, uint64_t n, uint64_t s, 
     }
 }
 
-/* Transforms the block in `from`; gives that of the two in which the result is. */
-static R *NAME(transform)(R *from, R *to, uint64_t n, const R *roots)
+/* Transforms the block in `from`, which may be `other`; gives `to` or `other`, where the result is; `from` where there is nothing to do. */
+static R *NAME(transform)(R *from, R *to, R *other, uint64_t n, const R *roots)
 {
     const fft_radices radices = fft_radices_of(n);
     uint64_t s = 1;
     for (uint32_t i = 0; i < radices.count; i++) {
-        R *const done = from;
+        R *const done = to;
         NAME(pass_of)(radices.radix[i], from, to, n, s, roots);
         s *= radices.radix[i];
-        from = to;
-        to = done;
+        from = done;
+        to = other;
+        other = done;
     }
     return from;
 }
 #undef MOST_PAIRS
-
-/* All n of the n-th roots, in the type. */
-static void NAME(make_roots)(uint64_t n, R *roots)
-{
-    for (uint64_t a = 0; a < n; a++) {
-        double root[2];
-        root_of_unity(a, n, root);
-        roots[2 * a] = (R)root[0];
-        roots[2 * a + 1] = (R)root[1];
-    }
-}

@@ -7,7 +7,9 @@
 typedef struct NAME(fft) {
     const mica__cpu_fft *fft;
     fft_roots roots, across;
-    R *first_roots, *second_roots, *twiddles, *bases, *block[2], *spectrum, *row, *folded;
+    unsigned char *tables; /* of this thread; NULL: the plan's are used */
+    const R *first_roots, *second_roots, *twiddles, *bases;
+    R *block[2], *spectrum, *row, *folded;
 } NAME(fft);
 
 static NAME(fft) NAME(fft_of)(const mica__cpu_args *args)
@@ -15,14 +17,16 @@ static NAME(fft) NAME(fft_of)(const mica__cpu_args *args)
     const mica__cpu_fft *fft = args->params;
     const mica__cpu_fft_places p = mica__cpu_fft_places_of(fft);
     unsigned char *local = args->local;
+    const unsigned char *table = fft->ready != 0 ? (const unsigned char *)(fft + 1) : local;
     NAME(fft)
     t = {.fft = fft,
-         .roots = fft_roots_at(local + p.roots, fft->order),
-         .across = fft_roots_at(local + p.across, fft->of.length)};
-    t.first_roots = (R *)(void *)(local + p.first_roots);
-    t.second_roots = (R *)(void *)(local + p.second_roots);
-    t.twiddles = (R *)(void *)(local + p.twiddles);
-    t.bases = fft->of.length <= MICA__CPU_FFT_MEDIUM ? (R *)(void *)(local + p.bases) : NULL;
+         .tables = fft->ready != 0 ? NULL : local,
+         .roots = fft_roots_at(table + p.roots, fft->order),
+         .across = fft_roots_at(table + p.across, fft->of.length)};
+    t.first_roots = (const R *)(const void *)(table + p.first_roots);
+    t.second_roots = (const R *)(const void *)(table + p.second_roots);
+    t.twiddles = (const R *)(const void *)(table + p.twiddles);
+    t.bases = fft->of.length <= MICA__CPU_FFT_MEDIUM ? (const R *)(const void *)(table + p.bases) : NULL;
     t.block[0] = (R *)(void *)(local + p.block[0]);
     t.block[1] = (R *)(void *)(local + p.block[1]);
     t.spectrum = (R *)(void *)(local + p.spectrum);
@@ -247,7 +251,8 @@ static inline void NAME(base_of)(const NAME(fft) * t, uint64_t column, uint64_t 
 {
     double base[2];
     if (t->bases != NULL) {
-        memcpy(out, t->bases + (column / LANES * t->fft->first + k) * 2, 2 * sizeof(R));
+        memcpy(out, t->bases + (column / MICA__CPU_FFT_BASE_COLUMNS(sizeof(R)) * t->fft->first + k) * 2,
+               2 * sizeof(R));
         return;
     }
     fft_root(&t->across, k * column, base);
@@ -259,6 +264,8 @@ static inline void NAME(base_of)(const NAME(fft) * t, uint64_t column, uint64_t 
 static void NAME(first_columns)(const NAME(fft) * t, const R *row, bool swap, uint64_t column, R *folded)
 {
     const uint64_t n = t->fft->first, m = t->fft->second, here = m - column < LANES ? m - column : LANES;
+    /* a vector may have fewer lanes than a base has columns */
+    const uint64_t off = t->bases != NULL ? column % MICA__CPU_FFT_BASE_COLUMNS(sizeof(R)) : 0;
     R pad[2 * LANES] = {0};
     for (uint64_t k = 0; k < n; k++) {
         const R *from = row + 2 * (k * m + column);
@@ -270,16 +277,25 @@ static void NAME(first_columns)(const NAME(fft) * t, const R *row, bool swap, ui
         V_STORE(t->block[0] + k * 2 * LANES + (swap ? LANES : 0), V_EVEN(a, b));
         V_STORE(t->block[0] + k * 2 * LANES + (swap ? 0 : LANES), V_ODD(a, b));
     }
-    R *done = NAME(transform)(t->block[0], t->block[1], n, t->first_roots);
+    R *done = NAME(transform)(t->block[0], t->block[1], t->block[0], n, t->first_roots);
     for (uint64_t k = 1; k < n && m > 1; k++) {
+        const R *lanes = t->twiddles + k * 2 * MICA__CPU_FFT_TABLE_LANES(sizeof(R)) + off;
         R base[2];
         NAME(base_of)(t, column, k, base);
-        NAME(complex) twiddle = NAME(at)(t->twiddles, k), a = NAME(at)(done, k);
-        twiddle = NAME(times)(twiddle, V_SET1(base[0]), V_SET1(base[1]), V_SET1(-base[1]));
+        NAME(complex)
+        twiddle = {V_LOAD(lanes), V_LOAD(lanes + MICA__CPU_FFT_TABLE_LANES(sizeof(R)))},
+        a = NAME(at)(done, k);
+        if (column > 0) /* the first base is 1 */
+            twiddle = NAME(times)(twiddle, V_SET1(base[0]), V_SET1(base[1]), V_SET1(-base[1]));
         NAME(put)(done, k, NAME(times)(a, twiddle.re, twiddle.im, V_SUB(V_SET1(0), twiddle.im)));
     }
     for (uint64_t k = 0; k < n; k += LANES) { /* lanes were columns, and become the numbers of one */
         R *to = folded + (k * m + column * LANES) * 2, square[2][LANES * LANES];
+        if (here == LANES && n - k >= LANES) {
+            V_TRANSPOSE(done + k * 2 * LANES, 2 * LANES, to, 2 * LANES);
+            V_TRANSPOSE(done + k * 2 * LANES + LANES, 2 * LANES, to + LANES, 2 * LANES);
+            continue;
+        }
         for (uint64_t i = 0; i < 2; i++) {
             if (n - k >= LANES) {
                 V_TRANSPOSE(done + k * 2 * LANES + i * LANES, 2 * LANES, square[i], LANES);
@@ -297,14 +313,12 @@ static void NAME(first_columns)(const NAME(fft) * t, const R *row, bool swap, ui
 }
 
 /* Rows `first` and its LANES - 1 neighbours of what was folded: transformed, times scale, to their places in the row. */
-static void NAME(second_columns)(const NAME(fft) * t, const R *folded, uint64_t first, bool swap, R scale,
-                                 R *row)
+static void NAME(second_columns)(const NAME(fft) * t, R *folded, uint64_t first, bool swap, R scale, R *row)
 {
     const uint64_t n = t->fft->second, m = t->fft->first, here = m - first < LANES ? m - first : LANES;
     const V factor = V_SET1(scale);
     R pad[2 * LANES] = {0};
-    memcpy(t->block[0], folded + first * n * 2, n * 2 * LANES * sizeof(R));
-    const R *done = NAME(transform)(t->block[0], t->block[1], n, t->second_roots);
+    const R *done = NAME(transform)(folded + first * n * 2, t->block[0], t->block[1], n, t->second_roots);
     for (uint64_t k = 0; k < n; k++) {
         const NAME(complex) a = NAME(at)(done, k);
         const V re = V_MUL(swap ? a.im : a.re, factor), im = V_MUL(swap ? a.re : a.im, factor);
@@ -327,64 +341,67 @@ static void NAME(transform_row)(const NAME(fft) * t, const R *from, bool swap, R
 
 /* ---- what a thread prepares ---- */
 
-static void NAME(prepare_roots)(const NAME(fft) * t)
+static void NAME(prepare_tables)(const NAME(fft) * t)
 {
-    if (t->fft->of.pairs != 0 || t->fft->of.chirp != 0)
-        fft_roots_make((void *)(uintptr_t)t->roots.low, t->fft->order);
-}
-
-static void NAME(prepare_columns)(const NAME(fft) * t)
-{
-    const mica__cpu_fft *fft = t->fft;
-    NAME(make_roots)(fft->first, t->first_roots);
-    NAME(make_roots)(fft->second, t->second_roots);
-    if (fft->second == 1)
-        return;
-    fft_roots_make((void *)(uintptr_t)t->across.low, fft->of.length);
-    for (uint64_t k = 0; k < fft->first; k++)
-        for (uint64_t lane = 0; lane < LANES; lane++) {
-            double root[2];
-            fft_root(&t->across, k * lane % fft->of.length, root);
-            t->twiddles[k * 2 * LANES + lane] = (R)root[0];
-            t->twiddles[k * 2 * LANES + LANES + lane] = (R)root[1];
-        }
-}
-
-/* The same for rows of the thread's own: what their columns are multiplied by besides. */
-static void NAME(prepare_bases)(const NAME(fft) * t)
-{
-    R *to = t->bases;
-    for (uint64_t column = 0; column < t->fft->second && t->fft->second > 1; column += LANES)
-        for (uint64_t k = 0; k < t->fft->first; k++, to += 2) {
-            double base[2];
-            fft_root(&t->across, k * column, base);
-            to[0] = (R)base[0];
-            to[1] = (R)base[1];
-        }
+    if (t->tables != NULL)
+        fft_tables_make(t->fft, t->tables);
 }
 
 /* ---- short rows in lanes ---- */
 
-/* [lanes][pitch] to [pitch][lanes] or back. */
-static void NAME(turn_rows)(const R *rows, uint64_t pitch, R *block)
+/* [lanes][pitch] to [pitch][lanes] or back; rows are `step` numbers apart. */
+static void NAME(turn_rows)(const R *rows, uint64_t step, uint64_t pitch, R *block)
 {
     for (uint64_t i = 0; i < pitch; i += LANES)
-        V_TRANSPOSE(rows + i, pitch, block + i * LANES, LANES);
+        V_TRANSPOSE(rows + i, step, block + i * LANES, LANES);
 }
 
-static void NAME(turn_back)(const R *block, uint64_t pitch, R *rows)
+static void NAME(turn_back)(const R *block, uint64_t step, uint64_t pitch, R *rows)
 {
     for (uint64_t i = 0; i < pitch; i += LANES)
-        V_TRANSPOSE(block + i * LANES, LANES, rows + i, pitch);
+        V_TRANSPOSE(block + i * LANES, LANES, rows + i, step);
 }
 
 /* Transforms rows in lanes, [LANES][pitch] at t->row; block[] are long enough for the pitch. */
 static void NAME(transform_lanes)(const NAME(fft) * t, uint64_t pitch)
 {
     const mica__fourier *of = &t->fft->of;
-    NAME(turn_rows)(t->row, pitch, t->block[0]);
-    R *done = NAME(transform)(t->block[0], t->block[1], of->length, t->first_roots);
-    NAME(turn_back)(done, pitch, t->row);
+    NAME(turn_rows)(t->row, pitch, pitch, t->block[0]);
+    R *done = NAME(transform)(t->block[0], t->block[1], t->block[0], of->length, t->first_roots);
+    NAME(turn_back)(done, pitch, pitch, t->row);
+}
+
+/* Numbers from each of the next LANES rows of view v to the one behind it, and the first row; 0 where they are not as far apart, or go backwards. */
+static uint64_t NAME(even_step)(walk w, uint32_t v, R **out_first)
+{
+    unsigned char *first = walk_at(&w, v), *last = first;
+    uint64_t step = 0;
+    for (uint64_t lane = 1; lane < LANES; lane++) {
+        walk_next(&w);
+        unsigned char *at = walk_at(&w, v);
+        if (at <= last || (lane > 1 && (uint64_t)(at - last) != step))
+            return 0;
+        step = (uint64_t)(at - last);
+        last = at;
+    }
+    *out_first = (R *)(void *)first;
+    return step / sizeof(R);
+}
+
+/* LANES rows as they lie, forward and without a factor: read and written once. False where they do not lie so. */
+static bool NAME(lanes_direct)(const NAME(fft) * t, const walk *w)
+{
+    const mica__fourier *of = &t->fft->of;
+    R *x = NULL, *y = NULL;
+    if (t->fft->direct == 0 || of->inverse != 0 || of->scale != 1 || 2 * of->length % LANES != 0)
+        return false;
+    const uint64_t x_step = NAME(even_step)(*w, 0, &x), y_step = NAME(even_step)(*w, 1, &y);
+    if (x_step == 0 || y_step == 0)
+        return false;
+    NAME(turn_rows)(x, x_step, 2 * of->length, t->block[0]);
+    const R *done = NAME(transform)(t->block[0], t->block[1], t->block[0], of->length, t->first_roots);
+    NAME(turn_back)(done, y_step, 2 * of->length, y);
+    return true;
 }
 
 static inline uint64_t NAME(pitch)(const mica__cpu_fft *fft)
@@ -396,8 +413,7 @@ static void NAME(prepare_lanes)(const mica__cpu_args *args)
 {
     const NAME(fft) t = NAME(fft_of)(args);
     const uint64_t pitch = NAME(pitch)(t.fft);
-    NAME(prepare_roots)(&t);
-    NAME(prepare_columns)(&t);
+    NAME(prepare_tables)(&t);
     memset(t.row, 0, LANES * pitch * sizeof(R)); /* lanes that get no row hold numbers, too */
     if (t.fft->of.chirp == 0)
         return;
@@ -416,6 +432,13 @@ static void NAME(run_lanes)(const mica__cpu_args *args, uint64_t row, uint64_t e
     out = in;
     while (row < end) {
         const uint64_t here = end - row < LANES ? end - row : LANES;
+        if (here == LANES && NAME(lanes_direct)(&t, &in)) {
+            for (uint64_t lane = 0; lane < LANES; lane++, walk_next(&in))
+                ;
+            out = in;
+            row += LANES;
+            continue;
+        }
         for (uint64_t lane = 0; lane < here; lane++, walk_next(&in))
             NAME(fill)(&t, walk_at(&in, 0), 0, of->length, t.row + lane * pitch);
         NAME(transform_lanes)(&t, pitch);
@@ -435,9 +458,7 @@ static void NAME(run_lanes)(const mica__cpu_args *args, uint64_t row, uint64_t e
 static void NAME(prepare_rows)(const mica__cpu_args *args)
 {
     const NAME(fft) t = NAME(fft_of)(args);
-    NAME(prepare_roots)(&t);
-    NAME(prepare_columns)(&t);
-    NAME(prepare_bases)(&t);
+    NAME(prepare_tables)(&t);
     if (t.fft->of.chirp == 0)
         return;
     NAME(fill)(&t, NULL, 0, t.fft->of.length, t.spectrum);

@@ -4,7 +4,8 @@
  * Time is counted in groups of records that no hazard separates: what lies in a place is gone only when the whole group of its
  * last user is, so that the next one there waits for nobody it would not have waited for. The exception is an output that
  * takes over an input of its own record. Values are placed in the order of their birth, the large ones of a group
- * first, each into the smallest gap that holds it.
+ * first, each into the smallest gap that holds it. Where that leaves holes, and the values are not too many, they are placed once more, the largest
+ * first, and the better of both stays.
  */
 #include "session/place.h"
 
@@ -19,6 +20,7 @@
 #include "session/passes.h"
 
 #define NONE UINT32_MAX
+#define MOST_AGAIN 4096u /* values that are placed once more, which takes the square of their number */
 
 typedef struct value {
     uint64_t bytes, size; /* size: rounded up */
@@ -29,7 +31,8 @@ typedef struct value {
     uint32_t last_record;  /* that touches it */
     uint32_t other_group;  /* the last group before that record that touches it; NONE: none */
     uint32_t next_dead;    /* list of those with the same `last` */
-    bool taken;            /* its place was taken over where it died */
+    uint32_t owner; /* by birth: the value that was first in its place and handed it on to this one; itself */
+    bool taken;     /* its place was taken over where it died */
 } value;
 
 typedef struct gap {
@@ -274,6 +277,7 @@ static mica_status place_values(placing *p, uint64_t *out_bound)
         MICA__TRY(mica__spend(4));
         free_dead(p, v->first, &next, &alive);
         value *old = find_taken(p, v);
+        v->owner = old != NULL ? old->owner : i;
         if (old != NULL) {
             old->taken = true;
             v->offset = old->offset;
@@ -285,6 +289,93 @@ static mica_status place_values(placing *p, uint64_t *out_bound)
         *out_bound = alive > *out_bound ? alive : *out_bound;
     }
     return MICA_OK;
+}
+
+/* A place, from the birth of the first value there to the death of the last. */
+typedef struct lot {
+    uint64_t offset, size;
+    uint32_t first, last, owner;
+} lot;
+
+static int by_size(const void *a, const void *b)
+{
+    const lot *x = a, *y = b;
+    if (x->size != y->size)
+        return x->size > y->size ? -1 : 1;
+    return x->owner < y->owner ? -1 : x->owner > y->owner;
+}
+
+static uint32_t find_lots(const placing *p, lot *lots, uint32_t *lot_of)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < p->count; i++) {
+        const value *v = &p->value[i];
+        if (v->owner == i) {
+            lot_of[i] = count;
+            lots[count++] = (lot){.size = v->size, .first = v->first, .last = v->last, .owner = i};
+        } else if (lots[lot_of[v->owner]].last < v->last) {
+            lots[lot_of[v->owner]].last = v->last;
+        }
+    }
+    return count;
+}
+
+/* Where a lot fits between those that were placed, which are in the order of their offsets, and live when it does; and how many of them lie before it. */
+static uint64_t find_offset(const lot *placed, uint32_t count, const lot *l)
+{
+    uint64_t end = 0, best = UINT64_MAX, at = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (placed[i].last < l->first || l->last < placed[i].first)
+            continue;
+        const uint64_t room = placed[i].offset > end ? placed[i].offset - end : 0;
+        if (room >= l->size && room < best) {
+            best = room;
+            at = end;
+        }
+        end = end > placed[i].offset + placed[i].size ? end : placed[i].offset + placed[i].size;
+    }
+    return best == UINT64_MAX ? end : at;
+}
+
+/* Lots in `lots`, by size, to `placed`, by offset; where they end. */
+static mica_status place_lots(const lot *lots, uint32_t count, lot *placed, uint64_t *out_end)
+{
+    *out_end = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        lot l = lots[i];
+        MICA__TRY(mica__spend(1 + i / 8));
+        l.offset = find_offset(placed, i, &l);
+        *out_end = *out_end > l.offset + l.size ? *out_end : l.offset + l.size;
+        uint32_t at = i;
+        for (; at > 0 && placed[at - 1].offset > l.offset; at--)
+            placed[at] = placed[at - 1];
+        placed[at] = l;
+    }
+    return MICA_OK;
+}
+
+static mica_status place_again(placing *p)
+{
+    lot *lots = mica__alloc(2u * p->count * sizeof *lots), *placed = lots + p->count;
+    uint32_t *lot_of = mica__alloc(p->count * sizeof *lot_of);
+    uint64_t end = 0;
+    mica_status status =
+        lots == NULL || lot_of == NULL
+            ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to place %u temporaries", p->count)
+            : MICA_OK;
+    if (status == MICA_OK) {
+        const uint32_t count = find_lots(p, lots, lot_of);
+        qsort(lots, count, sizeof *lots, by_size);
+        status = place_lots(lots, count, placed, &end);
+        for (uint32_t i = 0; i < count && status == MICA_OK && end < p->end; i++)
+            p->value[placed[i].owner].offset = placed[i].offset;
+        for (uint32_t i = 0; i < p->count && status == MICA_OK && end < p->end; i++)
+            p->value[i].offset = p->value[p->value[i].owner].offset;
+        p->end = status == MICA_OK && end < p->end ? end : p->end;
+    }
+    mica__free(lots);
+    mica__free(lot_of);
+    return status;
 }
 
 static mica_status place(placing *p, const mica__storages *storages, mica__placement *out)
@@ -303,6 +394,8 @@ static mica_status place(placing *p, const mica__storages *storages, mica__place
     MICA__TRY(find_groups(p));
     MICA__TRY(find_values(p, storages));
     MICA__TRY(place_values(p, &out->bound));
+    if (p->end > out->bound + out->bound / 64 && p->count <= MOST_AGAIN)
+        MICA__TRY(place_again(p));
     for (uint32_t i = 0; i < p->count; i++)
         out->offset[p->value[i].number] = p->value[i].offset;
     out->bytes = p->end;

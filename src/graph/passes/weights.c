@@ -44,6 +44,21 @@ static void end(mica__walk *walk)
     mica__free(walk->state);
 }
 
+/* [rows, columns] of elements of `size` bytes as [columns, rows], in squares that a cache holds lines of. */
+static void transpose(const char *from, uint64_t rows, uint64_t columns, size_t size, char *to)
+{
+    enum { SIDE = 32 };
+    for (uint64_t r = 0; r < rows; r += SIDE)
+        for (uint64_t c = 0; c < columns; c += SIDE)
+            for (uint64_t j = c; j < columns && j < c + SIDE; j++)
+                for (uint64_t i = r; i < rows && i < r + SIDE; i++)
+                    if (size == sizeof(float)) /* of most weights: one instruction */
+                        memcpy(to + (j * rows + i) * sizeof(float), from + (i * columns + j) * sizeof(float),
+                               sizeof(float));
+                    else
+                        memcpy(to + (j * rows + i) * size, from + (i * columns + j) * size, size);
+}
+
 /* A constant [K, N] as [N, K]; 0 for want of memory. */
 static mica_tensor transposed_constant(mica__walk *walk, mica_tensor tensor)
 {
@@ -58,10 +73,7 @@ static mica_tensor transposed_constant(mica__walk *walk, mica_tensor tensor)
     mica__blob *out = mica__blob_create(NULL, blob->bytes);
     if (out == NULL)
         return 0;
-    for (uint64_t r = 0; r < rows; r++)
-        for (uint64_t c = 0; c < columns; c++)
-            memcpy((char *)(uintptr_t)out->data + (c * rows + r) * size,
-                   (const char *)blob->data + (r * columns + c) * size, size);
+    transpose(blob->data, rows, columns, size, (char *)(uintptr_t)out->data);
     return mica__graph_constant_blob(walk->rewrite.to, &transposed, out);
 }
 
@@ -72,7 +84,7 @@ static mica_tensor weight_of(mica__walk *walk, mica_tensor b)
     const uint8_t *kind = walk->state;
     const mica__node *node = mica__match_node(walk, b);
     const mica_tensor now = walk->rewrite.map[b];
-    if (node->kind == MICA_NODE_PERMUTE && kind[b] == STEADY)
+    if (node->kind == MICA_NODE_PERMUTE && ((const mica__permute_data *)node->data)->order[0] == 1)
         return walk->rewrite.map[mica__match_input(walk, node, 0)];
     if (kind[b] == CONSTANT && node->kind == MICA_NODE_CONSTANT)
         return transposed_constant(walk, now);

@@ -85,6 +85,11 @@ typedef struct mica__attention_record {
     mica_attention_params attention; /* first: kernels of plain attention read this alone */
     mica_rope_params rope;           /* defaults filled in */
 } mica__attention_record;
+/* Fusion sets `relu`, and adds the residual's slot. */
+typedef struct mica__conv_record {
+    mica_conv_params conv; /* defaults filled in */
+    uint32_t relu;
+} mica__conv_record;
 /* Of ops over sequences: how many there are. */
 typedef struct mica__ssm_conv_record {
     mica_ssm_conv_params conv;

@@ -118,7 +118,7 @@ static void check_groups(mica__op_builder *op, const mica_conv_params *p, uint64
 
 void mica__rule_conv(mica__op_builder *op)
 {
-    mica_conv_params *p = op->record.params;
+    mica_conv_params *p = &((mica__conv_record *)op->record.params)->conv;
     const mica__operand *x = &op->record.operand[MICA__CONV_X], *bias = &op->record.operand[MICA__CONV_BIAS];
     uint64_t shape[MICA__WINDOW_DIMS] = {x->shape[0]};
     check_types(op, MICA__CONV_SLOTS);
@@ -139,9 +139,9 @@ void mica__rule_conv(mica__op_builder *op)
 mica_status mica_conv(mica_encoder *encoder, mica_buffer *x, mica_buffer *weight, mica_buffer *bias,
                       const mica_conv_params *params, mica_buffer *y)
 {
-    mica_conv_params record = {.groups = 0};
+    mica__conv_record record = {.relu = 0};
     if (params != NULL)
-        record = *params;
+        record.conv = *params;
     return mica__op_call(encoder, MICA_OP_CONV, &record, (mica_buffer *const[]){x, weight, bias, y});
 }
 

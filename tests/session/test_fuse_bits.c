@@ -17,6 +17,11 @@
 #define HEAD_DIM 24 /* HEADS * HEAD_DIM = K */
 #define SLOTS 40
 #define MAX_ROWS 19
+#define IMAGES 2
+#define CHANNELS 20
+#define HEIGHT 5
+#define WIDTH 7
+#define PLACES (IMAGES * CHANNELS * HEIGHT * WIDTH)
 
 typedef struct bench {
     mica_device *device;
@@ -26,6 +31,8 @@ typedef struct bench {
     mica_dtype weight_type, out_type;
     mica_buffer *x, *other, *gain, *w[3], *positions, *cache; /* x, other [rows, K]; w [N, K] */
     mica_buffer *narrow[2], *wide[3];                         /* outputs [rows, K] and [rows, N] */
+    mica_buffer *image[3], *kernel,
+        *channel; /* [IMAGES, CHANNELS, HEIGHT, WIDTH], the last an output; of convolutions */
     mica_buffer *temp[8];
     uint32_t temps;
 } bench;
@@ -66,6 +73,19 @@ static void fill(mica_buffer *buffer, mica_dtype dtype, uint64_t count)
     ok(mica_buffer_write(buffer, 0, bytes, size));
 }
 
+static void open_images(bench *b)
+{
+    const uint64_t shape[4] = {IMAGES, CHANNELS, HEIGHT, WIDTH};
+    for (int i = 0; i < 3; i++)
+        ok(mica_buffer_alloc(b->device, i == 2 ? b->out_type : MICA_DTYPE_F32, 4, shape, &b->image[i]));
+    fill(b->image[0], MICA_DTYPE_F32, PLACES);
+    fill(b->image[1], MICA_DTYPE_F32, PLACES);
+    b->kernel = make(b->device, MICA_DTYPE_F32, 1, CHANNELS * CHANNELS * 9, 0, 0);
+    fill(b->kernel, MICA_DTYPE_F32, CHANNELS * CHANNELS * 9);
+    b->channel = make(b->device, MICA_DTYPE_F32, 1, CHANNELS, 0, 0);
+    fill(b->channel, MICA_DTYPE_F32, CHANNELS);
+}
+
 static void open_bench(bench *b, mica_device *device, uint64_t rows, mica_dtype weight_type,
                        mica_dtype out_type)
 {
@@ -93,13 +113,14 @@ static void open_bench(bench *b, mica_device *device, uint64_t rows, mica_dtype 
         position[i] = 2 * i + 1;
     ok(mica_buffer_write(b->positions, 0, position, rows * sizeof position[0]));
     b->cache = make(device, MICA_DTYPE_F16, 3, SLOTS, HEADS, HEAD_DIM);
+    open_images(b);
 }
 
 static void close_bench(bench *b)
 {
-    mica_buffer *all[] = {b->x,       b->other,     b->gain,     b->w[0],    b->w[1],
-                          b->w[2],    b->positions, b->cache,    b->wide[0], b->wide[1],
-                          b->wide[2], b->narrow[0], b->narrow[1]};
+    mica_buffer *all[] = {b->x,         b->other,    b->gain,     b->w[0],     b->w[1],    b->w[2],
+                          b->positions, b->cache,    b->wide[0],  b->wide[1],  b->wide[2], b->narrow[0],
+                          b->narrow[1], b->image[0], b->image[1], b->image[2], b->kernel,  b->channel};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         mica_buffer_release(all[i]);
 }
@@ -260,6 +281,46 @@ static void rope_in_place(bench *b)
     ok(mica_rope(b->e, q, b->positions, NULL, &rope, q));
 }
 
+/* Outputs that make a whole vector and a part of one, or one to a group; places that do not end with a vector. */
+static void conv_with(bench *b, uint32_t groups, bool adds, bool ends)
+{
+    const uint64_t shape[4] = {IMAGES, CHANNELS, HEIGHT, WIDTH},
+                   kernel[4] = {CHANNELS, CHANNELS / groups, 3, 3};
+    const mica_conv_params params = {.low = {1, 1}, .high = {1, 1}, .groups = groups};
+    mica_buffer *weight, *t[2];
+    for (int i = 0; i < 2; i++) {
+        ok(mica_session_temp(b->session, MICA_DTYPE_F32, 4, shape, &t[i]));
+        b->temp[b->temps++] = t[i];
+    }
+    ok(mica_buffer_view(b->kernel, MICA_DTYPE_F32, 4, kernel, NULL, 0, &weight));
+    b->temp[b->temps++] = weight;
+    ok(mica_conv(b->e, b->image[0], weight, b->channel, &params, t[0]));
+    if (adds)
+        ok(mica_add(b->e, b->image[1], t[0], ends ? t[1] : b->image[2]));
+    if (ends)
+        ok(mica_relu(b->e, adds ? t[1] : t[0], b->image[2]));
+}
+static void conv_residual(bench *b)
+{
+    conv_with(b, 1, true, false);
+}
+static void conv_relu(bench *b)
+{
+    conv_with(b, 1, false, true);
+}
+static void conv_residual_relu(bench *b)
+{
+    conv_with(b, 1, true, true);
+}
+static void conv_few_residual(bench *b)
+{
+    conv_with(b, CHANNELS, true, false);
+}
+static void conv_few_relu(bench *b)
+{
+    conv_with(b, CHANNELS, true, true);
+}
+
 static const struct {
     const char *name;
     void (*encode)(bench *);
@@ -283,20 +344,25 @@ static const struct {
     {"residual+norm", stream_norm, MAX_ROWS, false},
     {"matmul+residual", stream_matmul, MAX_ROWS, true},
     {"head-norm+rope", rope_in_place, MAX_ROWS, false},
+    {"conv+residual", conv_residual, MAX_ROWS, false},
+    {"conv+relu", conv_relu, MAX_ROWS, false},
+    {"conv+relu", conv_residual_relu, MAX_ROWS, false},
+    {"conv+residual", conv_few_residual, MAX_ROWS, false},
+    {"conv+relu", conv_few_relu, MAX_ROWS, false},
 };
 
 /* Everything a pattern may write, as bytes. */
 typedef struct outputs {
-    unsigned char bytes[5][MAX_ROWS * K * 4], cache[SLOTS * HEADS * HEAD_DIM * 2];
+    unsigned char bytes[6][MAX_ROWS * K * 4], cache[SLOTS * HEADS * HEAD_DIM * 2];
 } outputs;
 
 static void take(bench *b, outputs *out)
 {
-    mica_buffer *all[5] = {b->narrow[0], b->narrow[1], b->wide[0], b->wide[1], b->wide[2]};
+    mica_buffer *all[6] = {b->narrow[0], b->narrow[1], b->wide[0], b->wide[1], b->wide[2], b->image[2]};
     static unsigned char poison[sizeof out->bytes[0] + sizeof out->cache]; /* enough for either */
     memset(poison, 0x7b, sizeof poison);
     memset(out, 0, sizeof *out);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         mica_buffer_info info;
         ok(mica_buffer_get_info(all[i], &info));
         ok(mica_buffer_read(all[i], 0, out->bytes[i], info.byte_length));

@@ -145,7 +145,8 @@ static void cut_few(mica__cpu_conv *p, const mica__device_info *info)
 
 static void describe(const mica__record *record, mica__cpu_conv *p)
 {
-    const mica_conv_params *conv = record->params;
+    const mica__conv_record *fused = record->params;
+    const mica_conv_params *conv = &fused->conv;
     const mica__operand *x = &record->operand[MICA__CONV_X], *y = &record->operand[MICA__CONV_Y];
     const bool transposed = conv->transposed != 0;
     mica__windows_of_conv(conv, transposed ? y : x, &record->operand[MICA__CONV_WEIGHT], transposed ? x : y,
@@ -155,6 +156,8 @@ static void describe(const mica__record *record, mica__cpu_conv *p)
     p->channels = x->shape[1] / conv->groups;
     p->outputs = y->shape[1] / conv->groups;
     p->transposed = conv->transposed;
+    p->residual = record->operand_count > MICA__CONV_SLOTS;
+    p->relu = fused->relu;
     for (uint32_t d = 0; d < MICA_SPATIAL_DIMS; d++)
         p->phases[d] = transposed ? p->windows.stride[d] : 1;
 }
@@ -181,7 +184,8 @@ mica_status mica__cpu_plan_conv(const mica__record *record, const mica__device_i
 {
     mica__cpu_conv p = {.batch = 0};
     describe(record, &p);
-    if (record->operand[MICA__CONV_X].dtype == MICA_DTYPE_F64) {
+    if (record->operand[MICA__CONV_X].dtype ==
+        MICA_DTYPE_F64) { /* sums of f64 are not joined with what follows */
         plan_f64(record, &p, plan);
         return MICA_OK;
     }
@@ -195,7 +199,7 @@ mica_status mica__cpu_plan_conv(const mica__record *record, const mica__device_i
     if (status != MICA_OK)
         return status;
     mica__plan_dispatch *dispatch = mica__cpu_plan_next(plan, few ? "conv_few" : "conv", units_of(&p));
-    for (uint32_t slot = 0; slot < MICA__CONV_SLOTS; slot++)
+    for (uint32_t slot = 0; slot < record->operand_count; slot++)
         widen(plan, record, slot, 0);
     mica__cpu_plan_params(plan, &p, sizeof p);
     dispatch->local_bytes = (uint32_t)(floats * sizeof(float));

@@ -54,7 +54,8 @@ static void set_strides(const mica__operand *operand, mk_u64 *stride)
 
 mica_status mica__gpu_plan_conv(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
-    const mica_conv_params *conv = record->params;
+    const mica__conv_record *fused = record->params;
+    const mica_conv_params *conv = &fused->conv;
     const mica__operand *x = &record->operand[MICA__CONV_X], *w = &record->operand[MICA__CONV_WEIGHT],
                         *bias = &record->operand[MICA__CONV_BIAS], *y = &record->operand[MICA__CONV_Y];
     const bool transposed = conv->transposed != 0;
@@ -62,6 +63,9 @@ mica_status mica__gpu_plan_conv(const mica__record *record, const mica__device_i
     mk_conv_params p;
     uint64_t places, terms;
     (void)info;
+    if (fused->relu != 0 || record->operand_count > MICA__CONV_SLOTS)
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "conv on a GPU: a residual and relu are records of their own");
     memset(&p, 0, sizeof p);
     mica__windows_of_conv(conv, transposed ? y : x, w, transposed ? x : y, &windows);
     p.transposed = conv->transposed;

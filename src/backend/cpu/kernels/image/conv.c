@@ -240,18 +240,28 @@ static void list_places(const conv_work *s)
 
 /* ---- outputs ---- */
 
-/* Sums of one vector of outputs at `n` places that follow one another in y as well, `step` bytes apart. */
+/* Places that follow one another in y, and in the residual. */
+typedef struct conv_run {
+    unsigned char *to;
+    const unsigned char *residual;
+    uint64_t step, residual_step, residual_output; /* bytes between places; between outputs */
+    uint64_t count;
+} conv_run;
+
+/* Sums of one vector of outputs at the places of a run. */
 static void store_run(const conv_work *s, const float *sums, uint64_t width, uint64_t first,
-                      unsigned char *to, uint64_t step, uint64_t n)
+                      const conv_run *run)
 {
     const mica__cpu_view *y = &s->args->view[MICA__CONV_Y], *bias = &s->args->view[MICA__CONV_BIAS];
+    const uint64_t n = run->count, step = run->step;
     const uint64_t bytes = row_element_bytes(y->dtype), outputs = least(VW, s->u->p->outputs - first);
     float add[VW];
     for (uint64_t o = 0; o < outputs; o++)
         add[o] = bias_of(s->u, bias, first + o);
     for (uint64_t at = 0; at < n; at += VW) {
         const uint64_t count = least(VW, n - at);
-        unsigned char *row = to + at * step;
+        unsigned char *row = run->to + at * step;
+        const unsigned char *residual = run->residual + at * run->residual_step;
         vf v[VW];
         CONV_UNROLL
         for (int i = 0; i < VW; i++) /* there is room behind the last place */
@@ -259,13 +269,15 @@ static void store_run(const conv_work *s, const float *sums, uint64_t width, uin
         vf_transpose(v);
         if (outputs == VW && count == VW && step == sizeof(float) && y->dtype == MICA_DTYPE_F32) {
             CONV_UNROLL
-            for (int o = 0; o < VW; o++, row += y->stride[C])
-                vf_store(row, vf_add(v[o], vf_set1(add[o])));
+            for (int o = 0; o < VW; o++, row += y->stride[C], residual += run->residual_output)
+                vf_store(row, conv_ending(s->args, vf_add(v[o], vf_set1(add[o])), residual,
+                                          run->residual_step, VW));
             continue;
         }
-        for (uint64_t o = 0; o < outputs; o++, row += y->stride[C]) {
+        for (uint64_t o = 0; o < outputs; o++, row += y->stride[C], residual += run->residual_output) {
             float values[VW];
-            vf_store(values, vf_add(v[o], vf_set1(add[o])));
+            vf_store(values, conv_ending(s->args, vf_add(v[o], vf_set1(add[o])), residual, run->residual_step,
+                                         count));
             if (step == bytes)
                 row_store_n(row, y->dtype, vf_load(values), count);
             else
@@ -277,15 +289,24 @@ static void store_run(const conv_work *s, const float *sums, uint64_t width, uin
 static void store_block(const conv_work *s, const float *sums, uint64_t block, uint32_t vectors)
 {
     const conv_unit *u = s->u;
-    const mica__cpu_view *y = &s->args->view[MICA__CONV_Y];
-    const uint64_t step = y->stride[X] * u->axis[2].step, width = vectors * VW;
-    const bool whole = u->rows == 1 || y->stride[Y] * u->axis[1].step == u->columns * step;
-    const uint64_t runs = whole ? 1 : u->rows, n = whole ? u->rows * u->columns : u->columns;
+    const bool more = u->p->residual != 0;
+    const mica__cpu_view *y = &s->args->view[MICA__CONV_Y],
+                         *r = more ? &s->args->view[MICA__CONV_RESIDUAL] : y;
+    const uint64_t width = vectors * VW;
+    conv_run at = {.step = y->stride[X] * u->axis[2].step,
+                   .residual_step = r->stride[X] * u->axis[2].step,
+                   .residual_output = r->stride[C]};
+    const bool whole = u->rows == 1 || (y->stride[Y] * u->axis[1].step == u->columns * at.step &&
+                                        r->stride[Y] * u->axis[1].step == u->columns * at.residual_step);
+    const uint64_t runs = whole ? 1 : u->rows;
+    at.count = whole ? u->rows * u->columns : u->columns;
     for (uint64_t image = 0; image < u->images; image++)
-        for (uint64_t run = 0; run < runs; run++, sums += n * width)
+        for (uint64_t run = 0; run < runs; run++, sums += at.count * width)
             for (uint32_t v = 0; v < vectors; v++) {
                 const uint64_t first = block * CONV_BLOCK + v * VW;
-                store_run(s, sums + v * VW, width, first, output_row(u, y, image, first, run), step, n);
+                at.to = output_row(u, y, image, first, run);
+                at.residual = output_row(u, r, image, first, run);
+                store_run(s, sums + v * VW, width, first, &at);
             }
 }
 

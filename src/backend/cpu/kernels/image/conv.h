@@ -66,6 +66,7 @@ typedef struct mica__cpu_conv {
     mica__windows windows;
     uint64_t batch, groups, channels, outputs; /* the latter two of a group */
     uint32_t transposed, phases[MICA_SPATIAL_DIMS];
+    uint32_t residual, relu;                               /* what follows the bias; 0: nothing */
     uint32_t parts, depth;                                 /* of the outputs of a group; channels of a tile */
     uint64_t images, rows, columns;                        /* of a tile */
     uint64_t image_tiles, planes, row_tiles, column_tiles; /* of the phase that has most */

@@ -225,22 +225,30 @@ static void add_channel(const few_work *s, const float *w, bool first, float *su
 
 static void store_output(const few_work *s, uint64_t o, const float *sums)
 {
-    const mica__cpu_view *y = &s->args->view[MICA__CONV_Y];
+    const mica__cpu_view *y = &s->args->view[MICA__CONV_Y],
+                         *more = s->u->p->residual != 0 ? &s->args->view[MICA__CONV_RESIDUAL] : y;
     const uint64_t step = y->stride[X] * s->u->axis[2].step, n = s->u->columns;
+    const uint64_t apart = more->stride[X] * s->u->axis[2].step;
     const vf bias = vf_set1(bias_of(s->u, &s->args->view[MICA__CONV_BIAS], o));
     for (uint64_t r = 0; r < s->u->rows; r++, sums += s->sum_row) {
         unsigned char *to = output_row(s->u, y, 0, o, r);
+        const unsigned char *residual = output_row(s->u, more, 0, o, r);
         if (step == sizeof(float) && y->dtype == MICA_DTYPE_F32) {
             uint64_t i = 0;
             for (; i + VW <= n; i += VW)
-                vf_store(to + i * step, vf_add(vf_load(sums + i), bias));
+                vf_store(to + i * step, conv_ending(s->args, vf_add(vf_load(sums + i), bias),
+                                                    residual + i * apart, apart, VW));
             if (i < n)
-                vf_store_n(to + i * step, vf_add(vf_load(sums + i), bias), n - i);
+                vf_store_n(
+                    to + i * step,
+                    conv_ending(s->args, vf_add(vf_load(sums + i), bias), residual + i * apart, apart, n - i),
+                    n - i);
             continue;
         }
         for (uint64_t i = 0; i < n; i += VW) {
             float values[VW];
-            vf_store(values, vf_add(vf_load(sums + i), bias));
+            vf_store(values, conv_ending(s->args, vf_add(vf_load(sums + i), bias), residual + i * apart,
+                                         apart, least(VW, n - i)));
             row_store_strided(to + i * step, y->dtype, step, values, least(VW, n - i));
         }
     }

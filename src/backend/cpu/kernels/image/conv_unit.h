@@ -99,6 +99,20 @@ static inline unsigned char *output_row(const conv_unit *u, const mica__cpu_view
            (a[2].first + u->column * a[2].step) * view->stride[X];
 }
 
+/* What follows the bias, of at most a vector of sums that are neighbours in y: `count` numbers of the residual, `step` bytes apart, are added; relu. */
+static inline vf conv_ending(const mica__cpu_args *args, vf sums, const unsigned char *residual,
+                             uint64_t step, uint64_t count)
+{
+    const mica__cpu_conv *p = args->params;
+    const uint16_t dtype = p->residual != 0 ? args->view[MICA__CONV_RESIDUAL].dtype : MICA_DTYPE_F32;
+    float room[VW];
+    if (p->residual != 0 && dtype == MICA_DTYPE_F32 && step == sizeof(float) && count == VW)
+        sums = vf_add(sums, vf_load(residual));
+    else if (p->residual != 0)
+        sums = vf_add(sums, vf_load_n(row_f32_strided(residual, dtype, step, count, room), count));
+    return p->relu != 0 ? vf_greatest(sums, vf_zero()) : sums;
+}
+
 static inline float bias_of(const conv_unit *u, const mica__cpu_view *bias, uint64_t o)
 {
     return bias->data != NULL

@@ -353,6 +353,37 @@ static void test_algebra(void **state)
         "%4 = exp(%1) : f32 [2, 3]\n%5 = expand(%4) shape=[5, 2, 3] : f32 [5, 2, 3]\noutput \"y\" = %5");
 }
 
+/* x [1, 4, 5, 6] put together, permuted, and taken apart again: a permutation where each part comes back whole. */
+static void parts(const uint64_t apart[4], const char *after)
+{
+    mica_graph *g = fresh();
+    const mica_tensor x = mica_graph_input(g, "x", MICA_DTYPE_F32, 4, (uint64_t[]){1, 4, 5, 6});
+    const mica_tensor few = mica_graph_reshape(g, x, 3, (uint64_t[]){4, 5, 6});
+    const mica_tensor turned = mica_graph_permute(g, few, (uint32_t[]){1, 0, 2});
+    (void)mica_graph_output(g, "y", mica_graph_reshape(g, turned, 4, apart));
+    char before[512];
+    snprintf(before, sizeof before,
+             "%%1 = input(\"x\") : f32 [1, 4, 5, 6]\n"
+             "%%2 = reshape(%%1) shape=[4, 5, 6] : f32 [4, 5, 6]\n"
+             "%%3 = permute(%%2) order=(1, 0, 2) : f32 [5, 4, 6]\n"
+             "%%4 = reshape(%%3) shape=[%llu, %llu, %llu, %llu] : f32 [%llu, %llu, %llu, %llu]\n"
+             "output \"y\" = %%4\n",
+             (unsigned long long)apart[0], (unsigned long long)apart[1], (unsigned long long)apart[2],
+             (unsigned long long)apart[3], (unsigned long long)apart[0], (unsigned long long)apart[1],
+             (unsigned long long)apart[2], (unsigned long long)apart[3]);
+    becomes(g, "algebra", before, after == NULL ? before : after);
+}
+
+static void test_algebra_parts(void **state)
+{
+    (void)state;
+    parts((uint64_t[]){5, 1, 4, 6}, "%1 = input(\"x\") : f32 [1, 4, 5, 6]\n"
+                                    "%2 = permute(%1) order=(2, 0, 1, 3) : f32 [5, 1, 4, 6]\n"
+                                    "output \"y\" = %2\n");
+    parts((uint64_t[]){5, 2, 2, 6}, NULL);
+    parts((uint64_t[]){5, 4, 1, 6}, NULL);
+}
+
 /* What would change a bit of some number: -0, infinities, NaN, what is rounded, what ends at the nearest integer. */
 static void test_algebra_keeps(void **state)
 {
@@ -378,7 +409,7 @@ int main(void)
         cmocka_unit_test(test_inlining),      cmocka_unit_test(test_sub_graphs),
         cmocka_unit_test(test_merging),       cmocka_unit_test(test_rounds),
         cmocka_unit_test(test_dead_nodes),    cmocka_unit_test(test_algebra),
-        cmocka_unit_test(test_algebra_keeps),
+        cmocka_unit_test(test_algebra_keeps), cmocka_unit_test(test_algebra_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

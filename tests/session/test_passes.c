@@ -338,7 +338,8 @@ static void test_same_meaning(void **state)
     }
     for (uint32_t i = 0; i < rows; i++) {
         print_message("%-16s %llu times\n", table[i].name, (unsigned long long)seen[i]);
-        if (strcmp(table[i].name, "rope+attention") != 0) /* these programs have no attention */
+        if (strcmp(table[i].name, "rope+attention") != 0 &&
+            strncmp(table[i].name, "conv", 4) != 0) /* these programs have neither */
             assert_true(seen[i] > 20);
     }
     assert_true(moved > 1000);

@@ -347,6 +347,15 @@ class Bench(Base):
             self.assertGreater(row["count"], 1)
             self.assertTrue(0 < row["least_ns"] <= row["ns"] <= row["most_ns"], row)
 
+    def test_graph(self):
+        rows = {(row["what"], row["nodes"]): row
+                for row in json.loads(self.works("bench", "graph", "--threads", "2", "--json"))["graphs"]}
+        self.assertEqual(sorted({nodes for what, nodes in rows}), [1, 100, 10000, 100000])
+        self.assertEqual(len(rows), 1 + 3 * 2 * 4)
+        for row in rows.values():
+            self.assertTrue(0 < row["least_ns"] <= row["ns"] <= row["most_ns"], row)
+            self.assertAlmostEqual(row["ms"], row["ns"] * row["nodes"] * 1e-6, delta=1e-3 * row["ms"] + 1e-6)
+
     def test_fusion(self):
         """Each pattern is joined by the fusion that it is there for, into one record."""
         rows = json.loads(self.works("bench", "fusion", "--threads", "2", "--quick", "--json"))["fusions"]

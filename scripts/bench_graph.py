@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Graphs on the cpu beside numpy, PyTorch, ONNX Runtime and FFTW: medians and ratios of the same run.
 
-    bench_graph.py LIBMICA [--only WORD,WORD] [--threads 2] [--seconds 1] [--rounds 3] [--folder DIR] [--export] [--compiled] [--json]
+    bench_graph.py LIBMICA [--only 'CASE;CASE'] [--threads 2] [--seconds 1] [--rounds 3] [--folder DIR] [--export] [--compiled] [--json]
 
 Each program is a process of its own that computes only when it is its turn, so that no pool of threads waits beside another; they take turns `rounds` times, `seconds` in
 all. A row says the median of each, in microseconds, the least in brackets, how far apart the least and greatest median of mica's turns are, the ratio of the fastest peer's median to mica's (above
@@ -464,7 +464,7 @@ def show(row):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("library")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="names of cases, or what they begin with")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=3)
@@ -477,7 +477,8 @@ def main():
     if options.worker:
         return serve(options)
     os.makedirs(options.folder, exist_ok=True)
-    wanted = {n: c for n, c in cases().items() if any(n.startswith(w) for w in options.only.split(";"))}
+    every, words = cases(), options.only.split(";")
+    wanted = {n: c for n, c in every.items() if any(n == w if w in every else n.startswith(w) for w in words)}
     for name, (kind, parameters) in wanted.items():
         if kind == "model":
             export(options.folder, name, parameters)

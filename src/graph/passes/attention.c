@@ -2,7 +2,8 @@
  * attention.c - softmax(q k^T scale + mask) v, written as products around a softmax, becomes attention: scores are never written to memory.
  *
  * q [batch, heads, tokens, dim], k and v [batch, heads or fewer, keys, dim], or all of them without a batch. A batch is a sequence for each of its parts: keys
- * lie in a page each. Masks are added ones and ones of bool, of any shape that repeats to the scores; softcaps are taken too.
+ * lie in a page each. Masks are added ones and ones of bool, of any shape that repeats to the scores; softcaps are taken too. Numbers that q and k are multiplied by go to
+ * the scale. A guard that makes zeros of rows that see nothing goes: attention gives zeros for them; a row with NaN in it stays NaN, as it was before it was exported.
  */
 #include <math.h>
 

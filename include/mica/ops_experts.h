@@ -33,8 +33,8 @@ typedef struct mica_route_params {
  * logit, its sigmoid or, with softmax_first, its softmax. Best first; the lower id among equals; NaN comes after
  * every number. A weight is the score of its expert, without bias, as mica_softmax gives it: a token with only -inf
  * has zeros, a NaN that takes part gives NaN. Weights are normalised, then multiplied by `scale` and by expert_scale
- * [E] of their expert (or NULL: none). `params` may be NULL: all zero. GPUs take up to 32 groups. f32, f16 and bf16,
- * each operand its own, or all f64 on the cpu. DeepSeek V3: SIGMOID, bias, normalise, groups with group_best 2; V2:
+ * [E] of their expert (or NULL: none). `params` may be NULL: all zero. f32, f16 and bf16, each operand its own,
+ * or all f64 on the cpu. DeepSeek V3: SIGMOID, bias, normalise, groups with group_best 2; V2:
  * softmax_first and groups; Gemma 4: expert_scale. */
 MICA_API mica_status mica_route(mica_encoder *encoder, mica_buffer *logits, mica_buffer *bias,
                                 mica_buffer *expert_scale, const mica_route_params *params, mica_buffer *ids,

@@ -127,9 +127,9 @@ typedef struct mica_delta_gradients {
  *   dS += scale q dy^T;  dd = dS^T k;  dv = skip dy + beta dd;  dbeta = dd . (v - S'^T k);  dS' = dS - beta k dd^T;
  *   dk = S d - beta S' dd;  dq = scale S dy;  dg = sum of dS' S';
  * and e^g dS' goes on to the token before; where rule is ADD without what S'^T k brings.
- * Computed in f64 whatever the types, token by token whatever params.form says; states are computed again from every
- * so many tokens. dg, dbeta and dskip are there only with g, beta and skip. Types as mica_delta_net, each operand its
- * own, any strides. On the cpu; GPUs refuse. */
+ * Token by token whatever params.form says, on the cpu in f64 whatever the types, on GPUs in f32; states are computed
+ * again from every so many tokens. dg, dbeta and dskip are there only with g, beta and skip. Types as mica_delta_net,
+ * each operand its own, any strides; f64 on the cpu alone. */
 MICA_API mica_status mica_delta_net_backward(mica_encoder *encoder, const mica_delta_operands *operands,
                                              const mica_sequences *sequences, const mica_delta_params *params,
                                              mica_buffer *dy, mica_buffer *dnext,
@@ -164,8 +164,7 @@ typedef struct mica_selective_operands {
  *   s = e^(dt a) s + dt b x;  y [T, C] = (sum over P of c s + skip x) silu(z), dt the step of params.
  * Mamba 2, whose a is one number a head, is mica_delta_net with MICA_DELTA_ADD: q is c, k is b, and mica_ssm_gates
  * gives g and beta. Operands f32, f16 or bf16, each its own; states [slots, C, P] f32, of any strides; or all f64 on
- * the cpu. The last dimensions of x, dt, z and y are contiguous. P up to 256 on GPUs. `params` may be NULL: all
- * zero. */
+ * the cpu. The last dimensions of x, dt, z and y are contiguous. `params` may be NULL: all zero. */
 MICA_API mica_status mica_selective_scan(mica_encoder *encoder, const mica_selective_operands *operands,
                                          const mica_sequences *sequences, const mica_selective_params *params,
                                          mica_buffer *y);

@@ -23,6 +23,7 @@
 EMBED(mica__text_prelude, MICA_KERNEL_FOLDER "/prelude.kc")
 EMBED(mica__text_portable, MICA_KERNEL_PORTABLE)
 #define TEXT(name) EMBED(mica__text_##name, MICA_KERNEL_FOLDER "/" #name ".kc")
+#define TEXT_IN(folder, name) EMBED(mica__text_##name, MICA_KERNEL_FOLDER "/" #folder "/" #name ".kc")
 #define NATIVE(target, name, ending) \
     EMBED(mica__text_##target##_##name, MICA_KERNEL_FOLDER "/native/" #target "/" #name "." #ending)
 #define PARAMS(name) EMBED(mica__text_params_##name, MICA_KERNEL_FOLDER "/params/" #name ".h")

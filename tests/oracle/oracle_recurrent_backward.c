@@ -16,6 +16,7 @@ enum { MOST = 9 };
 typedef struct run {
     oracle_tape tape;
     size_t first[MOST];
+    bool narrow;
 } run;
 
 static size_t put_all(run *r, uint32_t operand, const double *values, size_t count, double absent)
@@ -56,11 +57,16 @@ static void reach_all(run *r, const double *gradient, const size_t *step, size_t
         oracle_tape_reach(&r->tape, step[i], gradient[i]);
 }
 
+static double size_of(const run *r, size_t step)
+{
+    return r->narrow ? r->tape.step[step].gradient_off : r->tape.step[step].size;
+}
+
 static void take(const run *r, size_t first, size_t count, oracle_gradient *to)
 {
     for (size_t i = 0; to->gradient && i < count; i++) {
         to->gradient[i] = r->tape.step[first + i].gradient;
-        to->size[i] = r->tape.step[first + i].size;
+        to->size[i] = size_of(r, first + i);
     }
 }
 
@@ -69,7 +75,7 @@ static void take_state(const run *r, size_t n, size_t slot, int fine, size_t sta
 {
     for (size_t i = 0; to->gradient && i < slot; i++) {
         to->gradient[n * slot + i] = fine ? r->tape.step[state + i].gradient : 0;
-        to->size[n * slot + i] = fine ? r->tape.step[state + i].size : 0;
+        to->size[n * slot + i] = fine ? size_of(r, state + i) : 0;
     }
 }
 
@@ -100,7 +106,7 @@ void oracle_ssm_conv_backward(const oracle_sequences *of, const oracle_conv *con
 {
     const size_t channels = conv->channels, width = conv->width, kept = width - 1;
     kept_state *states = calloc(of->count + 1, sizeof *states);
-    run r = {0};
+    run r = {.narrow = reach->narrow};
     const size_t x = put_all(&r, ORACLE_CONV_X, conv->x, of->tokens * channels, 0),
                  weight = put_all(&r, ORACLE_CONV_WEIGHT, conv->weight, channels * width, 0),
                  bias = put_all(&r, ORACLE_CONV_BIAS, conv->bias, channels, 0);
@@ -152,8 +158,9 @@ static void normalise(run *r, const oracle_delta *d, size_t x, double scale, siz
         for (size_t j = 0; j < d->dim; j++)
             sum = add(r, sum, multiply(r, x + j, x + j));
         const double length = sqrt(r->tape.step[sum].value);
-        factor = multiply(r, by,
-                          oracle_tape_function(&r->tape, sum, 1 / length, -0.5 / (length * length * length)));
+        factor = multiply(
+            r, by,
+            oracle_tape_function(&r->tape, sum, 1 / length, -0.5 / pow(length, 3), 0.75 / pow(length, 5)));
     }
     for (size_t j = 0; j < d->dim; j++)
         out[j] = multiply(r, x + j, factor);
@@ -199,7 +206,7 @@ void oracle_delta_net_backward(const oracle_sequences *of, const oracle_delta *d
     const double *values[] = {d->q, d->k, d->v, d->g, d->beta, d->skip};
     kept_state *states = calloc(of->count + 1, sizeof *states);
     size_t *room = calloc(one + 2 * d->dim + 1, sizeof *room);
-    run r = {0};
+    run r = {.narrow = reach->narrow};
 
     for (uint32_t i = 0; i < ORACLE_DELTA_STATE; i++)
         put_all(&r, i, values[i], counts[i], i == ORACLE_DELTA_BETA ? 1 : 0);
@@ -238,8 +245,10 @@ static void scan_token(run *r, const oracle_selective *scan, size_t t, size_t c,
     if (scan->softplus) {
         const double raw = r->tape.step[step].value;
 
-        step =
-            oracle_tape_function(&r->tape, step, fmax(raw, 0) + log1p(exp(-fabs(raw))), 1 / (1 + exp(-raw)));
+        const double slope = 1 / (1 + exp(-raw));
+
+        step = oracle_tape_function(&r->tape, step, fmax(raw, 0) + log1p(exp(-fabs(raw))), slope,
+                                    slope * (1 - slope));
     }
     size_t y = multiply(r, r->first[ORACLE_SCAN_SKIP] + c, x);
     for (size_t p = 0; p < places; p++) {
@@ -265,7 +274,7 @@ void oracle_selective_scan_backward(const oracle_sequences *of, const oracle_sel
                               scan->c, scan->skip, scan->dt_bias, scan->z};
     kept_state *states = calloc(of->count + 1, sizeof *states);
     size_t *room = calloc(places + 1, sizeof *room);
-    run r = {0};
+    run r = {.narrow = reach->narrow};
 
     for (uint32_t i = 0; i < ORACLE_SCAN_STATE; i++)
         put_all(&r, i, values[i], counts[i], 0);
@@ -308,7 +317,7 @@ static void cell_unit(run *r, const oracle_rnn *rnn, size_t t, size_t u, const s
     } else if (rnn->kind == ORACLE_RELU) {
         const double in = r->tape.step[a[0]].value;
 
-        h = oracle_tape_function(&r->tape, a[0], in > 0 ? in : 0, in > 0);
+        h = oracle_tape_function(&r->tape, a[0], in > 0 ? in : 0, in > 0, 0);
     } else if (rnn->kind == ORACLE_GRU) {
         const size_t reset = oracle_tape_sigmoid(&r->tape, a[0]), z = oracle_tape_sigmoid(&r->tape, a[1]),
                      n = oracle_tape_tanh(&r->tape,
@@ -352,7 +361,7 @@ void oracle_rnn_backward(const oracle_sequences *of, const oracle_rnn *rnn, cons
                  slot = (rnn->kind == ORACLE_LSTM ? 2 : 1) * units;
     kept_state *states = calloc(of->count + 1, sizeof *states);
     size_t *s = calloc(2 * units + 1, sizeof *s);
-    run r = {0};
+    run r = {.narrow = reach->narrow};
 
     put_all(&r, ORACLE_RNN_X, rnn->x, of->tokens * rows, 0);
     put_all(&r, ORACLE_RNN_WEIGHT, rnn->weight, rows * units, 0);

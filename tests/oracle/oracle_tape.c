@@ -4,7 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-static size_t put(oracle_tape *tape, double value, size_t a, double slope_a, size_t b, double slope_b)
+#define FUNCTION 4 /* roundings of exp, tanh and their like, and of their slopes */
+
+static size_t put(oracle_tape *tape, const oracle_step *step)
 {
     if (tape->count == tape->room) {
         tape->room = tape->room > 0 ? 2 * tape->room : 1024;
@@ -12,56 +14,86 @@ static size_t put(oracle_tape *tape, double value, size_t a, double slope_a, siz
         if (!tape->step)
             abort();
     }
-    tape->step[tape->count] = (oracle_step){value, {slope_a, slope_b}, {a, b}, 0, 0};
+    tape->step[tape->count] = *step;
     return tape->count++;
 }
 
 size_t oracle_tape_value(oracle_tape *tape, double value)
 {
-    return put(tape, value, tape->count, 0, tape->count, 0);
+    return put(tape, &(oracle_step){.value = value, .from = {tape->count, tape->count}});
+}
+
+/* Terms are added in any order: each counts as a sum of its own. */
+static size_t add(oracle_tape *tape, size_t a, size_t b, double sign)
+{
+    const oracle_step *x = &tape->step[a], *y = &tape->step[b];
+    const double sizes = fmax(fabs(x->value), fabs(y->value));
+
+    return put(tape, &(oracle_step){.value = x->value + sign * y->value,
+                                    .slope = {1, sign},
+                                    .from = {a, b},
+                                    .off = x->off + y->off + sizes});
 }
 
 size_t oracle_tape_add(oracle_tape *tape, size_t a, size_t b)
 {
-    return put(tape, tape->step[a].value + tape->step[b].value, a, 1, b, 1);
+    return add(tape, a, b, 1);
 }
 
 size_t oracle_tape_subtract(oracle_tape *tape, size_t a, size_t b)
 {
-    return put(tape, tape->step[a].value - tape->step[b].value, a, 1, b, -1);
+    return add(tape, a, b, -1);
 }
 
 size_t oracle_tape_multiply(oracle_tape *tape, size_t a, size_t b)
 {
-    const double x = tape->step[a].value, y = tape->step[b].value;
+    const oracle_step *x = &tape->step[a], *y = &tape->step[b];
+    const double value = x->value * y->value;
 
-    return put(tape, x * y, a, y, b, x);
+    return put(tape, &(oracle_step){.value = value,
+                                    .slope = {y->value, x->value},
+                                    .from = {a, b},
+                                    .off = fabs(y->value) * x->off + fabs(x->value) * y->off + fabs(value),
+                                    .slope_off = {y->off, x->off}});
 }
 
-size_t oracle_tape_function(oracle_tape *tape, size_t a, double value, double slope)
+/* A slope that is made of the value, as t of tanh goes into 1 - t^2, is off as the value is, times `curve` over `slope`. */
+size_t oracle_tape_function(oracle_tape *tape, size_t a, double value, double slope, double curve)
 {
-    return put(tape, value, a, slope, tape->count, 0);
+    const oracle_step *x = &tape->step[a];
+
+    return put(tape, &(oracle_step){.value = value,
+                                    .slope = {slope, 0},
+                                    .from = {a, tape->count},
+                                    .off = fabs(slope) * x->off + FUNCTION * fabs(value),
+                                    .slope_off = {fabs(curve) * x->off + FUNCTION * fabs(slope), 0}});
 }
 
 size_t oracle_tape_exp(oracle_tape *tape, size_t a)
 {
     const double e = exp(tape->step[a].value);
 
-    return oracle_tape_function(tape, a, e, e);
+    return oracle_tape_function(tape, a, e, e, e);
 }
 
+/* s (1 - s) out of an s that was rounded. */
 size_t oracle_tape_sigmoid(oracle_tape *tape, size_t a)
 {
     const double s = 1 / (1 + exp(-tape->step[a].value));
+    const size_t at = oracle_tape_function(tape, a, s, s * (1 - s), s * (1 - s) * (1 - 2 * s));
 
-    return oracle_tape_function(tape, a, s, s * (1 - s));
+    tape->step[at].slope_off[0] += FUNCTION * s * fabs(1 - 2 * s);
+    return at;
 }
 
+/* 1 - t^2 likewise. */
 size_t oracle_tape_tanh(oracle_tape *tape, size_t a)
 {
     const double t = tanh(tape->step[a].value);
+    const size_t at = oracle_tape_function(tape, a, t, 1 - t * t, -2 * t * (1 - t * t));
 
-    return oracle_tape_function(tape, a, t, 1 - t * t);
+    tape->step[at].slope_off[0] += 2 * FUNCTION * t * t;
+    return at;
 }
 
 void oracle_tape_reach(oracle_tape *tape, size_t a, double gradient)
@@ -76,10 +108,14 @@ void oracle_tape_run(oracle_tape *tape)
         for (int k = 0; k < 2; k++) {
             const oracle_step *step = &tape->step[i];
             oracle_step *to = &tape->step[step->from[k]];
+            const double term = step->slope[k] * step->gradient;
 
             if (step->from[k] == i)
                 continue;
-            to->gradient += step->slope[k] * step->gradient;
+            to->gradient_off += fabs(step->slope[k]) * step->gradient_off +
+                                step->slope_off[k] * fabs(step->gradient) + fabs(term) +
+                                fmax(fabs(to->gradient), fabs(term));
+            to->gradient += term;
             to->size += fabs(step->slope[k]) * step->size;
         }
 }

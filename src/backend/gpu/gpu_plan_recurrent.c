@@ -1,7 +1,7 @@
 /* gpu_plan_recurrent.c - plans of ops that carry a state from token to token. */
 #include <string.h>
 
-#include "backend/gpu/gpu_plan.h"
+#include "backend/gpu/gpu_plan_recurrent.h"
 #include "base/status.h"
 
 #define ULL(x) ((unsigned long long)(x))
@@ -19,46 +19,44 @@ static uint64_t ceil_of(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
-/* Slots of the record where the operands of sequences stand: starts and the slots behind state, next_state behind y. */
-typedef struct sequence_slots {
-    uint32_t state, starts, read_slots, write_slots, y, next_state;
-} sequence_slots;
-
-static sequence_slots slots_of(uint32_t state, uint32_t y)
+static mica__gpu_sequence_slots slots_of(uint32_t state, uint32_t y)
 {
-    const sequence_slots at = {state, state + 1, state + 2, state + 3, y, y + 1};
+    const mica__gpu_sequence_slots at = {state, state + 1, state + 2, state + 3, y, y + 1};
     return at;
 }
 
-static mk_sequences sequences_of(const mica__record *record, const sequence_slots *at, uint32_t count)
+mk_sequences mica__gpu_sequences_of(const mica__record *record, const mica__gpu_sequence_slots *at,
+                                    uint32_t count)
 {
     const uint32_t slot[] = {at->state, at->starts, at->read_slots, at->write_slots, at->next_state};
     const mica__operand *operand = record->operand;
     mk_sequences of;
     memset(&of, 0, sizeof of);
     for (uint32_t i = 0; i < 5; i++)
-        of.present |= (uint32_t)mica__operand_present(&operand[slot[i]]) << i;
+        of.present |= (uint32_t)(slot[i] != MICA__GPU_NO_SLOT && mica__operand_present(&operand[slot[i]]))
+                      << i;
     of.tokens = (uint32_t)operand[at->y].shape[0];
     of.count = count;
     of.each = count > 0 ? of.tokens / count : 0;
     of.state_step = operand[at->state].stride[0];
     of.state_slots = (uint32_t)operand[at->state].shape[0];
-    of.next_step = operand[at->next_state].stride[0];
-    of.next_slots = (uint32_t)operand[at->next_state].shape[0];
     of.starts_step = operand[at->starts].stride[0];
     of.read_step = operand[at->read_slots].stride[0];
-    of.write_step = operand[at->write_slots].stride[0];
     of.fault_code = mica__gpu_fault_code(record);
+    if (at->next_state == MICA__GPU_NO_SLOT)
+        return of;
+    of.next_step = operand[at->next_state].stride[0];
+    of.next_slots = (uint32_t)operand[at->next_state].shape[0];
+    of.write_step = operand[at->write_slots].stride[0];
     return of;
 }
 
-static bool is_packed(const mk_sequences *of)
+bool mica__gpu_is_packed(const mk_sequences *of)
 {
     return (of->present & (MK_SEQUENCES_STARTS | MK_SEQUENCES_READ | MK_SEQUENCES_WRITE)) != 0;
 }
 
-/* Kernels count in 32 bits and compute in f32. `indices` are the slots that are no floats. */
-static mica_status check(const mica__record *record, uint32_t indices)
+mica_status mica__gpu_recurrent_check(const mica__record *record, uint32_t indices)
 {
     for (uint32_t s = 0; s < record->operand_count; s++)
         for (uint32_t d = 0; d < record->operand[s].ndim; d++)
@@ -75,18 +73,18 @@ static void set2(uint64_t *to, const uint64_t *from)
     to[1] = from[1];
 }
 
-/* Zeros where no sequence is, in y [tokens, .., n]. */
-static mica_status plan_gaps(const mica__record *record, const sequence_slots *at, const mk_sequences *of,
-                             mica__plan *plan)
+mica_status mica__gpu_plan_gaps(const mica__record *record, const mica__gpu_sequence_slots *at,
+                                uint32_t y_slot, const mk_sequences *of, mica__plan *plan)
 {
-    const mica__operand *y = &record->operand[at->y];
+    const mica__operand *y = &record->operand[y_slot];
     mk_gaps_params p;
-    if (!is_packed(of) || of->tokens == 0)
+    if (!mica__gpu_is_packed(of) || of->tokens == 0 || !mica__operand_present(y))
         return MICA_OK;
     memset(&p, 0, sizeof p);
     p.of = *of;
     p.token_stride = y->stride[0];
     p.row_stride = y->ndim > 2 ? y->stride[1] : 0;
+    p.stride = y->stride[y->ndim - 1];
     p.rows = y->ndim > 2 ? (uint32_t)y->shape[1] : 1;
     p.n = (uint32_t)y->shape[y->ndim - 1];
     p.type = mica__gpu_type(y->dtype);
@@ -94,7 +92,7 @@ static mica_status plan_gaps(const mica__record *record, const sequence_slots *a
     mica__gpu_plan_operand(plan, record, at->starts, 0);
     mica__gpu_plan_operand(plan, record, at->read_slots, 0);
     mica__gpu_plan_operand(plan, record, at->write_slots, 0);
-    mica__gpu_plan_operand(plan, record, at->y, 0);
+    mica__gpu_plan_operand(plan, record, y_slot, 0);
     mica__gpu_plan_fault(plan);
     mica__gpu_plan_params(plan, &p, sizeof p);
     return MICA_OK;
@@ -102,13 +100,13 @@ static mica_status plan_gaps(const mica__record *record, const sequence_slots *a
 
 /* ---- convolution ---- */
 
-static mk_ssm_conv_params conv_params(const mica__record *record, const sequence_slots *at)
+static mk_ssm_conv_params conv_params(const mica__record *record, const mica__gpu_sequence_slots *at)
 {
     const mica__ssm_conv_record *conv = record->params;
     const mica__operand *operand = record->operand, *weight = &operand[MICA__SSM_CONV_WEIGHT];
     mk_ssm_conv_params p;
     memset(&p, 0, sizeof p);
-    p.of = sequences_of(record, at, conv->sequences);
+    p.of = mica__gpu_sequences_of(record, at, conv->sequences);
     p.x_stride = operand[MICA__SSM_CONV_X].stride[0];
     p.y_stride = operand[MICA__SSM_CONV_Y].stride[0];
     set2(p.weight_stride, weight->stride);
@@ -131,9 +129,9 @@ static mk_ssm_conv_params conv_params(const mica__record *record, const sequence
 mica_status mica__gpu_plan_ssm_conv(const mica__record *record, const mica__device_info *info,
                                     mica__plan *plan)
 {
-    const sequence_slots at = slots_of(MICA__SSM_CONV_STATE, MICA__SSM_CONV_Y);
+    const mica__gpu_sequence_slots at = slots_of(MICA__SSM_CONV_STATE, MICA__SSM_CONV_Y);
     (void)info;
-    MICA__TRY(check(record, 7u << MICA__SSM_CONV_STARTS));
+    MICA__TRY(mica__gpu_recurrent_check(record, 7u << MICA__SSM_CONV_STARTS));
     const mk_ssm_conv_params p = conv_params(record, &at);
     const uint64_t blocks = ceil_of(p.channels, MICA__MK_WG);
     if (p.of.tokens > 0) {
@@ -143,7 +141,7 @@ mica_status mica__gpu_plan_ssm_conv(const mica__record *record, const mica__devi
             mica__gpu_plan_operand(plan, record, slot, 0);
         mica__gpu_plan_params(plan, &p, sizeof p);
     }
-    if (p.of.count == 0 || (!is_packed(&p.of) && (p.of.present & MK_SEQUENCES_NEXT) == 0))
+    if (p.of.count == 0 || (!mica__gpu_is_packed(&p.of) && (p.of.present & MK_SEQUENCES_NEXT) == 0))
         return MICA_OK;
     MICA__TRY(mica__gpu_plan_next(plan, "ssm_conv/next", p.of.count));
     MICA__TRY(mica__gpu_plan_groups(plan, blocks, 1));
@@ -158,14 +156,14 @@ mica_status mica__gpu_plan_ssm_conv(const mica__record *record, const mica__devi
 
 /* ---- the delta rule ---- */
 
-static mk_delta_params delta_params(const mica__record *record, const sequence_slots *at)
+static mk_delta_params delta_params(const mica__record *record, const mica__gpu_sequence_slots *at)
 {
     const mica__delta_record *delta = record->params;
     const mica__operand *operand = record->operand, *q = &operand[MICA__DELTA_Q],
                         *v = &operand[MICA__DELTA_V];
     mk_delta_params p;
     memset(&p, 0, sizeof p);
-    p.of = sequences_of(record, at, delta->sequences);
+    p.of = mica__gpu_sequences_of(record, at, delta->sequences);
     set2(p.q_stride, q->stride);
     set2(p.k_stride, operand[MICA__DELTA_K].stride);
     set2(p.v_stride, v->stride);
@@ -199,13 +197,18 @@ static mk_delta_params delta_params(const mica__record *record, const sequence_s
     return p;
 }
 
+/* Rows that do not fit into registers lie in the scratch. */
 static mica_status plan_tokens(const mica__record *record, const mk_delta_params *p, uint32_t rows,
                                mica__plan *plan)
 {
-    MICA__TRY(mica__gpu_plan_next(plan, "delta_net/forward", (uint64_t)p->of.count * p->heads * p->blocks));
-    mica__gpu_plan_constant(plan, "ROWS", rows);
+    const uint64_t groups = (uint64_t)p->of.count * p->heads * p->blocks;
+    const bool fits = rows <= MOST_ROWS;
+    MICA__TRY(mica__gpu_plan_next(plan, fits ? "delta_net/forward" : "delta_net/forward_long", groups));
+    mica__gpu_plan_constant(plan, "ROWS", fits ? rows : 4);
     for (uint32_t slot = 0; slot < MICA__DELTA_SLOTS; slot++)
         mica__gpu_plan_operand(plan, record, slot, 0);
+    if (!fits)
+        mica__gpu_plan_scratch(plan, 0, groups * p->dim * COLUMNS * 4, MICA_ACCESS_READ | MICA_ACCESS_WRITE);
     mica__gpu_plan_fault(plan);
     mica__gpu_plan_params(plan, p, sizeof *p);
     return MICA_OK;
@@ -245,36 +248,31 @@ static mica_status plan_chunks(const mica__record *record, mk_delta_params *p, m
 mica_status mica__gpu_plan_delta_net(const mica__record *record, const mica__device_info *info,
                                      mica__plan *plan)
 {
-    const sequence_slots at = slots_of(MICA__DELTA_STATE, MICA__DELTA_Y);
+    const mica__gpu_sequence_slots at = slots_of(MICA__DELTA_STATE, MICA__DELTA_Y);
     const uint32_t form = ((const mica__delta_record *)record->params)->delta.form;
     (void)info;
-    MICA__TRY(check(record, 7u << MICA__DELTA_STARTS));
+    MICA__TRY(mica__gpu_recurrent_check(record, 7u << MICA__DELTA_STARTS));
     mk_delta_params p = delta_params(record, &at);
     uint32_t rows = 4;
     while (rows * PARTS < p.dim && rows <= MOST_ROWS)
         rows *= 2;
-    if (rows > MOST_ROWS && (form == MICA_DELTA_SEQUENTIAL || p.by_row != 0))
-        return mica__fail(
-            MICA_ERR_UNSUPPORTED,
-            "delta_net: keys of %u elements, token by token %u are served; chunks, without decays "
-            "for each row, take any",
-            p.dim, MOST_ROWS * PARTS);
-    MICA__TRY(plan_gaps(record, &at, &p.of, plan));
+    const bool tokens =
+        form == MICA_DELTA_SEQUENTIAL || p.by_row != 0 || (form == MICA_DELTA_AUTO && rows <= MOST_ROWS);
+    MICA__TRY(mica__gpu_plan_gaps(record, &at, at.y, &p.of, plan));
     if (p.of.count == 0 || p.heads == 0 || p.blocks == 0)
         return MICA_OK;
-    return form == MICA_DELTA_CHUNKED || rows > MOST_ROWS ? plan_chunks(record, &p, plan)
-                                                          : plan_tokens(record, &p, rows, plan);
+    return tokens ? plan_tokens(record, &p, rows, plan) : plan_chunks(record, &p, plan);
 }
 
 /* ---- selective scan ---- */
 
-static mk_selective_params scan_params(const mica__record *record, const sequence_slots *at)
+static mk_selective_params scan_params(const mica__record *record, const mica__gpu_sequence_slots *at)
 {
     const mica__selective_record *scan = record->params;
     const mica__operand *operand = record->operand, *a = &operand[MICA__SELECTIVE_A];
     mk_selective_params p;
     memset(&p, 0, sizeof p);
-    p.of = sequences_of(record, at, scan->sequences);
+    p.of = mica__gpu_sequences_of(record, at, scan->sequences);
     p.x_stride = operand[MICA__SELECTIVE_X].stride[0];
     p.dt_stride = operand[MICA__SELECTIVE_DT].stride[0];
     p.z_stride = operand[MICA__SELECTIVE_Z].stride[0];
@@ -311,24 +309,26 @@ static mk_selective_params scan_params(const mica__record *record, const sequenc
 mica_status mica__gpu_plan_selective_scan(const mica__record *record, const mica__device_info *info,
                                           mica__plan *plan)
 {
-    const sequence_slots at = slots_of(MICA__SELECTIVE_STATE, MICA__SELECTIVE_Y);
+    const mica__gpu_sequence_slots at = slots_of(MICA__SELECTIVE_STATE, MICA__SELECTIVE_Y);
     (void)info;
-    MICA__TRY(check(record, 7u << MICA__SELECTIVE_STARTS));
+    MICA__TRY(mica__gpu_recurrent_check(record, 7u << MICA__SELECTIVE_STARTS));
     const mk_selective_params p = scan_params(record, &at);
     uint32_t places = 8;
     while (places < p.places && places <= MOST_PLACES)
         places *= 2;
-    if (places > MOST_PLACES)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "selective_scan: states of %u places, %u are served",
-                          p.places, MOST_PLACES);
-    MICA__TRY(plan_gaps(record, &at, &p.of, plan));
+    MICA__TRY(mica__gpu_plan_gaps(record, &at, at.y, &p.of, plan));
     if (p.of.count == 0 || p.blocks == 0)
         return MICA_OK;
-    MICA__TRY(mica__gpu_plan_next(plan, "selective_scan/forward", (uint64_t)p.of.count * p.blocks));
+    const bool fits = places <= MOST_PLACES;
+    MICA__TRY(mica__gpu_plan_next(plan, fits ? "selective_scan/forward" : "selective_scan/forward_long",
+                                  (uint64_t)p.of.count * p.blocks));
     mica__gpu_plan_constant(plan, "MK_WG", SCAN_WG);
-    mica__gpu_plan_constant(plan, "PLACES", places);
+    mica__gpu_plan_constant(plan, "PLACES", fits ? places : 8);
     for (uint32_t slot = 0; slot < MICA__SELECTIVE_SLOTS; slot++)
         mica__gpu_plan_operand(plan, record, slot, 0);
+    if (!fits)
+        mica__gpu_plan_scratch(plan, 0, (uint64_t)p.of.count * p.places * p.channels * 4,
+                               MICA_ACCESS_READ | MICA_ACCESS_WRITE);
     mica__gpu_plan_fault(plan);
     mica__gpu_plan_params(plan, &p, sizeof p);
     return MICA_OK;
@@ -343,14 +343,14 @@ _Static_assert(MK_RNN_TANH == MICA_RNN_TANH && MK_RNN_RELU == MICA_RNN_RELU && M
 /* A token waits for the one before it and for all of its units, so a sequence is one group: a batch of few sequences leaves most of a GPU idle. */
 mica_status mica__gpu_plan_rnn(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
-    const sequence_slots at = slots_of(MICA__RNN_STATE, MICA__RNN_Y);
+    const mica__gpu_sequence_slots at = slots_of(MICA__RNN_STATE, MICA__RNN_Y);
     const mica__rnn_record *rnn = record->params;
     const mica__operand *operand = record->operand, *weight = &operand[MICA__RNN_WEIGHT];
     mk_rnn_params p;
     (void)info;
-    MICA__TRY(check(record, 7u << MICA__RNN_STARTS));
+    MICA__TRY(mica__gpu_recurrent_check(record, 7u << MICA__RNN_STARTS));
     memset(&p, 0, sizeof p);
-    p.of = sequences_of(record, &at, rnn->sequences);
+    p.of = mica__gpu_sequences_of(record, &at, rnn->sequences);
     p.x_stride = operand[MICA__RNN_X].stride[0];
     p.y_stride = operand[MICA__RNN_Y].stride[0];
     p.weight_stride = weight->stride[0];
@@ -367,7 +367,7 @@ mica_status mica__gpu_plan_rnn(const mica__record *record, const mica__device_in
     p.weight_type = mica__gpu_type(weight->dtype);
     p.bias_type = mica__gpu_type(operand[MICA__RNN_BIAS].dtype);
     p.y_type = mica__gpu_type(operand[MICA__RNN_Y].dtype);
-    MICA__TRY(plan_gaps(record, &at, &p.of, plan));
+    MICA__TRY(mica__gpu_plan_gaps(record, &at, at.y, &p.of, plan));
     if (p.of.count == 0 || p.hidden == 0)
         return MICA_OK;
     MICA__TRY(mica__gpu_plan_next(plan, "rnn/forward", p.of.count));

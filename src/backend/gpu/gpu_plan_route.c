@@ -72,9 +72,6 @@ mica_status mica__gpu_plan_route(const mica__record *record, const mica__device_
     const mk_route_params params = route_params(record);
     const bool scored =
         params.sigmoid != 0 || params.groups > 1 || params.has_bias != 0 || params.has_scale != 0;
-    if (params.groups > SUB)
-        return mica__fail(MICA_ERR_UNSUPPORTED, "route: params.groups is %u; up to %u are served",
-                          params.groups, SUB);
     status = mica__gpu_plan_next(plan, scored ? "route/route_scored" : "route/route",
                                  (logits->shape[0] + tokens - 1) / tokens);
     if (status != MICA_OK)

@@ -140,8 +140,10 @@ static void part_rows(conform_case *c, test_random *random)
 void conform_make_route_scored(conform_case *c, test_random *random)
 {
     mica_route_params *route = &c->params.route;
-    const uint64_t groups = 1 + test_random_below(random, test_random_one_in(random, 2) ? 1 : 9),
-                   size = 1 + test_random_below(random, 12), tokens = test_random_size(random, 12),
+    const bool many = test_random_one_in(random, 6); /* more groups than work-items that share a token */
+    const uint64_t groups = many ? 33 + test_random_below(random, 40)
+                                 : 1 + test_random_below(random, test_random_one_in(random, 2) ? 1 : 9),
+                   size = 1 + test_random_below(random, many ? 6 : 12), tokens = test_random_size(random, 12),
                    top = 1 + test_random_below(random, groups),
                    slots = 1 + test_random_below(random, top * size < 8 ? top * size : 8);
 

@@ -318,7 +318,9 @@ static void add_delta(conform_case *c, test_random *random, batch b, bool typica
 {
     const uint64_t groups = typical_heads ? 16 : test_random_size(random, 3),
                    heads = groups * (typical_heads ? 2 : test_random_size(random, 3));
-    const uint64_t dim = draw_dim(c, random), columns = draw_dim(c, random);
+    const bool longer = !c->typical && test_random_one_in(random, 16); /* than what registers of a GPU hold */
+    const uint64_t dim = longer ? 1025 + test_random_below(random, 60) : draw_dim(c, random),
+                   columns = longer ? test_random_size(random, 5) : draw_dim(c, random);
     const uint64_t key[] = {b.tokens, groups, dim}, value[] = {b.tokens, heads, columns};
     const uint64_t state[] = {b.state_slots, heads, dim, columns},
                    next[] = {b.next_slots, heads, dim, columns};
@@ -432,9 +434,13 @@ static void add_channels(conform_case *c, test_random *random, const char *name,
 void conform_make_selective_scan(conform_case *c, test_random *random)
 {
     const batch b = draw_batch(c, random, 20);
+    const bool longer = !c->typical && test_random_one_in(random, 12); /* than what registers of a GPU hold */
     const uint64_t groups = c->typical ? 1 : test_random_size(random, 3),
-                   channels = c->typical ? 5120 : groups * test_random_size(random, 150 / groups);
-    const uint64_t places = c->typical || test_random_one_in(random, 3) ? 16 : test_random_size(random, 20);
+                   channels =
+                       c->typical ? 5120 : groups * test_random_size(random, (longer ? 9 : 150) / groups);
+    const uint64_t places = longer ? 257 + test_random_below(random, 50)
+                            : c->typical || test_random_one_in(random, 3) ? 16
+                                                                          : test_random_size(random, 20);
     const uint64_t x[] = {b.tokens, channels}, a[] = {channels, places}, in[] = {b.tokens, groups, places};
     const uint64_t state[] = {b.state_slots, channels, places}, next[] = {b.next_slots, channels, places};
     const mica_dtype kept = b.wide ? MICA_DTYPE_F64 : MICA_DTYPE_F32;

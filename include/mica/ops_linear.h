@@ -2,11 +2,11 @@
  * ops_linear.h - dense linear algebra of many matrices at once: the last two dimensions are a matrix,
  * those before it count matrices.
  *
- * f32, or f64, all operands alike; arithmetic is in f64 and rounds once on store. Any strides; so right-hand systems,
- * transposed factors and row vectors are views. On the cpu: GPUs refuse these by name (UNSUPPORTED). A matrix's bits
- * do not depend on the others. A matrix that has no result (singular, not positive definite, or with NaN or an
- * infinity in what is read of it) gives NaN in all that is made of it and leaves the others alone; nothing else is
- * said of it: the fence ends well.
+ * f32, or f64, all operands alike (triangular systems also f16 or bf16); arithmetic is in f64 and rounds once on
+ * store. Any strides; so right-hand systems, transposed factors and row vectors are views. On the cpu: GPUs refuse
+ * these by name (UNSUPPORTED). A matrix's bits do not depend on the others. A matrix that has no result (singular,
+ * not positive definite, or with NaN or an infinity in what is read of it) gives NaN in all that is made of it and
+ * leaves the others alone; nothing else is said of it: the fence ends well.
  */
 #ifndef MICA_OPS_LINEAR_H
 #define MICA_OPS_LINEAR_H

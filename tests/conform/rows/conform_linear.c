@@ -1,5 +1,5 @@
 /*
- * conform_linear.c - cases of linear algebra: matrices of every small shape, many at once, f32 and f64, any strides and in place. What comes back is
+ * conform_linear.c - cases of linear algebra: matrices of every small shape, many at once, f32 and f64 (triangular systems f16 and bf16 too), any strides and in place. What comes back is
  * multiplied together again; factors must be triangular, orthonormal, in order.
  */
 #include "conform/conform_op.h"
@@ -15,26 +15,35 @@
 
 /* ---- cases ---- */
 
-/* Some small matrices, one in five cases up to 33 on a side. */
-static void make(conform_case *c, test_random *random)
+/* Some small matrices, one in five cases up to 33 on a side; those of 16 bits never, nor far from 1: f16 ends at 65504. */
+static void make_of(conform_case *c, test_random *random, uint64_t types, bool half)
 {
-    const uint64_t most = test_random_one_in(random, 5) ? 33 : 9;
-    conform_draw as = {.rest = 16, .distinct = UINT32_MAX};
+    const uint64_t most = !half && test_random_one_in(random, 5) ? 33 : 9;
+    conform_draw as = {.rest = 16, .distinct = UINT32_MAX, .types = types};
 
     as.size[CONFORM_SIZE('N')] = c->typical ? 128 : 1 + test_random_below(random, most);
     as.size[CONFORM_SIZE('M')] = c->typical ? 128 : 1 + test_random_below(random, 12);
     conform_make_op_as(c, random, &as);
     for (uint32_t i = 0; i < 2 && i < c->output; i++)
-        test_tensor_normal(conform_tensor(c, i), random, exp2((double)test_random_below(random, 9) - 4));
+        test_tensor_normal(conform_tensor(c, i), random,
+                           half ? 1 : exp2((double)test_random_below(random, 9) - 4));
+}
+
+static void make(conform_case *c, test_random *random)
+{
+    make_of(c, random, 0, false);
 }
 
 static double eps_of(mica_dtype dtype)
 {
-    return dtype == MICA_DTYPE_F64 ? DBL_EPSILON / 2 : ORACLE_F32_EPS;
+    return dtype == MICA_DTYPE_F64    ? DBL_EPSILON / 2
+           : dtype == MICA_DTYPE_F16  ? 0x1p-11
+           : dtype == MICA_DTYPE_BF16 ? 0x1p-8
+                                      : ORACLE_F32_EPS;
 }
 
-/* Makes each matrix of a positive definite, or gives it a diagonal that keeps triangles of it far from singular. */
-static void make_square(conform_case *c, bool definite)
+/* Makes each matrix of a positive definite, or gives it a diagonal, of `least` and more, that keeps triangles of it far from singular. */
+static void make_square(conform_case *c, bool definite, double least)
 {
     test_tensor *a = conform_tensor(c, 0);
     const uint64_t n = a->shape[a->ndim - 1];
@@ -52,7 +61,8 @@ static void make_square(conform_case *c, bool definite)
                 if (definite)
                     test_tensor_set(a, at + i * n + k, sum);
                 else if (i == k)
-                    test_tensor_set(a, at + i * n + k, row[i * n + k] + copysign(sqrt(sum), row[i * n + k]));
+                    test_tensor_set(a, at + i * n + k,
+                                    row[i * n + k] + copysign(fmax(sqrt(sum), least), row[i * n + k]));
             }
     }
     free(row);
@@ -64,21 +74,24 @@ void conform_make_triangular_solve(conform_case *c, test_random *random)
         c->params.triangular = (mica_triangular_params){(uint32_t)test_random_below(random, 2),
                                                         (uint32_t)test_random_below(random, 2),
                                                         (uint32_t)test_random_below(random, 2)};
-    make(c, random);
-    make_square(c, false);
+    const bool half = !c->typical && test_random_one_in(random, 3);
+    const uint64_t wide = 1ull << MICA_DTYPE_F32 | 1ull << MICA_DTYPE_F64,
+                   narrow = 1ull << MICA_DTYPE_F16 | 1ull << MICA_DTYPE_BF16;
+    make_of(c, random, half ? narrow : wide, half);
+    make_square(c, false, half ? 1 : 0);
 }
 
 void conform_make_cholesky(conform_case *c, test_random *random)
 {
     c->params.cholesky.upper = c->typical ? 0 : (uint32_t)test_random_below(random, 2);
     make(c, random);
-    make_square(c, true);
+    make_square(c, true, 0);
 }
 
 void conform_make_inverse(conform_case *c, test_random *random)
 {
     make(c, random);
-    make_square(c, false);
+    make_square(c, false, 0);
 }
 
 void conform_make_determinant(conform_case *c, test_random *random)

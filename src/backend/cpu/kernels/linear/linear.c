@@ -3,6 +3,7 @@
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kernels/linear/elimination.h"
 #include "backend/cpu/kernels/linear/symmetric.h"
+#include "backend/cpu/kernels/rows.h"
 #include "backend/cpu/kernels/walk.h"
 
 /* A matrix on its way: the operands' places, and the thread's memory that is left. */
@@ -40,9 +41,8 @@ static inline bool load_row(const unsigned char *from, uint16_t dtype, uint64_t 
     }
     for (uint64_t c = 0; c < n; c++) {
         uint32_t bits;
-        float narrow;
-        memcpy(&bits, from + c * step, sizeof bits);
-        memcpy(&narrow, &bits, sizeof narrow);
+        const float narrow = row_element(from + c * step, dtype);
+        memcpy(&bits, &narrow, sizeof bits);
         bits &= INT32_MAX;
         worst = bits > worst ? bits : worst;
         to[c] = (double)narrow;
@@ -74,7 +74,7 @@ static inline void store_row(unsigned char *to, uint16_t dtype, uint64_t step, c
         if (dtype == MICA_DTYPE_F64)
             memcpy(to + c * step, &value, sizeof value);
         else
-            memcpy(to + c * step, &narrow, sizeof narrow);
+            row_store(to + c * step, dtype, &narrow, 1);
     }
 }
 

@@ -175,6 +175,66 @@ static void whole_mixtures(void **state)
     }
 }
 
+/* A router whose weights are divided by their sum behind the scales of the experts, not before: the choice and its softmax by mica_route, the quotient behind it. */
+static void scaled_then_normalised(void **state)
+{
+    (void)state;
+    test_random random = test_random_from(13);
+    mica_device *device = NULL;
+    mica_encoder *e = NULL;
+    must(mica_device_open("cpu", NULL, &device));
+    tensor x = make(device, &random, MICA_DTYPE_F32, 2, (uint64_t[]){TOKENS, WIDE}),
+           norm = make(device, &random, MICA_DTYPE_F32, 1, (uint64_t[]){WIDE}),
+           router = make(device, &random, MICA_DTYPE_F32, 2, (uint64_t[]){EXPERTS, WIDE}),
+           scale = make(device, &random, MICA_DTYPE_F32, 1, (uint64_t[]){EXPERTS}),
+           h = make(device, NULL, MICA_DTYPE_F32, 2, (uint64_t[]){TOKENS, WIDE}),
+           logits = make(device, NULL, MICA_DTYPE_F32, 2, (uint64_t[]){TOKENS, EXPERTS}),
+           ids = make(device, NULL, MICA_DTYPE_U32, 2, (uint64_t[]){TOKENS, SLOTS}),
+           weights = make(device, NULL, MICA_DTYPE_F32, 2, (uint64_t[]){TOKENS, SLOTS}),
+           sum = make(device, NULL, MICA_DTYPE_F32, 2, (uint64_t[]){TOKENS, 1});
+    uint32_t id[TOKENS * SLOTS];
+    float got[TOKENS * SLOTS];
+    for (uint32_t i = 0; i < EXPERTS; i++)
+        scale.value[i] = (float)(0.5 + test_random_uniform(&random, 0, 1));
+    must(mica_buffer_write(scale.buffer, 0, scale.value, EXPERTS * sizeof *scale.value));
+    must(mica_encoder_begin(device, NULL, &e));
+    must(mica_rms_norm(e, x.buffer, norm.buffer, 1e-6f, h.buffer));
+    must(mica_matmul(e, h.buffer, router.buffer, NULL, logits.buffer));
+    must(mica_route(e, logits.buffer, NULL, scale.buffer, NULL, ids.buffer, weights.buffer));
+    must(mica_reduce(e, weights.buffer,
+                     &(mica_reduce_params){.kind = MICA_REDUCE_SUM, .axes = 1, .keep_dims = 1}, sum.buffer));
+    must(mica_div(e, weights.buffer, sum.buffer, weights.buffer));
+    must(mica_encoder_commit_and_wait(e));
+    must(mica_buffer_read(ids.buffer, 0, id, sizeof id));
+    must(mica_buffer_read(weights.buffer, 0, got, sizeof got));
+    for (uint32_t t = 0; t < TOKENS; t++) {
+        double square = 1e-6, score[EXPERTS], right[SLOTS], all = 0;
+        for (uint32_t i = 0; i < WIDE; i++)
+            square += pow((double)x.value[t * WIDE + i], 2) / WIDE;
+        for (uint32_t k = 0; k < EXPERTS; k++) {
+            score[k] = 0;
+            for (uint32_t i = 0; i < WIDE; i++)
+                score[k] += (double)x.value[t * WIDE + i] / sqrt(square) * (double)norm.value[i] *
+                            (double)router.value[k * WIDE + i];
+        }
+        for (uint32_t s = 0; s < SLOTS; s++) {
+            uint32_t better = 0;
+            for (uint32_t k = 0; k < EXPERTS; k++)
+                better += score[k] > score[id[t * SLOTS + s]];
+            assert_int_equal(better, s);
+            right[s] = exp(score[id[t * SLOTS + s]]) * (double)scale.value[id[t * SLOTS + s]];
+            all += right[s];
+        }
+        for (uint32_t s = 0; s < SLOTS; s++) /* a product of 32 terms goes through exp */
+            assert_true(fabs((double)got[t * SLOTS + s] - right[s] / all) < 200 * 0x1p-24);
+    }
+    mica_encoder_release(e);
+    tensor *every[] = {&x, &norm, &router, &scale, &h, &logits, &ids, &weights, &sum};
+    for (uint32_t i = 0; i < sizeof every / sizeof *every; i++)
+        done(every[i]);
+    mica_device_release(device);
+}
+
 /* Two weights by one routing, each to a result of its own, recorded together; so many slots that experts get several each, and an id outside. */
 static void pooled_pair(void **state)
 {
@@ -266,6 +326,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_mixtures),
+        cmocka_unit_test(scaled_then_normalised),
         cmocka_unit_test(pooled_pair),
         cmocka_unit_test(refused_routes),
     };

@@ -32,7 +32,6 @@ extern "C" {
 
 /* ---- models --------------------------------------------------------------------------------------------- */
 
-
 typedef struct mica_model_options {
     uint64_t size;  /* sizeof(mica_model_options); 0 = this version's */
     uint32_t flags; /* MICA_WEIGHTS_*, for files that are opened by path */

@@ -26,8 +26,10 @@
 mica_status mica__adapter_new(mica_model *model, mica_adapter **out)
 {
     mica_adapter *adapter = mica__calloc(1, sizeof *adapter);
-    if (adapter == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for an adapter");
+    if (adapter == NULL) {
+        (void)mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for an adapter");
+        return MICA_ERR_OUT_OF_MEMORY;
+    }
     atomic_init(&adapter->references, 1);
     adapter->model = mica__model_retain(model);
     *out = adapter;
@@ -92,8 +94,10 @@ mica_status mica__adapter_add(mica_adapter *adapter, const char *name, uint32_t 
     if (adapter->count == adapter->capacity) {
         const uint32_t capacity = adapter->capacity * 2 + 16;
         mica__low_rank *grown = mica__realloc(adapter->matrix, capacity * sizeof *grown);
-        if (grown == NULL)
-            return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the matrices of an adapter");
+        if (grown == NULL) {
+            (void)mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the matrices of an adapter");
+            return MICA_ERR_OUT_OF_MEMORY;
+        }
         adapter->matrix = grown;
         adapter->capacity = capacity;
     }

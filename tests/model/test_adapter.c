@@ -432,6 +432,84 @@ static void gradients(void **state)
     gradients_of("qwen3moe", 1e-4, 2e-2);
 }
 
+/* Loss and gradients by the model's own weights against PyTorch's, in double (scripts/golden_model_gradient.py). */
+static void gradients_of_weights(void **state)
+{
+    enum { ROWS = 24, WEIGHTS = 7, MOST = 8192 };
+    static const char *const names[WEIGHTS] = {
+        "token_embd.weight",     "blk.0.attn_q.weight",   "blk.1.attn_v.weight", "blk.0.attn_output.weight",
+        "blk.0.ffn_gate.weight", "blk.1.ffn_down.weight", "output_norm.weight"};
+    static const char *const models[] = {"llama", "gemma2", "qwen3"};
+    const mica_model_graph_desc desc = {.length = ROWS};
+    char *text = golden_text("tests/golden/model_gradient.json");
+    (void)state;
+    assert_non_null(text);
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        golden_expected *want = golden_read(models[m]);
+        rig r = rig_open(models[m], 2);
+        mica_graph *graph = NULL;
+        mica_executable *run = NULL;
+        mica_tensor of[WEIGHTS], d[WEIGHTS];
+        double wanted[13];
+        char key[120];
+        float loss = 0;
+        must(mica_model_graph(r.model, &desc, &graph));
+        const mica_tensor labels = mica_graph_input(graph, "labels", MICA_DTYPE_U32, 1, (uint64_t[]){ROWS});
+        const mica_tensor each =
+            mica_graph_cross_entropy(graph, mica_graph_find(graph, "logits"), labels, 0, 0, NULL, NULL);
+        const mica_tensor mean = mica_graph_reduce(graph, MICA_REDUCE_MEAN, each, NULL, 0, 0);
+        for (int w = 0; w < WEIGHTS; w++)
+            of[w] = mica_graph_find(graph, names[w]);
+        must(mica_graph_gradient(graph, mean, 0, of, WEIGHTS, d));
+        mica_graph_output(graph, "loss", mean);
+        for (int w = 0; w < WEIGHTS; w++) {
+            snprintf(key, sizeof key, "d.%s", names[w]);
+            mica_graph_output(graph, key, d[w]);
+        }
+        must(mica_graph_compile(graph, r.device, NULL, &run));
+        must(mica_model_graph_set(r.model, &desc, graph, run));
+        mica_array in[2] = {
+            {.name = "tokens", .dtype = MICA_DTYPE_U32, .ndim = 1, .shape = {ROWS}, .bytes = ROWS * 4},
+            {.name = "labels", .dtype = MICA_DTYPE_U32, .ndim = 1, .shape = {ROWS}, .bytes = ROWS * 4}};
+        in[0].data = want->tokens;
+        in[1].data = want->tokens + 1;
+        for (int w = -1; w < WEIGHTS; w++) {
+            float got[MOST], *value = w < 0 ? &loss : got;
+            double norm = 0;
+            mica_graph_tensor_info info;
+            snprintf(key, sizeof key, w < 0 ? "loss" : "d.%s", w < 0 ? "" : names[w]);
+            must(mica_graph_get_tensor(graph, w < 0 ? mean : d[w], &info));
+            const uint64_t count = info.ndim == 0   ? 1
+                                   : info.ndim == 1 ? info.shape[0]
+                                                    : info.shape[0] * info.shape[1];
+            assert_true(count <= MOST);
+            mica_array out = {.name = key, .data = value, .bytes = count * 4};
+            must(mica_executable_run(run, in, 2, &out, 1));
+            snprintf(key, sizeof key, "\"%s.%s\"", models[m], w < 0 ? "loss" : names[w]);
+            assert_int_equal(golden_list(text, key, wanted, 13), w < 0 ? 1 : 13);
+            if (w < 0) {
+                assert_true(fabs((double)loss - wanted[0]) <= 1e-5 * wanted[0]);
+                continue;
+            }
+            for (uint64_t i = 0; i < count; i++)
+                norm += (double)got[i] * (double)got[i];
+            norm = sqrt(norm);
+            assert_true(fabs(norm - wanted[0]) <= 1e-4 * wanted[0]);
+            for (uint64_t i = 0; i < 12;
+                 i++) /* f32 sums of some hundred terms, of the whole gradient's size */
+                if (!(fabs((double)got[i * (count - 1) / 11] - wanted[i + 1]) <= 1e-5 * wanted[0]))
+                    fail_msg("%s, element %llu is %g, not %g", key,
+                             (unsigned long long)(i * (count - 1) / 11), (double)got[i * (count - 1) / 11],
+                             wanted[i + 1]);
+        }
+        mica_executable_release(run);
+        mica_graph_release(graph);
+        free(want);
+        rig_close(&r);
+    }
+    free(text);
+}
+
 /* ---- files ---------------------------------------------------------------------------------------------- */
 
 static void refused_files(void **state)
@@ -647,9 +725,11 @@ static void every_allocation(void **state)
 int main(void)
 {
     struct CMUnitTest families[GOLDEN_COUNT];
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation), cmocka_unit_test(merged),
-                                       cmocka_unit_test(gradients),        cmocka_unit_test(refused_files),
-                                       cmocka_unit_test(hostile_files),    cmocka_unit_test(saved_states)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_allocation), cmocka_unit_test(merged),
+        cmocka_unit_test(gradients),        cmocka_unit_test(gradients_of_weights),
+        cmocka_unit_test(refused_files),    cmocka_unit_test(hostile_files),
+        cmocka_unit_test(saved_states)};
     for (size_t i = 0; i < GOLDEN_COUNT; i++)
         families[i] = (struct CMUnitTest){golden_checkpoints[i].name, graph_of_family, NULL, NULL,
                                           (void *)(uintptr_t)&golden_checkpoints[i]};

@@ -10,13 +10,19 @@
 
 #define PARTS 2
 
+static int no_memory(void)
+{
+    (void)tool_fail("there is no memory left");
+    return 1;
+}
+
 static int add_example(tool_train_data *data, const tool_example *example)
 {
     if (data->count == data->capacity) {
         const uint32_t capacity = data->capacity * 2 + 64;
         tool_example *grown = realloc(data->example, capacity * sizeof *grown);
         if (grown == NULL)
-            return tool_fail("there is no memory left");
+            return no_memory();
         data->example = grown;
         data->capacity = capacity;
     }
@@ -67,8 +73,8 @@ static int encode_parts(const tool_model *model, const tool_input text[PARTS], s
                            count[1] == 0 ? "completion" : "prompt");
     *out = (tool_example){.count = begin + count[0] + count[1] + end, .prompt = begin + count[0]};
     if (result == 0 && (out->ids = malloc(out->count * sizeof *out->ids)) == NULL)
-        result = tool_fail("there is no memory left");
-    if (result == 0) {
+        result = no_memory();
+    if (result == 0 && ids[0] != NULL && ids[1] != NULL) {
         if (begin)
             out->ids[0] = info.bos;
         if (count[0] > 0)

@@ -291,8 +291,9 @@ static mica_status read_parts(const reader *r, const mica__operand *place, uint3
     if (dim == UINT32_MAX)
         return mica__fail(MICA_ERR_UNSUPPORTED, "reads an element that lies across those that were written");
     mica_tensor *part = mica__alloc(MICA__LIFT_PIECES * sizeof *part);
-    mica_status status =
-        part != NULL ? MICA_OK : mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the parts of a value");
+    mica_status status = MICA_OK;
+    if (part == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for the parts of a value");
     for (uint64_t at = 0, length = 0; at < place->shape[dim] && status == MICA_OK; at += length) {
         length = run_length(place, dim, at, &value);
         const mica__operand run = mica__view_part(place, dim, at, length);
@@ -325,8 +326,9 @@ static mica_status read_from(const reader *r, const mica__operand *place, uint32
                               mica_dtype_name((mica_dtype)whole.dtype));
         case MICA__MEET_INSIDE: break;
         }
-        MICA__TRY(tensor_of(lift, v, out));
-        *out = mica__view_take(lift->graph, *out, &whole, place);
+        mica_tensor tensor = 0;
+        MICA__TRY(tensor_of(lift, v, &tensor));
+        *out = mica__view_take(lift->graph, tensor, &whole, place);
         return mica_graph_status(lift->graph);
     }
     return read_bottom(lift, r->storage, place, r->any, out);

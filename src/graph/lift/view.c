@@ -47,6 +47,7 @@ static void sort_dims(const mica__operand *whole, uint32_t *order)
 static bool write_digits(const mica__operand *whole, uint64_t unit, digits *out)
 {
     uint32_t n = 0;
+    memset(out->order, 0, sizeof out->order);
     sort_dims(whole, out->order);
     for (uint32_t i = 0; i < whole->ndim; i++) {
         const uint64_t size = whole->shape[out->order[i]], stride = whole->stride[out->order[i]];
@@ -216,7 +217,7 @@ static void permute(taker *t, const uint32_t *order)
 /* What was taken, in the order of the view's dimensions; what repeats repeats. */
 static void arrange(taker *t, const digits *d, const mica__operand *view)
 {
-    uint32_t at[DIMS] = {0}, order[DIMS], next = 0, count = 0;
+    uint32_t at[DIMS] = {0}, order[DIMS] = {0}, next = 0, count = 0;
     for (uint32_t m = 0; m < d->count; m++)
         for (uint32_t r = 0; r < d->runs[m]; r++)
             at[d->run[m][r].dim] = next++;

@@ -204,7 +204,7 @@ static mica_status add_layer(mica_adapter *adapter, uint32_t layer, const mica_a
             continue;
         snprintf(name, sizeof name, "blk.%u.%s", layer, mica__tensor_word((mica__tensor_id)id));
         MICA__TRY(mica__adapter_add(adapter, name, desc->rank, &matrix));
-        MICA__TRY(fill_a(matrix, state));
+        MICA__TRY(fill_a(&adapter->matrix[adapter->count - 1], state));
     }
     return MICA_OK;
 }

@@ -9,8 +9,10 @@
 #include <cmocka.h>
 
 #include "base/status.h"
+#include "mica/adapter.h"
 #include "mica/mica.h"
 #include "mica/model.h"
+#include "mica/model_graph.h"
 #include "mica/lift.h"
 #include "mica/train.h"
 
@@ -52,6 +54,7 @@ typedef struct fixture {
     mica_run *run;
     mica_trainer *trainer;
     mica_graph *lifted;
+    mica_adapter *adapter;
     mica_tensor tensor[4];
     mica_calibration calibration;
     void *pointer;

@@ -14,7 +14,6 @@
 #include "mica/model.h"
 #include "mica/model_graph.h"
 #include "mica/lift.h"
-#include "mica/model_graph.h"
 #include "mica/train.h"
 
 /* What calls are made on; the fields behind `made` only take what must not come about. */
@@ -51,7 +50,6 @@ typedef struct fixture {
     mica_sampler *sampler;
     mica_model *fresh_model;
     mica_context *fresh_context;
-    mica_adapter *adapter;
     mica_executable *fresh_executable;
     mica_run *run;
     mica_trainer *trainer;

@@ -92,7 +92,7 @@ static void draw_step(scene *s)
     const uint32_t ndim = 1 + (uint32_t)test_random_below(&s->random, 3);
     for (uint32_t d = 0; d < ndim; d++)
         shape[d] = 1 + test_random_below(&s->random, 5);
-    const int kind = (int)test_random_below(&s->random, 8);
+    const int kind = (int)test_random_below(&s->random, 9);
     const mica_dtype dtype = kind == 0 ? MICA_DTYPE_U32 : MICA_DTYPE_F32;
     mica_buffer *a = draw_read(s, dtype, ndim, shape), *b = draw_read(s, dtype, ndim, shape),
                 *y = draw_write(s, dtype, ndim, shape);
@@ -104,6 +104,7 @@ static void draw_step(scene *s)
     case 4: (void)mica_mul(s->e, a, b, y); break;
     case 5: (void)mica_rms_norm(s->e, a, NULL, 1e-3f, y); break;
     case 6: (void)mica_sigmoid(s->e, a, y); break;
+    case 7: (void)mica_softmax(s->e, a, 0.5f, y); break;
     default: (void)mica_add(s->e, y, b, y); break;
     }
 }

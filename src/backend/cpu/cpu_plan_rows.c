@@ -133,21 +133,13 @@ mica_status mica__cpu_plan_layer_norm(const mica__record *record, const mica__de
     return finish(plan, &params, sizeof params, 3 * n * sizeof(float), 15 + 0.4 * (double)n);
 }
 
-/* The last dimension without gaps. */
-static bool has_rows(const mica__operand *x)
-{
-    return x->ndim == 0 || x->shape[x->ndim - 1u] <= 1 ||
-           x->stride[x->ndim - 1u] == mica_dtype_block_bytes((mica_dtype)x->dtype);
-}
-
 mica_status mica__cpu_plan_softmax(const mica__record *record, const mica__device_info *info,
                                    mica__plan *plan)
 {
     (void)info;
     const mica__operand *y = &record->operand[MICA__SOFTMAX_Y];
     const mica_softmax_params *softmax = record->params;
-    const mica__operand *x = &record->operand[MICA__SOFTMAX_X];
-    if (y->dtype == MICA_DTYPE_F64 || softmax->log != 0 || !has_rows(x) || !has_rows(y))
+    if (y->dtype == MICA_DTYPE_F64 || softmax->log != 0)
         return mica__cpu_plan_softmax_any(record, plan);
     const bool truth = record->operand[MICA__SOFTMAX_MASK].dtype == MICA_DTYPE_BOOL;
     const mica_status status = check_types(record, truth ? ~(1u << MICA__SOFTMAX_MASK) : UINT32_MAX, 0);

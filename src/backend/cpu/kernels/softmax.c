@@ -31,11 +31,12 @@ void MICA__ISA(softmax)(const mica__cpu_args *args, uint32_t first, uint32_t las
     walk w;
     walk_begin(&w, args->view, MICA__SOFTMAX_SLOTS, x->ndim - 1u, row);
     for (; row < end; row++, walk_next(&w)) {
-        const float *row_x = row_f32(walk_at(&w, MICA__SOFTMAX_X), x->dtype, n, tmp);
+        const float *row_x =
+            row_f32_strided(walk_at(&w, MICA__SOFTMAX_X), x->dtype, x->stride[x->ndim - 1u], n, tmp);
         const unsigned char *mask = walk_at(&w, MICA__SOFTMAX_MASK);
         if (mask != NULL)
             mask_row(row_x, params->value, &args->view[MICA__SOFTMAX_MASK], mask, n, z);
         row_softmax(mask != NULL ? z : row_x, mask != NULL ? 1.0f : params->value, n, z);
-        row_store(walk_at(&w, MICA__SOFTMAX_Y), y->dtype, z, n);
+        row_store_strided(walk_at(&w, MICA__SOFTMAX_Y), y->dtype, y->stride[y->ndim - 1u], z, n);
     }
 }

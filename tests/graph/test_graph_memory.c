@@ -24,17 +24,17 @@ static mica_graph *transformer(void)
     must(mica_graph_create(&graph));
     mica_tensor h = mica_graph_input(graph, "x", MICA_DTYPE_F32, 3, SHAPE(1, TOKENS, WIDTH));
     for (uint32_t i = 0; i < LAYERS; i++) {
-        const mica_transformer_layer layer = {.attention = {.qkv_weight = weight(graph, 3 * WIDTH, WIDTH),
-                                                            .out_weight = weight(graph, WIDTH, WIDTH),
-                                                            .heads = HEADS},
-                                              .norm1_weight = weight(graph, 0, WIDTH),
-                                              .norm2_weight = weight(graph, 0, WIDTH),
-                                              .up_weight = weight(graph, INNER, WIDTH),
-                                              .down_weight = weight(graph, WIDTH, INNER),
-                                              .activation = MICA_SCALAR_GELU_ERF,
-                                              .eps1 = 1e-5f,
-                                              .eps2 = 1e-5f};
-        h = mica_graph_transformer_layer(graph, h, &layer);
+        const mica_graph_attention_desc heads = {.layout = MICA_HEADS_TOGETHER, .heads = HEADS};
+        const mica_tensor q = mica_graph_linear(graph, h, weight(graph, WIDTH, WIDTH), 0);
+        const mica_tensor k = mica_graph_linear(graph, h, weight(graph, WIDTH, WIDTH), 0);
+        const mica_tensor v = mica_graph_linear(graph, h, weight(graph, WIDTH, WIDTH), 0);
+        const mica_tensor seen = mica_graph_attention(graph, q, k, v, &heads, NULL);
+        const mica_tensor out = mica_graph_linear(graph, seen, weight(graph, WIDTH, WIDTH), 0);
+        h = mica_graph_layer_norm(graph, mica_graph_add(graph, out, h), weight(graph, 0, WIDTH), 0, 1e-5f);
+        const mica_tensor up = mica_graph_linear(graph, h, weight(graph, INNER, WIDTH), 0);
+        const mica_tensor down =
+            mica_graph_linear(graph, mica_graph_gelu_erf(graph, up), weight(graph, WIDTH, INNER), 0);
+        h = mica_graph_layer_norm(graph, mica_graph_add(graph, down, h), weight(graph, 0, WIDTH), 0, 1e-5f);
     }
     mica_graph_output(graph, "y", h);
     must(mica_graph_status(graph));

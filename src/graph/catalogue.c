@@ -88,6 +88,19 @@ static bool put_operand(call *all, const mica__slot_info *slot, const mica_tenso
     return true;
 }
 
+/* A sort of which nothing is asked is of whole rows, however long they are. */
+static void ask_whole_rows(call *all)
+{
+    const mica_operand_desc x = all->operand[0];
+    for (uint32_t i = 1; i < all->count; i++)
+        if (all->operand[i].ndim == MICA_RANK_UNKNOWN) {
+            const mica_dtype own = i == 1 ? x.dtype : MICA_DTYPE_I32;
+            const mica_dtype dtype = all->operand[i].dtype == MICA_DTYPE_NONE ? own : all->operand[i].dtype;
+            all->operand[i] = x;
+            all->operand[i].dtype = dtype;
+        }
+}
+
 /* The given slots in order, those behind the fixed ones once for each group. */
 static bool put_operands(call *all, uint32_t groups, const mica_tensor *inputs,
                          const mica_operand_desc *asked, uint32_t wanted)
@@ -101,6 +114,8 @@ static bool put_operands(call *all, uint32_t groups, const mica_tensor *inputs,
             if (mica__slot_is_given(&info->slot[i]) &&
                 !put_operand(all, &info->slot[i], inputs, asked, wanted))
                 return false;
+    if (info == &mica__ops[MICA_OP_SORT])
+        ask_whole_rows(all);
     return true;
 }
 

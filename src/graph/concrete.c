@@ -1,6 +1,7 @@
 /*
  * concrete.c - a graph for inputs of given types: symbols become sizes, calls become what they call.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -129,14 +130,75 @@ static bool call_inline(mica__rewrite *rewrite, const mica__node *node)
     return fits;
 }
 
+/* The sub-graph for what the node takes in the new graph: what it gives may have sizes that follow from others inside alone. NULL: the new graph has failed. */
+static mica_graph *known_body(mica__rewrite *rewrite, const mica__node *node, const mica_graph *body)
+{
+    const mica__body_data *data = node->data;
+    const mica_tensor *in = mica__node_inputs(rewrite->from, node) + (node->kind == MICA_NODE_IF);
+    mica_graph *known = NULL;
+    mica__type *types = mica__alloc((body->input_count + 1) * sizeof *types);
+    if (types == NULL) {
+        (void)mica__graph_fail(rewrite->to, MICA_ERR_OUT_OF_MEMORY, mica__node_name(node), "no memory");
+        return NULL;
+    }
+    for (uint32_t i = 0; i < body->input_count; i++) {
+        mica__type *type = &types[i];
+        *type = *mica__type_of(rewrite->to, rewrite->map[in[i]]);
+        if (node->kind == MICA_NODE_SCAN && i >= data->scan.carried &&
+            i < data->scan.carried + data->scan.scanned) /* a slice */
+            memmove(type->shape, type->shape + 1, --type->ndim * sizeof type->shape[0]);
+    }
+    const mica_status status = mica__graph_concrete(body, types, &known);
+    if (status != MICA_OK) {
+        char sentence[512];
+        (void)snprintf(sentence, sizeof sentence, "%s", mica_status_message());
+        (void)mica__graph_fail(rewrite->to, status, mica__node_name(node), "%s", sentence);
+    }
+    mica__free(types);
+    return known;
+}
+
+static bool add_control(mica__rewrite *rewrite, const mica__node *node)
+{
+    if (!settle_inputs(rewrite, node))
+        return false;
+    const mica_tensor *from = mica__node_inputs(rewrite->from, node);
+    const mica__body_data *data = node->data;
+    mica__body_data known = *data;
+    mica_tensor *tensors =
+        mica__alloc(((uint32_t)node->input_count + node->output_count + 1) * sizeof *tensors);
+    if (tensors == NULL)
+        return mica__graph_fail(rewrite->to, MICA_ERR_OUT_OF_MEMORY, "node", "no memory") != 0;
+    for (uint32_t i = 0; i < node->input_count; i++)
+        tensors[i] = rewrite->map[from[i]];
+    for (uint32_t i = 0; i < 2; i++)
+        known.body[i] = data->body[i] == NULL || rewrite->to->status != MICA_OK
+                            ? NULL
+                            : known_body(rewrite, node, data->body[i]);
+    const uint32_t label = rewrite->to->label;
+    const uint16_t round = rewrite->to->round;
+    mica_tensor *outputs = tensors + node->input_count;
+    mica__rewrite_mark(rewrite, node);
+    (void)mica__graph_body_node(rewrite->to, (mica_node_kind)node->kind, &known, tensors, node->input_count,
+                                outputs, node->output_count);
+    rewrite->to->label = label;
+    rewrite->to->round = round;
+    for (uint32_t i = 0; i < node->output_count; i++)
+        rewrite->map[mica__node_outputs(rewrite->from, node)[i]] = outputs[i];
+    mica__free(tensors);
+    return rewrite->to->status == MICA_OK;
+}
+
 static bool add_node(mica__rewrite *rewrite, uint32_t at)
 {
     const mica__node *node = &rewrite->from->node[at];
     if (node->kind == MICA_NODE_CALL)
         return call_inline(rewrite, node);
-    const bool control = node->kind == MICA_NODE_IF || node->kind == MICA_NODE_WHILE ||
-                         node->kind == MICA_NODE_SCAN || node->kind == MICA_NODE_CUSTOM;
-    return (!control || settle_inputs(rewrite, node)) && mica__graph_again(rewrite, at);
+    const bool control =
+        node->kind == MICA_NODE_IF || node->kind == MICA_NODE_WHILE || node->kind == MICA_NODE_SCAN;
+    if (control)
+        return add_control(rewrite, node);
+    return (node->kind != MICA_NODE_CUSTOM || settle_inputs(rewrite, node)) && mica__graph_again(rewrite, at);
 }
 
 /* Every size must be known by now. */

@@ -64,7 +64,9 @@ static mica_tensor sorted(mica_graph *graph, const char *call, mica_tensor x, in
                                   {.dtype = MICA_DTYPE_I32, .ndim = type.ndim}};
     for (uint32_t i = 0; i < 2; i++) {
         memcpy(asked[i].shape, type.shape, sizeof type.shape);
-        asked[i].shape[type.ndim - 1] = k != MICA_SIZE_UNKNOWN ? k : n;
+        asked[i].shape[type.ndim - 1] = k;
+        if (k == MICA_SIZE_UNKNOWN)
+            asked[i] = (mica_operand_desc){.ndim = MICA_RANK_UNKNOWN};
     }
     (void)mica_graph_op(graph, MICA_OP_SORT, &params, &rows, 1, wanted, asked, out, 2);
     for (uint32_t i = 0; i < 2; i++)

@@ -393,6 +393,7 @@ static void test_refused(void **state)
     wrong(X "%2 = neg(%1\n", "a bracket without its end");
     wrong(X "%2 = neg(1)\n", "'neg' takes tensors");
     wrong(X "%2 = constant(1, 2) : f32 [3]\n", "other elements");
+    wrong("%1 = constant(1, 2)\n", "a constant has one type");
     wrong(X "%2 = constant(300) : u8 []\n", "other elements");
     wrong(X "%2 = constant(c0) : f32 [100]\n", "a constant of 100 elements is not in a text");
     wrong(X "%2 = constant(x00) : f32 []\n", "other elements");

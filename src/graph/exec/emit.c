@@ -341,7 +341,18 @@ static mica_status put_input(op_call *call, const mica__slot_info *slot, mica_te
     return keep_copy(call, row);
 }
 
-/* What an op updates: the old value's own memory where nobody else looks at it any more, else a copy of it. */
+/* How many operands of a node lie in the memory of `root`. */
+static uint32_t operands_in(const mica__emitter *e, const mica__node *node, uint32_t root)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const mica_tensor in = mica__node_inputs(e->graph, node)[i];
+        count += in != 0 && e->root[in] == root;
+    }
+    return count;
+}
+
+/* What an op updates: the old value's own memory where nobody else looks at it any more, nor the op itself by another operand; else a copy of it. */
 static mica_status put_updated(op_call *call, mica_tensor old, mica_tensor new, uint32_t at,
                                mica_buffer **out)
 {
@@ -349,7 +360,8 @@ static mica_status put_updated(op_call *call, mica_tensor old, mica_tensor new, 
     mica_buffer *from = NULL;
     MICA__TRY(mica__emit_need(e, old, &from));
     const uint32_t root = e->root[old];
-    const bool free_to_take = e->last_use[root] == at && !e->computed[root] && old == root;
+    const bool free_to_take =
+        e->last_use[root] == at && !e->computed[root] && old == root && operands_in(e, call->node, root) == 1;
     if (e->buffer[new] == NULL && free_to_take) {
         e->buffer[new] = mica_buffer_retain(from);
         *out = from;

@@ -355,7 +355,7 @@ static bool fetch_constant(mica__reader *reader, mica__line *line, uint64_t numb
 
 static bool build_constant(mica__reader *reader, mica__line *line)
 {
-    const mica__type *type = &line->type[0];
+    const mica__type *type = line->type; /* NULL where the line says none */
     mica__reader inner = mica__reader_of(reader, line->operands);
     unsigned char data[MICA__TEXT_ELEMENTS * 16];
     uint64_t number = 0;
@@ -403,7 +403,7 @@ static bool build_constant(mica__reader *reader, mica__line *line)
 static bool build_leaf(mica__reader *reader, mica__line *line, mica_node_kind kind)
 {
     char name[MICA_GRAPH_NAME_BYTES];
-    const mica__type *type = &line->type[0];
+    const mica__type *type = line->type;
     mica__reader inner = mica__reader_of(reader, line->operands);
     if (line->type_count != 1 || !takes_exactly(reader, line, 0))
         return mica__reader_wrong(reader, "an input or parameter has one type");

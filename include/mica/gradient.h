@@ -6,8 +6,8 @@
  * depends on integers, bools, comparisons and mica_graph_stop_gradient has none there. UNSUPPORTED names the node
  * that stands in the way and has no derivative. Failure as in graph.h: 0s, and the graph keeps the sentence.
  *
- * Second derivatives: backward ops that have no derivative in the table (of grid_sample, of recurrences, of
- * pools of products) are refused by name. Elements that tie for a greatest or least one share what reaches it
+ * Second derivatives: those of grid_sample, of pools of products and of recurrences with `starts` (sequences whose
+ * lengths the run alone knows) are refused by name. Elements that tie for a greatest or least one share what reaches it
  * in mica_reduce and mica_scatter; in running ones the last of them gets it, in pools the first. A loop without
  * a bound has no gradient; one of more than 256 rounds keeps what it carries for about the root of their
  * number, and computes the rest again.

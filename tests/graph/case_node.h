@@ -25,7 +25,7 @@ static inline mica_tensor case_add(mica_graph *g, conform_case *c, bool fed, cas
     uint32_t inputs = 0, outputs = 0, wanted = 0;
     mica_tensor input[CONFORM_OPERANDS];
     mica_operand_desc asked[CONFORM_OPERANDS];
-    *node = (case_node){.count = conform_operands(c, node->slots)};
+    *node = (case_node){.count = 0};
     node->count = conform_operands(c, node->slots);
     for (uint32_t i = 0; i < node->count; i++) {
         char name[16];

@@ -601,16 +601,18 @@ static inline void draw_steps(drawing *d, uint32_t count)
         (void)draws[below(d, d->depth < DRAWN_DEPTH ? kinds : kinds - 3)](d);
 }
 
-/* A program; owned by the caller: program_free. */
-static inline program *program_draw(test_random *random)
+enum { DRAWN_F32, DRAWN_F64, DRAWN_MIXED, DRAWN_KINDS };
+
+/* A program over inputs of such types; owned by the caller: program_free. */
+static inline program *program_draw(test_random *random, uint32_t kind)
 {
-    static const mica_dtype types[][6] = {
+    static const mica_dtype types[DRAWN_KINDS][6] = {
         {MICA_DTYPE_F32, MICA_DTYPE_F32, MICA_DTYPE_F32, MICA_DTYPE_F32, MICA_DTYPE_I32, MICA_DTYPE_BOOL},
         {MICA_DTYPE_F64, MICA_DTYPE_F64, MICA_DTYPE_F64, MICA_DTYPE_F64, MICA_DTYPE_I32, MICA_DTYPE_BOOL},
         {MICA_DTYPE_F32, MICA_DTYPE_F16, MICA_DTYPE_BF16, MICA_DTYPE_F64, MICA_DTYPE_I32, MICA_DTYPE_BOOL}};
     program *p = calloc(1, sizeof *p);
     assert_non_null(p);
-    drawing d = {.p = p, .random = random, .dtypes = types[test_random_below(random, 3)]};
+    drawing d = {.p = p, .random = random, .dtypes = types[kind]};
     p->inputs = 2 + below(&d, 4);
     for (uint32_t i = 0; i < p->inputs; i++)
         (void)add_step(&d, (program_step){.kind = STEP_INPUT, .type = draw_shape(&d, 0)});

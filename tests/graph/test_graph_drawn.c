@@ -90,7 +90,9 @@ static void case_values(drawn_case *c)
 static void case_begin(drawn_case *c, uint64_t seed)
 {
     test_random random = test_random_from(seed);
-    *c = (drawn_case){.seed = seed, .p = program_draw(&random), .state = NOTHING};
+    *c = (drawn_case){.seed = seed,
+                      .p = program_draw(&random, (uint32_t)test_random_below(&random, DRAWN_KINDS)),
+                      .state = NOTHING};
     c->parameters = (uint32_t)test_random_next(&random) & (uint32_t)test_random_next(&random);
     for (uint32_t i = 0; i < c->p->inputs; i++)
         for (uint32_t o = 0; o < c->p->output_count; o++)

@@ -54,7 +54,7 @@ static void test_scan(void **state)
                                  "symbols n\n  %1 = input(\"h\") : f32 [n]\n  %2 = input(\"s\") : f32 []\n"
                                  "  %3 = add(%1, %2)\n  %4 = pad(%1) low=(1)\n"
                                  "  output \"h2\" = %3\n  output \"t\" = %4\n}\n"
-                                 "%5 = reduce(%4) axes=1\noutput \"y\" = %5\n";
+                                 "%5 = reduce(%4) axes=2\noutput \"y\" = %5\n";
     gives(text, two, 2, -1, (const float[]){0, 5 + 10 + 14, 4 + 9 + 13}, 3);
 }
 

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "conform/conform_op.h"
-#include "conform/conform_rows.h"
+#include "case_node.h"
 #include "graph/ir.h"
 #include "support/folder.h"
 
@@ -244,52 +243,6 @@ static void test_kinds(void **state)
 
 /* ---- every op ---- */
 
-static mica_operand_desc describe(conform_case *c, uint32_t slot)
-{
-    mica_operand_desc desc = {.ndim = 0};
-    if (slot == UINT32_MAX)
-        return desc;
-    const test_tensor *t = conform_tensor(c, slot);
-    desc.dtype = t->dtype;
-    desc.ndim = t->ndim;
-    memcpy(desc.shape, t->shape, sizeof desc.shape);
-    if (slot == c->weight_slot && c->group_size != 0) {
-        desc.group_size = c->group_size;
-        desc.scale_dtype = c->operand[slot + 1].tensor.dtype;
-    }
-    return desc;
-}
-
-/* The case as a node over parameters. */
-static mica_tensor add_case(mica_graph *g, conform_case *c)
-{
-    uint32_t slots[CONFORM_OPERANDS], inputs = 0, outputs = 0, wanted = 0;
-    mica_tensor input[CONFORM_OPERANDS];
-    mica_operand_desc asked[CONFORM_OPERANDS];
-    const uint32_t count = conform_operands(c, slots);
-    mica_op_info info;
-    must(mica_op_get_info(c->row->op, &info));
-    for (uint32_t i = 0; i < count; i++) {
-        mica_op_operand operand;
-        char name[16];
-        const mica_operand_desc desc = describe(c, slots[i]);
-        const uint32_t behind = i < info.operands ? 0 : (i - info.operands) % info.grouped;
-        must(mica_op_get_operand(c->row->op, i < info.operands ? i : info.operands + behind, &operand));
-        const bool in = (operand.access & MICA_ACCESS_READ) != 0 || operand.part != 0;
-        snprintf(name, sizeof name, "p%u", i);
-        if (in)
-            input[inputs++] = desc.dtype == MICA_DTYPE_NONE
-                                  ? 0
-                                  : mica_graph_parameter_scaled(g, name, desc.dtype, desc.ndim, desc.shape,
-                                                                desc.group_size, desc.scale_dtype);
-        if ((operand.access & MICA_ACCESS_WRITE) == 0)
-            continue;
-        wanted |= (uint32_t)(desc.dtype != MICA_DTYPE_NONE) << outputs;
-        asked[outputs++] = in ? (mica_operand_desc){.ndim = 0} : desc;
-    }
-    return mica_graph_op(g, c->row->op, &c->params, input, inputs, wanted, asked, NULL, outputs);
-}
-
 static void test_ops(void **state)
 {
     (void)state;
@@ -300,9 +253,10 @@ static void test_ops(void **state)
             continue;
         for (uint64_t seed = 1; seed <= 2; seed++) {
             conform_case c;
+            case_node node;
             mica_graph *g = fresh();
             conform_case_make(&c, &conform_table[r], seed, false);
-            const mica_tensor y = add_case(g, &c);
+            const mica_tensor y = case_add(g, &c, false, &node);
             if (y == 0)
                 fail_msg("%s: %s", conform_table[r].name, mica_status_message());
             (void)mica_graph_output(g, "y", y);

@@ -237,6 +237,22 @@ static void env_is_read(void **state)
     assert_string_equal(env.complaint, "");
 }
 
+static void modes_have_names(void **state)
+{
+    static const char *const words[] = {"eager", "lazy", "compiled"};
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        const char *const pairs[] = {"MICA_MODE", words[i], NULL};
+        const mica__env env = read_env(pairs);
+        assert_int_equal(env.mode, i + 1);
+        assert_string_equal(env.complaint, "");
+    }
+    static const char *const wrong[] = {"MICA_MODE", "lazier", NULL};
+    const mica__env env = read_env(wrong);
+    assert_int_equal(env.mode, 0);
+    assert_non_null(strstr(env.complaint, "MICA_MODE: \"lazier\" is none of"));
+}
+
 static void every_debug_word_has_its_bit(void **state)
 {
     uint32_t seen = 0;
@@ -315,11 +331,17 @@ static void environment_of_the_process(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(environment_of_the_process),   cmocka_unit_test(blocks_are_aligned_and_counted),
-        cmocka_unit_test(calloc_zeroes_and_checks),     cmocka_unit_test(realloc_keeps_the_beginning),
-        cmocka_unit_test(hook_gets_every_block),        cmocka_unit_test(counts_hold_under_threads),
-        cmocka_unit_test(log_reaches_the_callback),     cmocka_unit_test(env_is_read),
-        cmocka_unit_test(every_debug_word_has_its_bit), cmocka_unit_test(bad_values_are_ignored_and_named),
+        cmocka_unit_test(environment_of_the_process),
+        cmocka_unit_test(blocks_are_aligned_and_counted),
+        cmocka_unit_test(calloc_zeroes_and_checks),
+        cmocka_unit_test(realloc_keeps_the_beginning),
+        cmocka_unit_test(hook_gets_every_block),
+        cmocka_unit_test(counts_hold_under_threads),
+        cmocka_unit_test(log_reaches_the_callback),
+        cmocka_unit_test(env_is_read),
+        cmocka_unit_test(modes_have_names),
+        cmocka_unit_test(every_debug_word_has_its_bit),
+        cmocka_unit_test(bad_values_are_ignored_and_named),
     };
     fresh = fork(); /* before anything here has read the environment */
     if (fresh == 0)

@@ -16,18 +16,38 @@ typedef struct recurrence {
     uint64_t sequences; /* how many; UNKNOWN */
 } recurrence;
 
-/* How many sequences there are: starts has one more. */
+/* How many sequences there are, as ops_recurrent.h says: starts has one more. */
 static uint64_t sequences_of(const recurrence *r)
 {
     const mica_graph *graph = r->b->graph;
     const mica_tensor starts = r->more[STARTS];
     const mica_tensor slots = r->more[READ_SLOTS] != 0 ? r->more[READ_SLOTS] : r->more[WRITE_SLOTS];
+    const mica_tensor states = r->more[STATE] != 0 ? r->more[STATE] : r->more[BEFORE];
     if (slots != 0)
         return mica__type_of(graph, slots)->shape[0];
     if (starts == 0)
-        return 1;
+        return states == 0 ? 1 : mica__type_of(graph, states)->shape[0];
     const uint64_t size = mica__type_of(graph, starts)->shape[0];
     return mica__size_known(size) && size != 0 ? size - 1 : MICA_SIZE_UNKNOWN;
+}
+
+/* Where sequences start; 0: nowhere but where the backward op, which has no slots that are written, takes them to. A failure is the graph's. */
+static mica_tensor starts_of(const recurrence *r, mica_tensor dnext)
+{
+    mica_graph *graph = r->b->graph;
+    const mica_tensor says = r->more[READ_SLOTS] != 0 ? r->more[READ_SLOTS]
+                             : r->more[STATE] != 0    ? r->more[STATE]
+                                                      : dnext;
+    const uint64_t tokens = mica__type_of(graph, r->b->in[0])->shape[0];
+    if (r->more[STARTS] != 0 || r->sequences == (says == 0 ? 1 : mica__type_of(graph, says)->shape[0]))
+        return r->more[STARTS];
+    if (!mica__size_known(r->sequences) || !mica__size_known(tokens) || r->sequences == 0) {
+        mica__back_refuses(r->b, "has sequences whose number is not known yet");
+        return 0;
+    }
+    const uint64_t count = r->sequences + 1;
+    const mica_tensor each = mica_graph_number(graph, MICA_DTYPE_I32, (double)(tokens / r->sequences));
+    return mica_graph_mul(graph, mica_graph_index(graph, MICA_DTYPE_I32, 1, &count, 0), each);
 }
 
 /* Slots [S, ..] as sequences [N, ..]: those that ids name, or the first N. */
@@ -115,6 +135,7 @@ static mica__derived derive(mica__back *b, mica_op backward, uint32_t operands)
     in[operands + 3] =
         b->dy[0] != 0 ? b->dy[0] : mica__zeros_like(graph, b->out[0], mica__type_of(graph, b->out[0])->dtype);
     in[operands + 4] = dnext == 0 ? 0 : by_sequence(&r, dnext, r.more[WRITE_SLOTS]);
+    in[operands + STARTS] = starts_of(&r, in[operands + 4]);
     (void)mica_graph_op(graph, backward, mica__op_params(&b->node), in, operands + 5, wanted, asked, out,
                         operands + 1);
     memcpy(b->dx, out, operands * sizeof *out);

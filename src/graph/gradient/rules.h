@@ -138,6 +138,7 @@ mica__derive mica__derive_triangular, mica__derive_cholesky, mica__derive_solve,
     mica__derive_determinant, mica__derive_qr, mica__derive_eigh, mica__derive_svd;
 mica__expand mica__expand_normalize, mica__expand_normalize_backward, mica__expand_softmax_backward,
     mica__expand_cross_entropy, mica__expand_cross_entropy_backward, mica__expand_attention,
-    mica__expand_attention_backward, mica__expand_route_backward;
+    mica__expand_attention_backward, mica__expand_route_backward, mica__expand_ssm_conv_backward,
+    mica__expand_delta_net_backward, mica__expand_selective_scan_backward, mica__expand_rnn_backward;
 
 #endif

@@ -152,7 +152,8 @@ mica__derived mica__derive_sort(mica__back *b)
         mica_tensor outputs[2];
         mica_operand_desc asked[2] = {{.ndim = 0}, {.dtype = MICA_DTYPE_I32}};
         const mica__type type = mica__type_copy(graph, b->out[0]);
-        asked[1].ndim = type.ndim;
+        asked[1].ndim =
+            type.shape[last] == MICA_SIZE_UNKNOWN ? MICA_RANK_UNKNOWN : type.ndim; /* whole rows */
         memcpy(asked[1].shape, type.shape, sizeof type.shape);
         (void)mica_graph_op(graph, MICA_OP_SORT, mica__op_params(&b->node), b->in, 1, 2, asked, outputs, 2);
         ids = outputs[1];

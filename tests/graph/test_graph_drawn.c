@@ -93,7 +93,8 @@ static void case_begin(drawn_case *c, uint64_t seed)
     *c = (drawn_case){.seed = seed,
                       .p = program_draw(&random, (uint32_t)test_random_below(&random, DRAWN_KINDS)),
                       .state = NOTHING};
-    c->parameters = (uint32_t)test_random_next(&random) & (uint32_t)test_random_next(&random);
+    for (uint32_t i = 0; i < c->p->inputs; i++)
+        c->parameters |= (uint32_t)test_random_one_in(&random, 4) << i;
     for (uint32_t i = 0; i < c->p->inputs; i++)
         for (uint32_t o = 0; o < c->p->output_count; o++)
             if ((c->parameters >> i & 1) == 0 && c->p->output[o] != i && test_random_one_in(&random, 2) &&

@@ -127,7 +127,7 @@ static void unroll_ssm_conv(unrolled *u)
     mica_tensor rows = apart(u, u->in[0]), y = 0;
     if (before != 0) {
         const mica_tensor state = beginning(u, rows, 3, (const uint64_t[]){u->sequences, channels, before});
-        const mica_tensor both[] = {mica__turned(graph, state), rows};
+        const mica_tensor both[] = {mica__transposed(graph, state), rows};
         rows = mica_graph_concat(graph, both, 2, 1);
     }
     for (uint64_t k = 0; k <= before; k++) {
@@ -142,7 +142,7 @@ static void unroll_ssm_conv(unrolled *u)
         y = silu(graph, y);
     u->y = together(u, y, &channels, 1);
     if (before != 0)
-        u->next = mica__turned(graph, mica_graph_slice(graph, rows, 1, u->tokens, before, 1));
+        u->next = mica__transposed(graph, mica_graph_slice(graph, rows, 1, u->tokens, before, 1));
 }
 
 /* in: x, dt, a, b, c, skip, dt_bias, z. */
@@ -282,7 +282,7 @@ static void unroll_rnn(unrolled *u)
     const mica_tensor h = mica_graph_reshape(body, mica_graph_slice(body, in[0], 1, 0, 1, 1), 2, flat);
     const mica_tensor c =
         parts == 2 ? mica_graph_reshape(body, mica_graph_slice(body, in[0], 1, 1, 1, 1), 2, flat) : 0;
-    mica_tensor p = mica_graph_matmul(body, h, mica__turned(body, in[2]));
+    mica_tensor p = mica_graph_matmul(body, h, mica__transposed(body, in[2]));
     if (others == 2)
         p = mica_graph_add(body, p, in[3]);
     const mica_tensor next = cell(body, params->kind, in[1], p, h, c, width, &next_c);

@@ -317,13 +317,10 @@ void mica__op_shape(mica__op_builder *op, uint32_t slot, uint32_t ndim, const ui
     }
     mica__op_require(op, o->ndim == ndim, "%s has %u dimensions, not the %u that the op gives",
                      mica__op_argument(op, slot), o->ndim, ndim);
-    for (uint32_t d = 0; d < ndim && op->status == MICA_OK; d++) {
+    for (uint32_t d = 0; d < ndim && op->status == MICA_OK; d++)
         mica__op_require(op, mica__sizes_agree(o->shape[d], shape[d]),
                          "%s: shape[%u] is %llu, but the op gives %llu", mica__op_argument(op, slot), d,
                          ULL(o->shape[d]), ULL(shape[d]));
-        if (o->shape[d] == MICA_SIZE_UNKNOWN)
-            o->shape[d] = shape[d];
-    }
 }
 
 void mica__op_same_shape(mica__op_builder *op, uint32_t slot, uint32_t other)

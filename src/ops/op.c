@@ -274,24 +274,20 @@ static void read_ruled(const mica__op_builder *op, mica_operand_desc *operands, 
     }
 }
 
-/* Sizes of an output that the caller left open, where the others or the rule say them. */
+/* Sizes of an output that the caller left open, where the others say them. */
 static void fill_unknown(const mica__op_builder *op, mica_operand_desc *operands, uint32_t count)
 {
     for (uint32_t i = 0, slot = 0; i < count && op->info->grouped == 0; i++, slot++) {
         slot = mica__op_next_slot(op, slot);
         const mica__slot_info *info = mica__slot_of(&op->record, slot);
         mica__operand known = {.ndim = 0};
-        const mica__operand *ruled = &op->record.operand[slot];
-        if ((info->access & MICA_ACCESS_READ) != 0 || operands[i].dtype == MICA_DTYPE_NONE)
+        if ((info->access & MICA_ACCESS_READ) != 0 || info->shape[0] == MICA__SHAPE_RULED ||
+            operands[i].dtype == MICA_DTYPE_NONE)
             continue;
-        if (info->shape[0] != MICA__SHAPE_RULED)
-            mica__sizes_give(&op->sizes, info, &known);
-        for (uint32_t d = 0; d < operands[i].ndim; d++) {
-            if (operands[i].shape[d] == MICA_SIZE_UNKNOWN && known.ndim == operands[i].ndim)
+        mica__sizes_give(&op->sizes, info, &known);
+        for (uint32_t d = 0; known.ndim == operands[i].ndim && d < known.ndim; d++)
+            if (operands[i].shape[d] == MICA_SIZE_UNKNOWN)
                 operands[i].shape[d] = known.shape[d];
-            if (operands[i].shape[d] == MICA_SIZE_UNKNOWN && ruled->ndim == operands[i].ndim)
-                operands[i].shape[d] = ruled->shape[d];
-        }
     }
 }
 

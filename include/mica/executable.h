@@ -16,8 +16,19 @@
  * reordered and placed (session.h), and replays; it keeps the plans of the last few shapes. All give the same
  * numbers; LAZY and COMPILED the same bits.
  *
- * Ownership and failure as in device.h. Threads: any; runs of one executable wait for each other
- * unless `in_flight` says otherwise.
+ * Several devices. Nodes belong to places (mica_graph_place), and `devices[i]` serves place i. Each place's part of
+ * the graph is made ready on its device, parameters lie where they are used, and what one place needs of another is
+ * copied: the copies are nodes, which mica_executable_print shows. Devices work at the same time where the graph lets
+ * them; what goes from one to another is waited for, and carried, by the thread that runs or commits. A choice or a
+ * loop runs at its place, its sub-graphs may use others. Outputs lie at the place of their node, states at that of
+ * their input; buffers of the caller's may lie on any of the devices. Failures name place, device and node. Results
+ * have the bits that one device of the same kind gives.
+ *
+ * Runs have queues of their own where the device has several (opencl, cuda), so that executables do not wait for each
+ * other's work. Work of the caller's that writes a buffer must be over before the buffer is given.
+ *
+ * Ownership and failure as in device.h. Threads: any; runs of one executable wait for each other unless `in_flight`
+ * says otherwise.
  */
 #ifndef MICA_EXECUTABLE_H
 #define MICA_EXECUTABLE_H
@@ -59,10 +70,14 @@ typedef struct mica_compile_options {
     uint32_t signatures;  /* plans that are kept, one for each set of input shapes; 0: 4 */
     uint32_t in_flight;   /* runs at once, each with memory of its own; 0: 1; at most 64 */
     uint64_t most_rounds; /* of a loop that states no bound: BUDGET behind it; 0: 2^20 */
+    mica_device *const
+        *devices;          /* by place, each once; NULL: all on `device`. They are kept, the list is not */
+    uint32_t device_count; /* of them: at most MICA_GRAPH_PLACES */
 } mica_compile_options;
 
-/* Checks the whole graph for the device: UNSUPPORTED names every node that it does not serve, as far as shapes are
- * known. The graph may be released afterwards. */
+/* Checks the whole graph for the device, or for that of each place (`device` is NULL then, or devices[0]): UNSUPPORTED
+ * names every node that it does not serve, as far as shapes are known; INVALID_ARGUMENT a node whose place has no
+ * device, a device that is there twice. The graph may be released afterwards. */
 MICA_API mica_status mica_graph_compile(const mica_graph *graph, mica_device *device,
                                         const mica_compile_options *options,
                                         mica_executable **out_executable);

@@ -86,6 +86,17 @@ MICA_API mica_tensor mica_graph_output(mica_graph *graph, const char *name, mica
  * none. */
 MICA_API mica_status mica_graph_label(mica_graph *graph, const char *text);
 
+#define MICA_GRAPH_PLACES 64u
+
+/* Nodes added from here on belong to this place, 0 to begin with: a number for the device that is going to run them
+ * (mica_compile_options.devices). Values go from place to place by themselves: compiling puts a copy where a node
+ * takes a value of another place, once for each value and place; views and constants are made where they are needed.
+ * Inputs and parameters lie at the place that uses them; where several do, at their own if it is one of them.
+ * Derivatives belong to the place of the node that they are of, and passes join no nodes of two places. In a
+ * sub-graph 0 is the place of the node that runs it. mica_graph_choose_places (cost.h) finds places.
+ * INVALID_ARGUMENT from MICA_GRAPH_PLACES on. */
+MICA_API mica_status mica_graph_place(mica_graph *graph, uint32_t place);
+
 /* ---- nodes ---- */
 
 /* A node of one scalar function (region.h, scalars.h): as many values as it takes, 0 for others. They broadcast to
@@ -227,6 +238,7 @@ typedef struct mica_graph_node_info {
     const mica_tensor *outputs; /* 0: not wanted. Likewise */
     const char *name;           /* of inputs and parameters; "" */
     const char *label;          /* mica_graph_label's; "" */
+    uint32_t place;             /* mica_graph_place's */
 } mica_graph_node_info;
 
 /* Type and shape. INVALID_ARGUMENT for a value that the graph does not have. */

@@ -414,14 +414,12 @@ static mica_status check_transfer(const char *call, const mica_buffer *buffer, u
         return mica__fail(
             MICA_ERR_INVALID_ARGUMENT, "%s: bytes %llu at offset %llu reach past the buffer's %llu", call,
             (unsigned long long)bytes, (unsigned long long)offset, (unsigned long long)buffer->length);
-    return mica__device_wait_idle(buffer->storage->device);
+    return MICA_OK;
 }
 
-mica_status mica_buffer_write(mica_buffer *buffer, uint64_t offset, const void *source, uint64_t bytes)
+mica_status mica__buffer_put(mica_buffer *buffer, uint64_t offset, const void *source, uint64_t bytes)
 {
-    mica_status status = check_transfer("buffer_write", buffer, offset, source, bytes);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(check_transfer("buffer_write", buffer, offset, source, bytes));
     if (buffer->read_only)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "buffer_write: buffer is read-only");
     mica_device *device = buffer->storage->device;
@@ -430,13 +428,25 @@ mica_status mica_buffer_write(mica_buffer *buffer, uint64_t offset, const void *
                                  bytes);
 }
 
-mica_status mica_buffer_read(mica_buffer *buffer, uint64_t offset, void *target, uint64_t bytes)
+mica_status mica_buffer_write(mica_buffer *buffer, uint64_t offset, const void *source, uint64_t bytes)
 {
-    mica_status status = check_transfer("buffer_read", buffer, offset, target, bytes);
-    if (status != MICA_OK)
-        return status;
+    MICA__TRY(check_transfer("buffer_write", buffer, offset, source, bytes));
+    MICA__TRY(mica__device_wait_idle(buffer->storage->device));
+    return mica__buffer_put(buffer, offset, source, bytes);
+}
+
+mica_status mica__buffer_take(mica_buffer *buffer, uint64_t offset, void *target, uint64_t bytes)
+{
+    MICA__TRY(check_transfer("buffer_read", buffer, offset, target, bytes));
     mica_device *device = buffer->storage->device;
     MICA__COUNT(device, bytes_downloaded, bytes);
     return device->table->download(device->impl, buffer->storage->memory, buffer->offset + offset, target,
                                    bytes);
+}
+
+mica_status mica_buffer_read(mica_buffer *buffer, uint64_t offset, void *target, uint64_t bytes)
+{
+    MICA__TRY(check_transfer("buffer_read", buffer, offset, target, bytes));
+    MICA__TRY(mica__device_wait_idle(buffer->storage->device));
+    return mica__buffer_take(buffer, offset, target, bytes);
 }

@@ -124,6 +124,9 @@ bool mica__affine_joins(mica_dtype data, mica_dtype scales, bool biases);
 mica__packing mica__pack_target(const mica_device *device, const mica__operand *weight, mica_dtype scales);
 /* Packs a weight, or some of its rows, into a packed buffer of the same shape, and waits. */
 mica_status mica__pack_into(mica_buffer *weight, mica_buffer *packed);
+/* mica_buffer_write and mica_buffer_read without waiting: for whoever knows that nothing in flight touches the buffer, which is contiguous and has these bytes. */
+mica_status mica__buffer_put(mica_buffer *buffer, uint64_t offset, const void *source, uint64_t bytes);
+mica_status mica__buffer_take(mica_buffer *buffer, uint64_t offset, void *target, uint64_t bytes);
 /* The operand that stands for the buffer in a record. Borrowed: no references are taken. */
 void mica__operand_from(const mica_buffer *buffer, uint32_t access, mica__operand *out);
 

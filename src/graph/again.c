@@ -205,6 +205,8 @@ void mica__rewrite_mark(mica__rewrite *rewrite, const mica__node *node)
         rewrite->to->label = rewrite->label;
     if (node->round != 0)
         rewrite->to->round = (uint16_t)(rewrite->round_base + node->round);
+    if (rewrite->placed || node->place != 0)
+        rewrite->to->place = rewrite->placed ? rewrite->place : node->place;
 }
 
 bool mica__graph_again(mica__rewrite *rewrite, uint32_t at)
@@ -223,11 +225,13 @@ bool mica__graph_again(mica__rewrite *rewrite, uint32_t at)
     memset(outputs, 0, node->output_count * sizeof *outputs);
     const uint32_t label = rewrite->to->label;
     const uint16_t round = rewrite->to->round;
+    const uint8_t place = rewrite->to->place;
     mica__rewrite_mark(rewrite, node);
     if (rewrite->to->status == MICA_OK)
         kinds[node->kind](rewrite, node, inputs, outputs);
     rewrite->to->label = label;
     rewrite->to->round = round;
+    rewrite->to->place = place;
     for (uint32_t i = 0; i < node->output_count; i++)
         rewrite->map[mica__node_outputs(rewrite->from, node)[i]] = outputs[i];
     rewrite->map[0] = 0;

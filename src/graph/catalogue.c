@@ -221,3 +221,27 @@ mica_tensor mica_graph_op(mica_graph *graph, mica_op op, const void *params, con
                output_count * sizeof *outputs);
     return first;
 }
+
+/* ---- nodes as calls ---- */
+
+uint32_t mica__op_operands(const mica_graph *graph, const mica__node *node, mica_operand_desc *operand)
+{
+    const mica__op_info *info = &mica__ops[node->code];
+    uint32_t inputs = 0, outputs = 0, count = 0;
+    for (uint32_t i = 0;; i++) {
+        const uint32_t in_group =
+            i < info->fixed || info->grouped == 0 ? 0 : (i - info->fixed) % info->grouped;
+        const uint32_t row = i < info->fixed ? i : info->fixed + in_group;
+        if (i >= info->fixed && in_group == 0 && (info->grouped == 0 || inputs >= node->input_count))
+            return count;
+        const mica__slot_info *slot = &info->slot[row];
+        const bool in = (slot->access & MICA_ACCESS_READ) != 0 || (slot->flags & MICA__SLOT_PART) != 0;
+        const bool out = (slot->access & MICA_ACCESS_WRITE) != 0;
+        if (!mica__slot_is_given(slot))
+            continue;
+        operand[count++] = desc_of(mica__type_of(graph, in ? mica__node_inputs(graph, node)[inputs]
+                                                           : mica__node_outputs(graph, node)[outputs]));
+        inputs += in;
+        outputs += out;
+    }
+}

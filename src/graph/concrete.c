@@ -104,12 +104,16 @@ static bool is_view(const mica__node *node)
 /* What control and the caller's ops take lies in memory of its own. */
 static bool settle_inputs(mica__rewrite *rewrite, const mica__node *node)
 {
+    const uint8_t place = rewrite->to->place;
+    if (node->place != 0)
+        rewrite->to->place = node->place;
     for (uint32_t i = 0; i < node->input_count; i++) {
         mica_tensor *in = &rewrite->map[mica__node_inputs(rewrite->from, node)[i]];
         if (*in != 0 && (is_view(mica__node_of(rewrite->to, *in)) ||
                          mica__node_of(rewrite->to, *in)->kind == MICA_NODE_STOP_GRADIENT))
             *in = mica_graph_op(rewrite->to, MICA_OP_COPY, NULL, in, 1, 1, NULL, NULL, 0);
     }
+    rewrite->to->place = place;
     return rewrite->to->status == MICA_OK;
 }
 
@@ -123,7 +127,11 @@ static bool call_inline(mica__rewrite *rewrite, const mica__node *node)
     for (uint32_t i = 0; i < node->input_count; i++)
         tensors[i] = rewrite->map[mica__node_inputs(rewrite->from, node)[i]];
     mica_tensor *outputs = tensors + node->input_count;
+    const uint8_t place = rewrite->to->place;
+    if (node->place != 0)
+        rewrite->to->place = node->place;
     const bool fits = inline_by(rewrite->to, body, tensors, outputs, add_node);
+    rewrite->to->place = place;
     for (uint32_t i = 0; i < node->output_count && fits; i++)
         rewrite->map[mica__node_outputs(rewrite->from, node)[i]] = outputs[i];
     mica__free(tensors);
@@ -220,6 +228,12 @@ static mica_status check_known(const mica_graph *graph)
 
 mica_status mica__graph_concrete(const mica_graph *from, const mica__type *inputs, mica_graph **out_graph)
 {
+    return mica__graph_concrete_nodes(from, inputs, NULL, out_graph);
+}
+
+mica_status mica__graph_concrete_nodes(const mica_graph *from, const mica__type *inputs, uint32_t *begins,
+                                       mica_graph **out_graph)
+{
     mica__rewrite rewrite;
     *out_graph = NULL;
     uint64_t *sizes = mica__alloc((from->symbol_count + 1) * sizeof *sizes);
@@ -235,9 +249,14 @@ mica_status mica__graph_concrete(const mica_graph *from, const mica__type *input
         return status;
     }
     rewrite.inputs = inputs;
-    for (uint32_t n = 0; n < from->node_count; n++)
+    for (uint32_t n = 0; n < from->node_count; n++) {
+        if (begins != NULL)
+            begins[n] = rewrite.to->node_count;
         if (!add_node(&rewrite, n))
             break;
+    }
+    if (begins != NULL)
+        begins[from->node_count] = rewrite.to->node_count;
     status = mica__rewrite_end(&rewrite, out_graph);
     mica__free(sizes);
     if (status == MICA_OK && (status = check_known(*out_graph)) != MICA_OK) {

@@ -240,6 +240,18 @@ mica_status mica_graph_label(mica_graph *graph, const char *text)
     return graph->status;
 }
 
+mica_status mica_graph_place(mica_graph *graph, uint32_t place)
+{
+    if (!mica__graph_begins(graph, "place"))
+        return graph == NULL ? MICA_ERR_INVALID_ARGUMENT : mica_graph_status(graph);
+    if (place >= MICA_GRAPH_PLACES)
+        (void)mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "place", "place is %u, but there are %u",
+                               place, MICA_GRAPH_PLACES);
+    else
+        graph->place = (uint8_t)place;
+    return graph->status;
+}
+
 /* ---- names ---- */
 
 static uint32_t slot_of(const mica_graph *graph, const mica__names *names, const char *name)
@@ -395,6 +407,7 @@ mica_tensor mica__graph_add_node(mica_graph *graph, mica_node_kind kind, uint32_
                          .outputs = graph->list_count + input_count,
                          .label = graph->label,
                          .round = graph->round,
+                         .place = graph->place,
                          .data_bytes = data_bytes,
                          .data = copy};
     if (input_count != 0)
@@ -596,7 +609,8 @@ mica_status mica_graph_get_node(const mica_graph *graph, uint32_t node, mica_gra
                                   .inputs = mica__node_inputs(graph, n),
                                   .outputs = mica__node_outputs(graph, n),
                                   .name = graph->text + (leaf ? ((mica__leaf_data *)n->data)->name : 0),
-                                  .label = graph->text + n->label};
+                                  .label = graph->text + n->label,
+                                  .place = n->place};
     return MICA_OK;
 }
 

@@ -34,6 +34,7 @@ typedef struct mica__blob {
 
 typedef struct mica__node {
     uint8_t kind;  /* mica_node_kind */
+    uint8_t place; /* where it runs (mica_graph_place) */
     uint16_t code; /* mica_scalar, mica_op */
     uint16_t
         round; /* equal nodes of different rounds are never one: what a checkpoint computes again is not what it computed first */
@@ -79,6 +80,7 @@ struct mica_graph {
     uint32_t symbol_count, symbol_capacity;
     uint32_t label; /* of nodes to come */
     uint16_t round; /* likewise; 0 but where something is computed again */
+    uint8_t place;  /* likewise */
     struct mica__graph_chunk *chunks;
     mica_status status; /* the first failure */
     char sentence[512];
@@ -144,6 +146,12 @@ static inline const void *mica__op_params(const mica__node *node)
     const mica__op_data *data = node->data;
     return data->params_bytes == 0 ? NULL : (const void *)&data->asked[node->output_count];
 }
+/* Whether a node is the copy of a value of another place (mica__graph_cross). */
+static inline bool mica__crosses(const mica_graph *graph, const mica__node *node)
+{
+    return node->kind == MICA_NODE_OP && node->code == MICA_OP_COPY &&
+           mica__node_of(graph, *mica__node_inputs(graph, node))->place != node->place;
+}
 /* "conv", "add", "reshape": of a node, for sentences and prints. */
 const char *mica__node_name(const mica__node *node);
 /* What a node of a kind is called where the kind says it all; "" for ops and scalars. No two nodes that differ have one name. */
@@ -189,9 +197,11 @@ typedef struct mica__rewrite {
     const mica__type *inputs; /* types of from's inputs in the new graph; NULL: as they are */
     uint16_t round_base;      /* is added to the rounds of nodes that have one */
     uint32_t label, label_of; /* of `to`, the last that was taken from label `label_of` of `from` */
+    bool placed;              /* nodes get `place`, not their own */
+    uint8_t place;
 } mica__rewrite;
 
-/* Gives nodes to come in `to` label and round of a node of `from`; one without them leaves those that are there. */
+/* Gives nodes to come in `to` label, round and place of a node of `from`; one without them leaves those that are there. */
 void mica__rewrite_mark(mica__rewrite *rewrite, const mica__node *node);
 
 /* Adds node `node` of `from` to `to`, over inputs that `map` has, and puts its outputs there. Inputs and parameters become ones of the same name, constants share their
@@ -210,6 +220,9 @@ bool mica__graph_inline(mica_graph *to, const mica_graph *body, const mica_tenso
                         mica_tensor *outputs);
 /* The graph for inputs of such types: of known sizes, without calls; control takes no views. */
 mica_status mica__graph_concrete(const mica_graph *from, const mica__type *inputs, mica_graph **out_graph);
+/* The same; `begins`, of one more than from's nodes, gets where the nodes begin that each of them became. */
+mica_status mica__graph_concrete_nodes(const mica_graph *from, const mica__type *inputs, uint32_t *begins,
+                                       mica_graph **out_graph);
 /* What a body's symbols become where its inputs have such types; UNKNOWN where nothing says it. False: they do not fit. */
 bool mica__graph_bind(const mica_graph *body, const mica__type *inputs, uint64_t *out_sizes);
 
@@ -223,6 +236,8 @@ uint64_t mica__type_elements(const mica__type *type);
 uint64_t mica__type_bytes(const mica__type *type);
 /* "[batch, 784]". */
 const char *mica__shape_words(const mica_graph *graph, uint32_t ndim, const uint64_t *shape, char out[160]);
+/* The operands of an op's node in the table's order; what is updated is one operand, of both values. Returns their number: at most its inputs and outputs. */
+uint32_t mica__op_operands(const mica_graph *graph, const mica__node *node, mica_operand_desc *operand);
 /* How many tensors an op takes and gives. */
 typedef struct mica__op_arity {
     uint32_t inputs, outputs, groups;

@@ -49,6 +49,8 @@ static mica_status check_node(const mica_graph *graph, uint32_t at)
         return wrong_node(node, at, "its tensors lie beyond the list of", graph->list_count);
     if (node->label >= graph->text_bytes && node->label != 0)
         return wrong_node(node, at, "its label lies at", node->label);
+    if (node->place >= MICA_GRAPH_PLACES)
+        return wrong_node(node, at, "it belongs to place", node->place);
     if (node->data_bytes < data_bytes(node) || (node->data == NULL && data_bytes(node) != 0))
         return wrong_node(node, at, "its attributes have bytes,", node->data_bytes);
     for (uint32_t i = 0; i < node->input_count; i++) {

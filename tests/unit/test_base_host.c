@@ -208,19 +208,10 @@ static mica__env read_env(const char *const *pairs)
 static void env_is_read(void **state)
 {
     static const char *const nothing[] = {NULL};
-    static const char *const all[] = {"MICA_DEBUG",
-                                      "poison,,validate",
-                                      "MICA_THREADS",
-                                      "12",
-                                      "MICA_DEVICE",
-                                      "cpu",
-                                      "MICA_CPU_ISA",
-                                      "avx2",
-                                      "MICA_TRACE",
-                                      "t.json",
-                                      "MICA_CACHE_DIR",
-                                      "cache",
-                                      NULL};
+    static const char *const all[] = {
+        "MICA_DEBUG", "poison,,validate", "MICA_THREADS",   "12",           "MICA_DEVICE",
+        "cpu",        "MICA_MODE",        "lazy",           "MICA_CPU_ISA", "avx2",
+        "MICA_TRACE", "t.json",           "MICA_CACHE_DIR", "cache",        NULL};
     mica__env env = read_env(nothing);
     (void)state;
     assert_int_equal(env.debug, 0);
@@ -231,6 +222,7 @@ static void env_is_read(void **state)
     assert_int_equal(env.debug, MICA__DEBUG_POISON | MICA__DEBUG_VALIDATE);
     assert_int_equal(env.threads, 12);
     assert_string_equal(env.device, "cpu");
+    assert_int_equal(env.mode, 2); /* lazy */
     assert_string_equal(env.cpu_isa, "avx2");
     assert_string_equal(env.cache_dir, "cache");
     assert_string_equal(env.trace_path, "t.json");

@@ -18,4 +18,13 @@ bool mica__calibration_load(mica_calibration *calibration);
 /* Keeps them where there is a folder for it. Never fails. */
 void mica__calibration_store(const mica_calibration *calibration);
 
+/* The kernel that a node is of, as the model has it: nodes of one have one level, which is above those of all kernels that they wait for. */
+typedef struct mica__kernel_of {
+    uint32_t level, first; /* first: its first node */
+    bool live;             /* it computes something that is needed */
+} mica__kernel_of;
+/* What each kernel of a graph of known sizes takes on a device, at its first node, and the kernels. */
+mica_status mica__cost_nodes(const mica_graph *graph, const mica_calibration *calibration, double *out_ns,
+                             mica__kernel_of *out_kernels);
+
 #endif

@@ -62,7 +62,9 @@ typedef struct place {
 typedef struct estimate {
     const mica_graph *graph;
     const mica_calibration *c;
-    place *place; /* of nodes */
+    double *by_node;          /* NULL, or what each kernel takes, at its first node */
+    mica__kernel_of *kernels; /* NULL, or the kernel of each node */
+    place *place;             /* of nodes */
     /* of tensors */
     uint32_t *seen;      /* the kernel that read it last, so that each counts once */
     bool *leaves;        /* read outside of its kernel */
@@ -238,43 +240,6 @@ static double custom_ns(const estimate *e, const mica__node *node)
                                          : kernel_ns(e->c, LIMIT_PRODUCT, 0, bytes);
 }
 
-static mica_operand_desc desc_of(const mica_graph *graph, mica_tensor tensor)
-{
-    mica_operand_desc desc = {.ndim = 0};
-    if (tensor == 0)
-        return desc;
-    const mica__type *type = mica__type_of(graph, tensor);
-    desc.dtype = type->dtype;
-    desc.ndim = type->ndim;
-    desc.group_size = type->group_size;
-    desc.scale_dtype = type->scale_dtype;
-    memcpy(desc.shape, type->shape, sizeof desc.shape);
-    return desc;
-}
-
-/* The operands of an op in the table's order; what is updated is one operand, of both values. Returns their number. */
-static uint32_t operands_of(const mica_graph *graph, const mica__node *node, mica_operand_desc *operand)
-{
-    const mica__op_info *info = &mica__ops[node->code];
-    uint32_t inputs = 0, outputs = 0, count = 0;
-    for (uint32_t i = 0;; i++) {
-        const uint32_t in_group =
-            i < info->fixed || info->grouped == 0 ? 0 : (i - info->fixed) % info->grouped;
-        const uint32_t row = i < info->fixed ? i : info->fixed + in_group;
-        if (i >= info->fixed && in_group == 0 && (info->grouped == 0 || inputs >= node->input_count))
-            return count;
-        const mica__slot_info *slot = &info->slot[row];
-        const bool in = (slot->access & MICA_ACCESS_READ) != 0 || (slot->flags & MICA__SLOT_PART) != 0;
-        const bool out = (slot->access & MICA_ACCESS_WRITE) != 0;
-        if (!mica__slot_is_given(slot))
-            continue;
-        operand[count++] = desc_of(graph, in ? mica__node_inputs(graph, node)[inputs]
-                                             : mica__node_outputs(graph, node)[outputs]);
-        inputs += in;
-        outputs += out;
-    }
-}
-
 static mica_status op_ns(const estimate *e, const mica__node *node, double *out_ns)
 {
     double bytes = 0, operations = 0;
@@ -282,7 +247,7 @@ static mica_status op_ns(const estimate *e, const mica__node *node, double *out_
     mica_operand_desc *operand = mica__alloc(most * sizeof *operand);
     if (operand == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory for %zu operands", most);
-    const uint32_t count = operands_of(e->graph, node, operand);
+    const uint32_t count = mica__op_operands(e->graph, node, operand);
     const mica_status status =
         mica__op_cost_of((mica_op)node->code, mica__op_params(node), operand, count, &bytes, &operations);
     mica__free(operand);
@@ -398,7 +363,14 @@ static mica_status add_nodes(estimate *e, double *out_ns)
                               node->label != 0 ? " in " : "", graph->text + node->label,
                               mica_status_message());
         *out_ns += ns;
+        if (e->by_node != NULL)
+            e->by_node[n] = ns;
     }
+    for (uint32_t n = 0; n < graph->node_count && e->kernels != NULL; n++)
+        e->kernels[n] = (mica__kernel_of){.level = e->place[n].level,
+                                          .first = find(e, n),
+                                          .live = e->place[n].live && !mica__is_leaf(&graph->node[n]) &&
+                                                  !mica__is_view(&graph->node[n])};
     return MICA_OK;
 }
 
@@ -413,10 +385,11 @@ static double transfer_bytes(const mica_graph *graph)
 }
 
 /* A graph of known sizes. `outer`: the host submits it and gets its outputs. */
-static mica_status cost_of_graph(const mica_graph *graph, const mica_calibration *c, bool outer,
-                                 double *out_ns)
+static mica_status estimate_graph(estimate *given, bool outer, double *out_ns)
 {
-    estimate e = {.graph = graph, .c = c};
+    estimate e = *given;
+    const mica_graph *graph = e.graph;
+    const mica_calibration *c = e.c;
     mica_status status = MICA_OK;
     e.place = mica__calloc(graph->node_count + 1u, sizeof *e.place);
     e.seen = mica__alloc((graph->tensor_count + 1u) * sizeof *e.seen);
@@ -440,6 +413,20 @@ static mica_status cost_of_graph(const mica_graph *graph, const mica_calibration
     mica__free(e.source);
     mica__free(e.shown);
     return status;
+}
+
+static mica_status cost_of_graph(const mica_graph *graph, const mica_calibration *c, bool outer,
+                                 double *out_ns)
+{
+    return estimate_graph(&(estimate){.graph = graph, .c = c}, outer, out_ns);
+}
+
+mica_status mica__cost_nodes(const mica_graph *graph, const mica_calibration *c, double *ns,
+                             mica__kernel_of *kernels)
+{
+    double sum = 0;
+    return estimate_graph(&(estimate){.graph = graph, .c = c, .by_node = ns, .kernels = kernels}, false,
+                          &sum);
 }
 
 /* ---- calls ---- */

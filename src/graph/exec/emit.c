@@ -40,6 +40,19 @@ mica_status mica__buffer_for(mica_device *device, const mica__type *type, mica_b
     return mica_buffer_create(device, &desc, out);
 }
 
+mica_status mica__buffer_of(mica_device *device, const mica_graph *graph, mica_tensor tensor,
+                            mica_buffer **out)
+{
+    const mica__node *node = mica__node_of(graph, tensor);
+    const mica_status status = mica__buffer_for(device, mica__type_of(graph, tensor), out);
+    if (status == MICA_OK)
+        return MICA_OK;
+    const char *label = graph->text + node->label;
+    return mica__fail(status, "graph: what node %u, %s%s%s%s, gives at place %u (%s): %s",
+                      graph->tensor[tensor].node, mica__node_name(node), *label != 0 ? " (" : "", label,
+                      *label != 0 ? ")" : "", node->place, device->info.properties.id, mica_status_message());
+}
+
 static mica_status make_buffer(mica__emitter *e, const mica__type *type, mica_buffer **out)
 {
     if (e->session != NULL)

@@ -35,6 +35,9 @@ bool mica__is_leaf(const mica__node *node);
 
 /* A contiguous buffer for a tensor of known sizes. */
 mica_status mica__buffer_for(mica_device *device, const mica__type *type, mica_buffer **out);
+/* The same for a tensor of a graph: the sentence of a failure names its node, the place and the device. */
+mica_status mica__buffer_of(mica_device *device, const mica_graph *graph, mica_tensor tensor,
+                            mica_buffer **out);
 /* The same elements in the shape of another type. */
 mica_status mica__buffer_as(mica_buffer *buffer, const mica__type *type, mica_buffer **out);
 

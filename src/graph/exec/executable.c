@@ -10,6 +10,7 @@
 #include "device/objects.h"
 #include "graph/custom.h"
 #include "graph/exec/plan.h"
+#include "graph/exec/transfer.h"
 #include "graph/passes/passes.h"
 #include "mica/weights.h"
 
@@ -29,9 +30,47 @@ mica_status mica__compile_options_take(const mica_compile_options *options, mica
                           out->in_flight, MICA__MOST_IN_FLIGHT, out->signatures);
     if (out->mode == MICA_MODE_DEFAULT)
         out->mode = mica__env_get()->mode != 0 ? (mica_graph_mode)mica__env_get()->mode : MICA_MODE_COMPILED;
+    if ((out->devices == NULL) != (out->device_count == 0) || out->device_count > MICA_GRAPH_PLACES)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "graph_compile: options.devices is %s and device_count %u (at most %u)",
+                          out->devices == NULL ? "NULL" : "a list", out->device_count, MICA_GRAPH_PLACES);
     out->in_flight = out->in_flight == 0 ? 1 : out->in_flight;
     out->signatures = out->signatures == 0 ? 4 : out->signatures;
     out->most_rounds = out->most_rounds == 0 ? 1ull << 20 : out->most_rounds;
+    return MICA_OK;
+}
+
+/* One device for each place: those of the options, or the one. */
+static mica_status take_devices(mica_executable *executable, mica_device *device)
+{
+    mica_device *const *list = executable->options.devices != NULL ? executable->options.devices : &device;
+    const uint32_t count = executable->options.devices != NULL ? executable->options.device_count : 1;
+    executable->options.devices = NULL; /* the caller's */
+    if (device != NULL && device != list[0])
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "graph_compile: device is neither NULL nor options.devices[0]");
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t k = 0; k <= i; k++)
+            if (list[i] == NULL || (k < i && list[i] == list[k]))
+                return mica__fail(MICA_ERR_INVALID_ARGUMENT, "graph_compile: options.devices[%u] is %s", i,
+                                  list[i] == NULL ? "NULL" : "there already: a device serves one place");
+    executable->device = mica__calloc(count, sizeof(mica_device *));
+    if (executable->device == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph_compile: no memory");
+    for (uint32_t i = 0; i < count; i++)
+        executable->device[executable->device_count++] = mica_device_retain(list[i]);
+    return MICA_OK;
+}
+
+/* What goes from place to place becomes nodes; `graph` is given back. */
+static mica_status cross(mica_executable *executable, mica_graph **graph)
+{
+    mica_graph *crossed = NULL;
+    if (!mica__graph_is_placed(*graph))
+        return MICA_OK;
+    MICA__TRY(mica__graph_cross(*graph, executable->device_count, &crossed));
+    mica_graph_release(*graph);
+    *graph = crossed;
     return MICA_OK;
 }
 
@@ -41,6 +80,8 @@ static mica_status prepare(mica_executable *executable, const mica_graph *graph)
     const mica__pass_options passes = {.flags = executable->options.flags,
                                        .precision = executable->options.precision};
     MICA__TRY(mica__graph_optimise(graph, &passes, &executable->graph));
+    MICA__TRY(cross(executable, &executable->graph));
+    MICA__TRY(mica__check_served(executable));
     const mica_graph *behind = executable->graph;
     executable->stats.nodes_in = graph->node_count;
     executable->stats.nodes_out = behind->node_count;
@@ -59,7 +100,7 @@ mica_status mica_graph_compile(const mica_graph *graph, mica_device *device,
     if (out_executable == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "graph_compile: out_executable is NULL");
     *out_executable = NULL;
-    if (graph == NULL || device == NULL)
+    if (graph == NULL || (device == NULL && (options == NULL || options->device_count == 0)))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "graph_compile: %s is NULL",
                           graph == NULL ? "graph" : "device");
     mica_compile_options taken;
@@ -77,8 +118,9 @@ mica_status mica_graph_compile(const mica_graph *graph, mica_device *device,
         mica__free(executable);
         return status;
     }
-    executable->device = mica_device_retain(device);
-    status = prepare(executable, graph);
+    status = take_devices(executable, device);
+    if (status == MICA_OK)
+        status = prepare(executable, graph);
     if (status != MICA_OK)
         mica_executable_release(executable);
     else
@@ -103,7 +145,9 @@ void mica_executable_release(mica_executable *executable)
     mica_graph_release(executable->graph);
     mica_graph_release(executable->written);
     mica__lock_destroy(&executable->lock, &executable->guard);
-    mica_device_release(executable->device);
+    for (uint32_t i = 0; i < executable->device_count; i++)
+        mica_device_release(executable->device[i]);
+    mica__free(executable->device);
     mica__free(executable);
 }
 
@@ -132,7 +176,20 @@ static mica_status check_array(const char *call, const mica_array *array, const 
                       mica_dtype_name(type->dtype), mica__shape_words(graph, type->ndim, type->shape, right));
 }
 
-static mica_status write_held(mica_executable *executable, mica__held *held, const mica__type *type,
+/* New memory for what is held where that is a caller's, or there is none yet. */
+static mica_status own_held(mica_executable *executable, mica_tensor leaf, const mica__type *type)
+{
+    mica__held *held = &executable->held[leaf];
+    if (held->buffer != NULL && held->ours)
+        return MICA_OK;
+    mica__plans_drop(executable);
+    mica_buffer_release(held->buffer);
+    held->buffer = NULL;
+    held->ours = true;
+    return mica__buffer_for(mica__device_of(executable, executable->graph, leaf), type, &held->buffer);
+}
+
+static mica_status write_held(mica_executable *executable, mica_tensor leaf, const mica__type *type,
                               const mica_array *array)
 {
     if (type->group_size != 0)
@@ -143,13 +200,32 @@ static mica_status write_held(mica_executable *executable, mica__held *held, con
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "executable_set: '%s' has %llu bytes, its shape takes %llu", array->name,
                           (unsigned long long)array->bytes, (unsigned long long)mica__type_bytes(type));
-    if (held->buffer == NULL || held->buffer->read_only) {
-        mica_buffer_release(held->buffer);
-        held->buffer = NULL;
-        mica__plans_drop(executable);
-        MICA__TRY(mica__buffer_for(executable->device, type, &held->buffer));
+    MICA__TRY(own_held(executable, leaf, type));
+    return mica_buffer_write(executable->held[leaf].buffer, 0, array->data, array->bytes);
+}
+
+/* A buffer of the parameter's device is kept, one of another is copied. */
+static mica_status keep_held(mica_executable *executable, mica_tensor leaf, const mica__type *type,
+                             const mica_array *array)
+{
+    mica__held *held = &executable->held[leaf];
+    const mica_device *from = mica_buffer_device(array->buffer);
+    bool known = false;
+    for (uint32_t i = 0; i < executable->device_count; i++)
+        known |= from == executable->device[i];
+    if (!known)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "executable_set: '%s' lies on another device",
+                          array->name);
+    if (from != mica__device_of(executable, executable->graph, leaf)) {
+        MICA__TRY(own_held(executable, leaf, type));
+        return mica__transfer(array->buffer, held->buffer);
     }
-    return mica_buffer_write(held->buffer, 0, array->data, array->bytes);
+    if (held->buffer != array->buffer)
+        mica__plans_drop(executable);
+    mica_buffer_release(held->buffer);
+    held->buffer = mica_buffer_retain(array->buffer);
+    held->ours = false;
+    return MICA_OK;
 }
 
 /* What a parameter is from now on; packed forms of what it was go. */
@@ -164,19 +240,11 @@ static mica_status set_held(mica_executable *executable, mica_tensor leaf, const
         mica_buffer_release(held->packed);
         held->packed = NULL;
     }
-    if (array->buffer == NULL) {
-        mica__type known = *type;
-        memcpy(known.shape, array->shape, known.ndim * sizeof known.shape[0]);
-        return write_held(executable, held, &known, array);
-    }
-    if (mica_buffer_device(array->buffer) != executable->device)
-        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "executable_set: '%s' lies on another device",
-                          array->name);
-    if (held->buffer != array->buffer)
-        mica__plans_drop(executable);
-    mica_buffer_release(held->buffer);
-    held->buffer = mica_buffer_retain(array->buffer);
-    return MICA_OK;
+    mica__type known = *type;
+    const uint64_t *shape = array->buffer != NULL ? array->buffer->shape : array->shape;
+    memcpy(known.shape, shape, known.ndim * sizeof known.shape[0]);
+    return array->buffer == NULL ? write_held(executable, leaf, &known, array)
+                                 : keep_held(executable, leaf, &known, array);
 }
 
 static mica_status set(mica_executable *executable, const mica_array *array)
@@ -225,7 +293,10 @@ mica_status mica_executable_set_from(mica_executable *executable, const char *pa
         uint64_t index = 0;
         if (mica_weights_find(weights, array.name, &index) != MICA_OK)
             continue;
-        status = mica_weights_load(weights, index, executable->device, 0, &array.buffer);
+        const mica_graph *graph = executable->graph;
+        const mica_tensor leaf = mica__names_find(graph, &graph->leaves, array.name);
+        mica_device *device = leaf != 0 ? mica__device_of(executable, graph, leaf) : executable->device[0];
+        status = mica_weights_load(weights, index, device, 0, &array.buffer);
         if (status == MICA_OK)
             status = mica_executable_set(executable, &array);
         mica_buffer_release(array.buffer);

@@ -10,10 +10,11 @@
 
 #include "base/alloc.h"
 #include "base/work.h"
+#include "device/objects.h"
 
 struct mica__loop {
     uint8_t kind;
-    mica_device *device;         /* borrowed: the schedule's */
+    mica__station station;       /* of the place where what it carries lies */
     mica_graph *graph[2];        /* bodies of known sizes */
     mica__schedule *schedule[2]; /* IF: then, else; WHILE: condition, body; SCAN: none, body */
     mica_buffer *predicate;
@@ -38,7 +39,6 @@ static mica__type *input_types(const mica_graph *graph, const mica__node *node, 
 
 typedef struct body_call {
     const mica__schedule_desc *outer;
-    mica_arena *arena;
     const mica_graph *body; /* of known sizes */
     mica_buffer *const *inputs;
     mica_buffer *const *outputs; /* NULL entries: nobody looks, or a link */
@@ -61,14 +61,13 @@ static mica_status make_sequence(const body_call *call, mica__schedule **out)
         if (node->kind != MICA_NODE_CONSTANT)
             continue;
         const mica__blob *blob = ((const mica__constant_data *)node->data)->blob;
-        status = mica__buffer_for(call->outer->device, mica__type_of(body, t), &leaf[t]);
+        status = mica__buffer_of(call->outer->station[node->place].device, body, t, &leaf[t]);
         if (status == MICA_OK)
-            status = mica_buffer_write(leaf[t], 0, blob->data, blob->bytes);
+            status = mica__buffer_put(leaf[t], 0, blob->data, blob->bytes);
         made = t;
     }
     mica__schedule_desc desc = *call->outer;
     desc.graph = body;
-    desc.arena = call->arena;
     desc.leaf = leaf;
     desc.output = call->outputs;
     desc.link = link;
@@ -96,8 +95,8 @@ static mica_buffer **gather_buffers(const mica_graph *graph, const mica__node *n
     return list;
 }
 
-static mica_status make_if(mica__loop *loop, const mica__schedule_desc *outer, mica_arena *arena,
-                           const mica__node *node, mica_buffer *const *fixed)
+static mica_status make_if(mica__loop *loop, const mica__schedule_desc *outer, const mica__node *node,
+                           mica_buffer *const *fixed)
 {
     const mica__body_data *data = node->data;
     mica__type *types = input_types(outer->graph, node, 1);
@@ -109,7 +108,6 @@ static mica_status make_if(mica__loop *loop, const mica__schedule_desc *outer, m
     for (uint32_t i = 0; i < 2 && status == MICA_OK; i++) {
         status = mica__graph_concrete(data->body[i], types, &loop->graph[i]);
         const body_call call = {.outer = outer,
-                                .arena = arena,
                                 .body = loop->graph[i],
                                 .inputs = list,
                                 .outputs = status == MICA_OK ? list + node->input_count - 1 : NULL};
@@ -135,13 +133,13 @@ static mica_status make_carried(mica__loop *loop, const mica_graph *graph, const
         if (place != NULL)
             loop->carried[i] = mica_buffer_retain(place);
         else
-            MICA__TRY(mica__buffer_for(loop->device, mica__type_of(graph, like[i]), &loop->carried[i]));
+            MICA__TRY(mica__buffer_of(loop->station.device, graph, like[i], &loop->carried[i]));
     }
     return MICA_OK;
 }
 
-static mica_status make_while(mica__loop *loop, const mica__schedule_desc *outer, mica_arena *arena,
-                              const mica__node *node, mica_buffer *const *fixed)
+static mica_status make_while(mica__loop *loop, const mica__schedule_desc *outer, const mica__node *node,
+                              mica_buffer *const *fixed)
 {
     const mica__body_data *data = node->data;
     const mica_tensor *in = mica__node_inputs(outer->graph, node),
@@ -152,7 +150,7 @@ static mica_status make_while(mica__loop *loop, const mica__schedule_desc *outer
     MICA__TRY(make_carried(loop, outer->graph, in, out, data->carried, fixed));
     for (uint32_t i = 0; i < data->carried; i++)
         loop->from[i] = mica_buffer_retain(fixed[in[i]]);
-    MICA__TRY(mica__buffer_for(loop->device, &one, &loop->predicate));
+    MICA__TRY(mica__buffer_for(loop->station.device, &one, &loop->predicate));
     mica__type *types = input_types(outer->graph, node, 0);
     mica_buffer **list = gather_buffers(outer->graph, node, 0, fixed);
     mica_buffer **nothing = mica__calloc(data->carried + 1u, sizeof *nothing), *predicate = NULL;
@@ -166,7 +164,6 @@ static mica_status make_while(mica__loop *loop, const mica__schedule_desc *outer
             status = mica__buffer_as(loop->predicate, mica__type_of(loop->graph[0], gives), &predicate);
         }
         const body_call call = {.outer = outer,
-                                .arena = arena,
                                 .body = loop->graph[i],
                                 .inputs = list,
                                 .outputs = i == 0 ? &predicate : nothing,
@@ -282,14 +279,13 @@ static mica_status scan_buffers(mica__loop *loop, const mica__schedule_desc *out
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory for a scan");
     loop->carried_count = carried;
     const mica__type number = {.dtype = MICA_DTYPE_I32, .ndim = 1, .shape = {1}};
-    MICA__TRY(mica__buffer_for(loop->device, &number, &loop->carried[0]));
+    MICA__TRY(mica__buffer_for(loop->station.device, &number, &loop->carried[0]));
     for (uint32_t i = 0; i < node->output_count; i++) {
         mica_buffer *place = fixed[outs[i]];
         if (place != NULL)
             loop->carried[1 + i] = mica_buffer_retain(place);
         else
-            MICA__TRY(
-                mica__buffer_for(loop->device, mica__type_of(outer->graph, outs[i]), &loop->carried[1 + i]));
+            MICA__TRY(mica__buffer_of(loop->station.device, outer->graph, outs[i], &loop->carried[1 + i]));
         if (i < scan->carried)
             loop->from[1 + i] = mica_buffer_retain(fixed[in[i]]);
     }
@@ -306,8 +302,8 @@ static uint64_t length_of(const mica_graph *graph, const mica__node *node, const
                               : mica__type_of(graph, mica__node_inputs(graph, node)[scan->carried])->shape[0];
 }
 
-static mica_status make_scan(mica__loop *loop, const mica__schedule_desc *outer, mica_arena *arena,
-                             const mica__node *node, mica_buffer *const *fixed)
+static mica_status make_scan(mica__loop *loop, const mica__schedule_desc *outer, const mica__node *node,
+                             mica_buffer *const *fixed)
 {
     const mica__body_data *data = node->data;
     const mica_scan_desc *scan = &data->scan;
@@ -323,6 +319,8 @@ static mica_status make_scan(mica__loop *loop, const mica__schedule_desc *outer,
     c.in = mica__calloc((size_t)node->input_count + c.body->outputs.count + 2, sizeof *c.in);
     mica_status status = c.in == NULL ? MICA_ERR_OUT_OF_MEMORY : mica_graph_create(&c.to);
     open = c.to;
+    if (status == MICA_OK)
+        status = mica_graph_place(c.to, node->place);
     if (status == MICA_OK) {
         c.out = c.in + node->input_count + 1;
         status = count_rounds(&c, outer->graph, node);
@@ -336,7 +334,6 @@ static mica_status make_scan(mica__loop *loop, const mica__schedule_desc *outer,
         status = scan_buffers(loop, outer, node, scan, fixed, &list);
     nothing = mica__calloc((size_t)node->output_count + 2, sizeof *nothing);
     const body_call call = {.outer = outer,
-                            .arena = arena,
                             .body = loop->graph[1],
                             .inputs = list,
                             .outputs = nothing,
@@ -351,7 +348,7 @@ static mica_status make_scan(mica__loop *loop, const mica__schedule_desc *outer,
     return status;
 }
 
-mica_status mica__loop_create(const mica__schedule_desc *outer, mica_arena *arena, const mica__node *node,
+mica_status mica__loop_create(const mica__schedule_desc *outer, const mica__node *node,
                               mica_buffer *const *fixed, mica__loop **out)
 {
     *out = NULL;
@@ -359,10 +356,10 @@ mica_status mica__loop_create(const mica__schedule_desc *outer, mica_arena *aren
     if (loop == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory for a loop");
     loop->kind = node->kind;
-    loop->device = outer->device;
-    const mica_status status = node->kind == MICA_NODE_IF      ? make_if(loop, outer, arena, node, fixed)
-                               : node->kind == MICA_NODE_WHILE ? make_while(loop, outer, arena, node, fixed)
-                                                               : make_scan(loop, outer, arena, node, fixed);
+    loop->station = outer->station[node->place];
+    const mica_status status = node->kind == MICA_NODE_IF      ? make_if(loop, outer, node, fixed)
+                               : node->kind == MICA_NODE_WHILE ? make_while(loop, outer, node, fixed)
+                                                               : make_scan(loop, outer, node, fixed);
     if (status != MICA_OK)
         mica__loop_release(loop);
     else
@@ -393,7 +390,7 @@ void mica__loop_release(mica__loop *loop)
 static mica_status holds(mica__loop *loop, bool *out)
 {
     uint8_t value = 0;
-    MICA__TRY(mica_buffer_read(loop->predicate, 0, &value, 1));
+    MICA__TRY(mica__buffer_take(loop->predicate, 0, &value, 1));
     *out = value != 0;
     return MICA_OK;
 }
@@ -402,7 +399,7 @@ static mica_status holds(mica__loop *loop, bool *out)
 static mica_status begin_rounds(mica__loop *loop)
 {
     mica_encoder *encoder = NULL;
-    MICA__TRY(mica_encoder_begin(loop->device, NULL, &encoder));
+    MICA__TRY(mica_encoder_begin(loop->station.device, loop->station.queue, &encoder));
     mica_status status = MICA_OK;
     for (uint32_t i = 0; i < loop->carried_count && status == MICA_OK; i++)
         if (loop->from[i] != NULL)

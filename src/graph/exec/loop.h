@@ -9,7 +9,7 @@
 typedef struct mica__loop mica__loop;
 
 /* `fixed`: buffers of the node's inputs, and of those of its outputs that somebody wants; all contiguous. */
-mica_status mica__loop_create(const mica__schedule_desc *outer, mica_arena *arena, const mica__node *node,
+mica_status mica__loop_create(const mica__schedule_desc *outer, const mica__node *node,
                               mica_buffer *const *fixed, mica__loop **out);
 void mica__loop_release(mica__loop *loop);
 /* Runs it to its end and waits. */

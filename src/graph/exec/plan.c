@@ -22,7 +22,9 @@ mica_status mica__state_memory(mica_executable *executable, mica_tensor leaf, co
     mica__held *held = &executable->held[leaf];
     if (held->buffer != NULL)
         return MICA_OK;
-    return mica_buffer_alloc(executable->device, type->dtype, type->ndim, type->shape, &held->buffer);
+    held->ours = true;
+    return mica_buffer_alloc(mica__device_of(executable, executable->graph, leaf), type->dtype, type->ndim,
+                             type->shape, &held->buffer);
 }
 
 /* ---- weights ---- */
@@ -52,7 +54,7 @@ static mica_status prepare(mica_executable *executable)
         mica__free(changes);
         MICA__TRY(status);
     }
-    return mica__prepare_run(prepared, executable->device, held_buffer, executable);
+    return mica__prepare_run(prepared, executable->device, executable->device_count, held_buffer, executable);
 }
 
 static mica_status pack_weights(mica_executable *executable)
@@ -73,9 +75,9 @@ static mica_status pack_weights(mica_executable *executable)
 
 /* ---- instances ---- */
 
-static void release_instance(const mica_graph *graph, mica__instance *instance)
+static void release_instance(const mica_executable *executable, const mica_graph *graph,
+                             mica__instance *instance)
 {
-    mica_fence_release(instance->fence);
     mica__schedule_release(instance->schedule);
     for (uint32_t t = 0; instance->leaf != NULL && t < graph->tensor_count; t++)
         mica_buffer_release(instance->leaf[t]);
@@ -86,7 +88,11 @@ static void release_instance(const mica_graph *graph, mica__instance *instance)
     mica__free(instance->leaf);
     mica__free(instance->output);
     mica__free(instance->mine);
-    mica_arena_release(instance->arena);
+    for (uint32_t p = 0; instance->station != NULL && p < executable->device_count; p++) {
+        mica_arena_release(instance->station[p].arena);
+        mica_queue_release(instance->station[p].queue);
+    }
+    mica__free(instance->station);
     memset(instance, 0, sizeof *instance);
 }
 
@@ -103,8 +109,8 @@ static mica_status constant_leaf(const mica_executable *executable, const mica_g
 {
     const mica__blob *blob = ((const mica__constant_data *)mica__node_of(graph, tensor)->data)->blob;
     mica_buffer *buffer = NULL;
-    MICA__TRY(mica__buffer_for(executable->device, mica__type_of(graph, tensor), &buffer));
-    mica_status status = mica_buffer_write(buffer, 0, blob->data, blob->bytes);
+    MICA__TRY(mica__buffer_of(mica__device_of(executable, graph, tensor), graph, tensor, &buffer));
+    mica_status status = mica__buffer_put(buffer, 0, blob->data, blob->bytes);
     if (status == MICA_OK && (executable->options.flags & MICA_COMPILE_AS_WRITTEN) == 0 &&
         mica__is_weight(graph, tensor))
         status = mica_buffer_pack(buffer, out);
@@ -150,7 +156,7 @@ static mica_status take_leaf(mica_executable *executable, const mica_graph *grap
     if (mica__link_of(executable, leaf) != NULL)
         MICA__TRY(mica__state_memory(executable, leaf, mica__type_of(graph, tensor)));
     else if (node->kind == MICA_NODE_INPUT)
-        return mica__buffer_for(executable->device, mica__type_of(graph, tensor), out);
+        return mica__buffer_of(mica__device_of(executable, graph, tensor), graph, tensor, out);
     mica__held *held = &executable->held[leaf];
     if (held->buffer == NULL)
         return mica__fail(MICA_ERR_STATE, "executable: parameter '%s' was not set", name);
@@ -158,45 +164,86 @@ static mica_status take_leaf(mica_executable *executable, const mica_graph *grap
     return MICA_OK;
 }
 
-static mica_status make_instance(mica_executable *executable, mica__plan_of *plan, mica__instance *instance)
+/* A queue of its own where the device has several, so that runs of others do not stand before its own, and an arena. */
+static mica_status take_stations(const mica_executable *executable, mica__instance *instance)
+{
+    instance->station = mica__calloc(executable->device_count, sizeof *instance->station);
+    if (instance->station == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "executable: no memory for a run");
+    for (uint32_t p = 0; p < executable->device_count; p++) {
+        mica__station *station = &instance->station[p];
+        station->device = executable->device[p];
+        const mica_status status = mica_queue_create(station->device, &station->queue);
+        if (status != MICA_OK && status != MICA_ERR_UNSUPPORTED)
+            return status;
+        if (executable->options.mode == MICA_MODE_COMPILED)
+            MICA__TRY(mica_arena_create(station->device, &station->arena));
+    }
+    return MICA_OK;
+}
+
+static mica_status take_leaves(mica_executable *executable, const mica__plan_of *plan,
+                               mica__instance *instance)
 {
     const mica_graph *graph = plan->graph;
     const mica__instance *first = instance == plan->instance ? NULL : plan->instance;
-    instance->leaf = mica__calloc(graph->tensor_count, sizeof *instance->leaf);
-    instance->output = mica__calloc(graph->outputs.count + 1, sizeof *instance->output);
-    instance->mine = mica__calloc(graph->input_count + 1, sizeof *instance->mine);
-    if (instance->leaf == NULL || instance->output == NULL || instance->mine == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "executable: no memory for a run");
-    if (executable->options.mode == MICA_MODE_COMPILED)
-        MICA__TRY(mica_arena_create(executable->device, &instance->arena));
     for (mica_tensor t = 1; t < graph->tensor_count; t++)
         if (mica__is_leaf(mica__node_of(graph, t)))
             MICA__TRY(take_leaf(executable, graph, t, first, &instance->leaf[t]));
     for (uint32_t i = 0; i < graph->input_count; i++)
         if (mica__link_of(executable, leaf_of(executable, graph, graph->inputs[i])) == NULL)
             instance->mine[i] = mica_buffer_retain(instance->leaf[graph->inputs[i]]);
-    mica__link *links = mica__alloc((executable->link_count + 1) * sizeof *links);
-    if (links == NULL)
-        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "executable: no memory for states");
-    mica_status status = MICA_OK;
-    for (uint32_t i = 0; i < graph->outputs.count && status == MICA_OK; i++) {
+    return MICA_OK;
+}
+
+/* Memory of outputs that are no states. */
+static mica_status take_outputs(const mica_executable *executable, const mica_graph *graph,
+                                mica__instance *instance)
+{
+    for (uint32_t i = 0; i < graph->outputs.count; i++) {
+        const mica_tensor tensor = graph->outputs.list[i].tensor;
         bool linked = false;
         for (uint32_t l = 0; l < executable->link_count; l++)
             linked |= executable->link[l].output == i;
         if (!linked)
-            status = mica__buffer_for(executable->device, mica__type_of(graph, graph->outputs.list[i].tensor),
-                                      &instance->output[i]);
+            MICA__TRY(mica__buffer_of(mica__device_of(executable, graph, tensor), graph, tensor,
+                                      &instance->output[i]));
     }
-    for (uint32_t l = 0; l < executable->link_count;
-         l++) { /* leaves have other numbers in the plan's graph, but the same names */
+    return MICA_OK;
+}
+
+/* Leaves have other numbers in the plan's graph, but the same names. */
+static mica_status take_links(const mica_executable *executable, const mica_graph *graph, mica__link **out)
+{
+    mica__link *links = *out = mica__alloc((executable->link_count + 1) * sizeof *links);
+    if (links == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "executable: no memory for states");
+    for (uint32_t l = 0; l < executable->link_count; l++) {
         const mica__leaf_data *leaf = mica__node_of(executable->graph, executable->link[l].leaf)->data;
         links[l] = (mica__link){
             .output = executable->link[l].output,
             .leaf = mica__names_find(graph, &graph->leaves, executable->graph->text + leaf->name)};
     }
+    return MICA_OK;
+}
+
+static mica_status make_instance(mica_executable *executable, mica__plan_of *plan, mica__instance *instance)
+{
+    const mica_graph *graph = plan->graph;
+    instance->leaf = mica__calloc(graph->tensor_count, sizeof *instance->leaf);
+    instance->output = mica__calloc(graph->outputs.count + 1, sizeof *instance->output);
+    instance->mine = mica__calloc(graph->input_count + 1, sizeof *instance->mine);
+    if (instance->leaf == NULL || instance->output == NULL || instance->mine == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "executable: no memory for a run");
+    MICA__TRY(take_stations(executable, instance));
+    MICA__TRY(take_leaves(executable, plan, instance));
+    mica__link *links = NULL;
+    mica_status status = take_outputs(executable, graph, instance);
+    if (status == MICA_OK)
+        status = take_links(executable, graph, &links);
     const mica__schedule_desc desc = {.graph = graph,
-                                      .device = executable->device,
-                                      .arena = instance->arena,
+                                      .station = instance->station,
+                                      .station_count = executable->device_count,
                                       .mode = executable->options.mode,
                                       .most_rounds = executable->options.most_rounds,
                                       .leaf = instance->leaf,
@@ -211,12 +258,12 @@ static mica_status make_instance(mica_executable *executable, mica__plan_of *pla
 
 /* ---- plans ---- */
 
-void mica__plan_release(mica__plan_of *plan)
+void mica__plan_release(const mica_executable *executable, mica__plan_of *plan)
 {
     if (plan == NULL)
         return;
     for (uint32_t i = 0; i < plan->instance_count; i++)
-        release_instance(plan->graph, &plan->instance[i]);
+        release_instance(executable, plan->graph, &plan->instance[i]);
     mica_graph_release(plan->graph);
     mica__free(plan->types);
     mica__free(plan);
@@ -226,7 +273,7 @@ void mica__plans_drop(mica_executable *executable)
 {
     executable->last = NULL;
     for (uint32_t i = 0; i < executable->plan_count; i++) {
-        mica__plan_release(executable->plan[i]);
+        mica__plan_release(executable, executable->plan[i]);
         executable->plan[i] = NULL;
     }
     executable->plan_count = 0;
@@ -286,7 +333,7 @@ static mica_status make_plan(mica_executable *executable, const mica__type *type
     if (status != MICA_OK) {
         if (plan->graph == NULL)
             plan->instance_count = 0;
-        mica__plan_release(plan);
+        mica__plan_release(executable, plan);
         return status;
     }
     executable->stats.plans++;
@@ -315,7 +362,7 @@ static void make_place(mica_executable *executable)
     if (executable->plan_count < executable->options.signatures || oldest == UINT32_MAX)
         return;
     executable->last = NULL;
-    mica__plan_release(executable->plan[oldest]);
+    mica__plan_release(executable, executable->plan[oldest]);
     executable->plan[oldest] = executable->plan[--executable->plan_count];
 }
 
@@ -355,6 +402,6 @@ mica_status mica__plan_instance(mica_executable *executable, mica__plan_of *plan
         return MICA_OK;
     const mica_status status = make_instance(executable, plan, instance);
     if (status != MICA_OK)
-        release_instance(plan->graph, instance);
+        release_instance(executable, plan->graph, instance);
     return status;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "device/objects.h"
 
 #define PREFIX "prepared/"
 
@@ -36,12 +37,21 @@ static bool has_symbols(const mica_graph *graph, const mica__node *node)
     return false;
 }
 
-static void find_kinds(parting *p, const uint8_t *changes)
+/* A parameter as another place has it. */
+static bool is_carried(const mica_graph *graph, const mica__node *node)
+{
+    return mica__crosses(graph, node) &&
+           mica__node_of(graph, *mica__node_inputs(graph, node))->kind == MICA_NODE_PARAMETER;
+}
+
+/* `all` false: but for parameters as other places have them everything varies. */
+static void find_kinds(parting *p, const uint8_t *changes, bool all)
 {
     const mica_graph *graph = p->graph;
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const mica__node *node = &graph->node[n];
-        const bool varies = node->input_count == 0 || is_control(node) || has_symbols(graph, node);
+        const bool varies = node->input_count == 0 || is_control(node) || has_symbols(graph, node) ||
+                            !(all || is_carried(graph, node));
         uint8_t kind = node->kind == MICA_NODE_PARAMETER  ? PREPARED
                        : node->kind == MICA_NODE_CONSTANT ? CONSTANT
                        : varies                           ? VARIES
@@ -78,10 +88,11 @@ static void hand_over(parting *p, mica_tensor tensor, bool weight)
 {
     const mica__node *node = mica__node_of(p->graph, tensor);
     const mica__type *type = mica__type_of(p->graph, tensor);
+    const bool carried = is_carried(p->graph, node);
     if (p->kind[tensor] == VARIES || mica__is_leaf(node) || p->handed[tensor] != 0 || !is_known(type) ||
-        !(weight || is_computed(p->graph, tensor)) || mica__type_bytes(type) > p->allowed)
+        !(weight || is_computed(p->graph, tensor)) || (!carried && mica__type_bytes(type) > p->allowed))
         return;
-    p->allowed -= mica__type_bytes(type);
+    p->allowed -= carried ? 0 : mica__type_bytes(type);
     p->handed[tensor] = 1;
 }
 
@@ -179,7 +190,10 @@ static mica_status write_main(const parting *p, mica_graph **out)
                 continue;
             const mica__type *type = mica__type_of(graph, t);
             name_of(t, name);
-            rewrite.map[t] = mica_graph_parameter(rewrite.to, name, type->dtype, type->ndim, type->shape);
+            rewrite.to->place = node->place;
+            rewrite.map[t] = mica_graph_parameter_scaled(rewrite.to, name, type->dtype, type->ndim,
+                                                         type->shape, type->group_size, type->scale_dtype);
+            rewrite.to->place = 0;
         }
     }
     return status == MICA_OK ? mica__rewrite_end(&rewrite, out) : status;
@@ -193,8 +207,8 @@ mica_status mica__prepare_part(const mica_graph *graph, const uint8_t *changes, 
                  .handed = mica__calloc(graph->tensor_count, 1)};
     mica_status status =
         p.kind == NULL || p.handed == NULL ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory") : MICA_OK;
-    if (status == MICA_OK && all) {
-        find_kinds(&p, changes);
+    if (status == MICA_OK) {
+        find_kinds(&p, changes, all);
         out->count = find_handed(&p);
     }
     if (status == MICA_OK && out->count == 0)
@@ -246,8 +260,8 @@ bool mica__is_weight(const mica_graph *graph, mica_tensor leaf)
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const mica__node *node = &graph->node[n];
         for (uint32_t i = 0; i < node->input_count; i++) {
-            if (mica__node_inputs(graph, node)[i] != leaf)
-                continue;
+            if (mica__node_inputs(graph, node)[i] != leaf || is_carried(graph, node))
+                continue; /* another place's copy is one of what it was */
             if (node->kind != MICA_NODE_OP || node->code != MICA_OP_MATMUL || i == 0)
                 return false;
             weight = true;
@@ -260,7 +274,7 @@ bool mica__is_weight(const mica_graph *graph, mica_tensor leaf)
 
 /* ---- running ---- */
 
-static mica_status take_leaves(const mica_graph *graph, mica_device *device,
+static mica_status take_leaves(const mica_graph *graph, mica_device *const *device,
                                mica_status (*held)(void *context, const char *name, mica_buffer **out),
                                void *context, mica_buffer **leaf)
 {
@@ -271,8 +285,8 @@ static mica_status take_leaves(const mica_graph *graph, mica_device *device,
         if (node->kind != MICA_NODE_CONSTANT)
             continue;
         const mica__blob *blob = ((const mica__constant_data *)node->data)->blob;
-        MICA__TRY(mica__buffer_for(device, mica__type_of(graph, t), &leaf[t]));
-        MICA__TRY(mica_buffer_write(leaf[t], 0, blob->data, blob->bytes));
+        MICA__TRY(mica__buffer_of(device[node->place], graph, t, &leaf[t]));
+        MICA__TRY(mica__buffer_put(leaf[t], 0, blob->data, blob->bytes));
     }
     return MICA_OK;
 }
@@ -293,7 +307,7 @@ static mica_status pack(mica__prepared *prepared)
     return MICA_OK;
 }
 
-mica_status mica__prepare_run(mica__prepared *prepared, mica_device *device,
+mica_status mica__prepare_run(mica__prepared *prepared, mica_device *const *device, uint32_t device_count,
                               mica_status (*held)(void *context, const char *name, mica_buffer **out),
                               void *context)
 {
@@ -304,15 +318,25 @@ mica_status mica__prepare_run(mica__prepared *prepared, mica_device *device,
     mica__schedule *schedule = NULL;
     MICA__TRY(mica__graph_concrete(graph, NULL, &concrete));
     mica_buffer **leaf = mica__calloc(concrete->tensor_count, sizeof *leaf);
-    mica_status status = leaf == NULL ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory") : MICA_OK;
+    mica__station *station = mica__calloc(device_count, sizeof *station);
+    for (uint32_t p = 0; p < device_count && station != NULL; p++)
+        station[p].device = device[p];
+    mica_status status =
+        leaf == NULL || station == NULL ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory") : MICA_OK;
     if (status == MICA_OK)
         status = take_leaves(concrete, device, held, context, leaf);
-    for (uint32_t i = 0; i < prepared->count && status == MICA_OK; i++)
+    for (uint32_t i = 0; i < prepared->count && status == MICA_OK; i++) {
+        const mica_tensor tensor = concrete->outputs.list[i].tensor;
         if (prepared->ready[i] == NULL)
-            status = mica__buffer_for(device, mica__type_of(concrete, concrete->outputs.list[i].tensor),
-                                      &prepared->ready[i]);
-    const mica__schedule_desc desc = {
-        .graph = concrete, .device = device, .mode = MICA_MODE_LAZY, .leaf = leaf, .output = prepared->ready};
+            status = mica__buffer_of(device[mica__node_of(concrete, tensor)->place], concrete, tensor,
+                                     &prepared->ready[i]);
+    }
+    const mica__schedule_desc desc = {.graph = concrete,
+                                      .station = station,
+                                      .station_count = device_count,
+                                      .mode = MICA_MODE_LAZY,
+                                      .leaf = leaf,
+                                      .output = prepared->ready};
     if (status == MICA_OK)
         status = mica__schedule_create(&desc, &schedule);
     if (status == MICA_OK)
@@ -321,6 +345,7 @@ mica_status mica__prepare_run(mica__prepared *prepared, mica_device *device,
     for (mica_tensor t = 1; leaf != NULL && t < concrete->tensor_count; t++)
         mica_buffer_release(leaf[t]);
     mica__free(leaf);
+    mica__free(station);
     mica_graph_release(concrete);
     if (status == MICA_OK)
         status = pack(prepared);

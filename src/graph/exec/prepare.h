@@ -21,7 +21,7 @@ mica_status mica__prepare_part(const mica_graph *graph, const uint8_t *changes, 
                                mica__prepared *out);
 void mica__prepare_release(mica__prepared *prepared);
 /* Computes what is prepared; `held` by name: the buffer of a parameter of the graph, or NULL and a status. */
-mica_status mica__prepare_run(mica__prepared *prepared, mica_device *device,
+mica_status mica__prepare_run(mica__prepared *prepared, mica_device *const *device, uint32_t device_count,
                               mica_status (*held)(void *context, const char *name, mica_buffer **out),
                               void *context);
 /* Which output of `before` a parameter of `main` is; UINT32_MAX: it is one of the graph's own. */

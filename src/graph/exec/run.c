@@ -7,6 +7,7 @@
 #include "base/work.h"
 #include "device/objects.h"
 #include "graph/exec/plan.h"
+#include "graph/exec/transfer.h"
 
 /* ---- inputs ---- */
 
@@ -23,6 +24,14 @@ static const char *input_name(const mica_graph *graph, uint32_t i)
     const char *name = NULL;
     (void)mica_graph_get_input(graph, i, &name);
     return name;
+}
+
+static bool has_device(const mica_executable *executable, const mica_buffer *buffer)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < executable->device_count; i++)
+        has |= mica_buffer_device(buffer) == executable->device[i];
+    return has;
 }
 
 /* The type that comes in for input `i`. */
@@ -69,7 +78,7 @@ static mica_status take_type(const mica_executable *executable, uint32_t i, cons
         return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                           "executable_run: input '%s' has %llu bytes, its shape takes %llu", array->name,
                           (unsigned long long)array->bytes, (unsigned long long)mica__type_bytes(out));
-    if (array->buffer != NULL && mica_buffer_device(array->buffer) != executable->device)
+    if (array->buffer != NULL && !has_device(executable, array->buffer))
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "executable_run: input '%s' lies on another device",
                           array->name);
     return MICA_OK;
@@ -89,10 +98,13 @@ static mica_status check_names(const mica_executable *executable, const mica_arr
     return MICA_OK;
 }
 
-static mica_status copy_on_device(mica_device *device, mica_buffer *from, mica_buffer *to)
+/* Between buffers that no run in flight touches. */
+static mica_status copy_buffer(mica_buffer *from, mica_buffer *to)
 {
     mica_encoder *encoder = NULL;
-    MICA__TRY(mica_encoder_begin(device, NULL, &encoder));
+    if (mica_buffer_device(from) != mica_buffer_device(to))
+        return mica__transfer(from, to);
+    MICA__TRY(mica_encoder_begin(mica_buffer_device(from), NULL, &encoder));
     mica_status status = mica_copy(encoder, from, to);
     if (status == MICA_OK)
         status = mica_encoder_commit_and_wait(encoder);
@@ -100,36 +112,37 @@ static mica_status copy_on_device(mica_device *device, mica_buffer *from, mica_b
     return status;
 }
 
+/* The instance reads its own memory again: never is a buffer written that a caller gave before. */
+static mica_status take_own(mica__instance *instance, mica_tensor leaf, mica_buffer *mine)
+{
+    if (instance->leaf[leaf] == mine)
+        return MICA_OK;
+    MICA__TRY(mica__schedule_bind(instance->schedule, leaf, mine));
+    mica_buffer_release(instance->leaf[leaf]);
+    instance->leaf[leaf] = mica_buffer_retain(mine);
+    return MICA_OK;
+}
+
 /* A buffer that lies as the schedule's own does is read where it is; others are copied. */
-static mica_status feed_buffer(mica__instance *instance, mica_device *device, mica_tensor leaf,
+static mica_status feed_buffer(mica__instance *instance, mica_tensor leaf, mica_buffer *mine,
                                mica_buffer *from)
 {
     mica_buffer **own = &instance->leaf[leaf];
     if (*own == from)
         return MICA_OK;
     if (mica__buffer_contiguous(from) && !from->temporary &&
+        mica_buffer_device(from) == mica_buffer_device(mine) &&
         mica__schedule_bind(instance->schedule, leaf, from) == MICA_OK) {
         mica_buffer_release(*own);
         *own = mica_buffer_retain(from);
         return MICA_OK;
     }
-    return copy_on_device(device, from, *own);
+    MICA__TRY(take_own(instance, leaf, mine));
+    return copy_buffer(from, mine);
 }
 
-/* Where bytes of the caller's go: never into a buffer that a caller gave before. */
-static mica_status feed_bytes(mica__instance *instance, mica_tensor leaf, mica_buffer *mine,
-                              const mica_array *array)
-{
-    if (instance->leaf[leaf] != mine) {
-        MICA__TRY(mica__schedule_bind(instance->schedule, leaf, mine));
-        mica_buffer_release(instance->leaf[leaf]);
-        instance->leaf[leaf] = mica_buffer_retain(mine);
-    }
-    return mica_buffer_write(mine, 0, array->data, array->bytes);
-}
-
-static mica_status feed(mica_executable *executable, mica__plan_of *plan, mica__instance *instance,
-                        const mica_array *inputs, uint32_t count)
+static mica_status feed(mica__plan_of *plan, mica__instance *instance, const mica_array *inputs,
+                        uint32_t count)
 {
     const mica_graph *graph = plan->graph;
     for (uint32_t i = 0; i < graph->input_count; i++) {
@@ -137,10 +150,12 @@ static mica_status feed(mica_executable *executable, mica__plan_of *plan, mica__
         const mica_tensor leaf = graph->inputs[i];
         if (array == NULL)
             continue; /* a state */
-        if (array->buffer != NULL)
-            MICA__TRY(feed_buffer(instance, executable->device, leaf, array->buffer));
-        else
-            MICA__TRY(feed_bytes(instance, leaf, instance->mine[i], array));
+        if (array->buffer != NULL) {
+            MICA__TRY(feed_buffer(instance, leaf, instance->mine[i], array->buffer));
+            continue;
+        }
+        MICA__TRY(take_own(instance, leaf, instance->mine[i]));
+        MICA__TRY(mica__buffer_put(instance->mine[i], 0, array->data, array->bytes));
     }
     return MICA_OK;
 }
@@ -180,7 +195,7 @@ static mica_status check_outputs(const mica_executable *executable, const mica__
                               "executable_run: output '%s' takes %llu bytes, there are %llu", outputs[i].name,
                               (unsigned long long)bytes, (unsigned long long)outputs[i].bytes);
         if (outputs[i].data == NULL && outputs[i].buffer != NULL &&
-            mica_buffer_device(outputs[i].buffer) != executable->device)
+            !has_device(executable, outputs[i].buffer))
             return mica__fail(MICA_ERR_INVALID_ARGUMENT, "executable_run: output '%s' lies on another device",
                               outputs[i].name);
     }
@@ -198,12 +213,12 @@ static mica_status deliver(const mica_executable *executable, const mica__plan_o
     memcpy(array->shape, type->shape, sizeof array->shape);
     if (array->data != NULL) {
         array->bytes = mica__type_bytes(type);
-        return mica_buffer_read(from, 0, array->data, array->bytes);
+        return mica__buffer_take(from, 0, array->data, array->bytes);
     }
     const bool ours = array->buffer == NULL;
     if (ours)
-        MICA__TRY(mica__buffer_for(executable->device, type, &array->buffer));
-    const mica_status status = copy_on_device(executable->device, from, array->buffer);
+        MICA__TRY(mica__buffer_for(mica_buffer_device(from), type, &array->buffer));
+    const mica_status status = copy_buffer(from, array->buffer);
     if (status != MICA_OK && ours) {
         mica_buffer_release(array->buffer);
         array->buffer = NULL;
@@ -217,13 +232,8 @@ static mica_status deliver(const mica_executable *executable, const mica__plan_o
 static mica_status end_run(mica_executable *executable, mica__plan_of *plan, mica__instance *instance)
 {
     mica_run *run = instance->run;
-    mica_status status = instance->ended;
-    if (instance->fence != NULL)
-        status = mica_fence_wait(instance->fence, UINT64_MAX);
-    mica_fence_release(instance->fence);
-    instance->fence = NULL;
+    mica_status status = mica__schedule_wait(instance->schedule);
     instance->run = NULL;
-    instance->ended = MICA_OK;
     if (status == MICA_OK)
         executable->last = instance;
     for (uint32_t i = 0; run != NULL && i < run->output_count && status == MICA_OK; i++)
@@ -235,11 +245,11 @@ static mica_status end_run(mica_executable *executable, mica__plan_of *plan, mic
     return status;
 }
 
-static mica_status start(mica_executable *executable, mica__plan_of *plan, mica__instance *instance,
-                         const mica_array *inputs, uint32_t input_count)
+static mica_status start(mica__plan_of *plan, mica__instance *instance, const mica_array *inputs,
+                         uint32_t input_count)
 {
-    MICA__TRY(feed(executable, plan, instance, inputs, input_count));
-    return mica__schedule_submit(instance->schedule, &instance->fence);
+    MICA__TRY(feed(plan, instance, inputs, input_count));
+    return mica__schedule_submit(instance->schedule);
 }
 
 static mica_status commit(mica_executable *executable, const mica_array *inputs, uint32_t input_count,
@@ -262,7 +272,7 @@ static mica_status commit(mica_executable *executable, const mica_array *inputs,
     MICA__TRY(mica__plan_instance(executable, run->plan, &instance));
     if (instance->run != NULL)
         (void)end_run(executable, run->plan, instance); /* told to whoever waits for it */
-    MICA__TRY(start(executable, run->plan, instance, inputs, input_count));
+    MICA__TRY(start(run->plan, instance, inputs, input_count));
     instance->run = run;
     run->instance = instance;
     return MICA_OK;

@@ -1,56 +1,17 @@
 /*
- * schedule.c - cutting a graph into steps, giving buffers to what outlives a step, and running the steps.
+ * schedule.c - a graph in steps: giving buffers to what outlives a step, and what each step is on its device (schedule_run.c runs them).
  *
  * What only one step knows is a temporary of its session. What several steps read lies in a buffer of the schedule. An output is computed where it belongs;
  * one that is linked to a leaf is computed in that leaf's own memory where every other use of the old value comes before it, else copied there at the end.
  */
-#include "graph/exec/schedule.h"
+#include "graph/exec/schedule_parts.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/work.h"
 #include "device/objects.h"
-#include "graph/custom.h"
-#include "graph/exec/host_call.h"
-#include "graph/exec/loop.h"
-
-/* Nodes [begin, end), then the copies of `copy` where it is the last step; or one node that the host looks at: of control, or a
- * caller's op. */
-typedef struct step {
-    uint32_t begin, end;
-    bool control, last;
-    mica__loop *loop; /* of control; one of both */
-    mica__host_call *call;
-    mica_recording *recording; /* COMPILED */
-} step;
-
-typedef struct end_copy {
-    mica_tensor tensor;
-    mica_buffer *to, *through; /* `through`: a leaf that another copy may overwrite goes there first */
-} end_copy;
-
-struct mica__schedule {
-    mica__schedule_desc desc;
-    mica_arena *arena;
-    mica_buffer **fixed; /* by tensor: what is there before a step begins, or where it belongs */
-    uint8_t *computed;   /* by tensor: leaves, and what other steps compute */
-    uint32_t *root, *last_use;
-    uint8_t *used;
-    step *steps;
-    uint32_t step_count;
-    end_copy *copies;
-    uint32_t copy_count;
-    mica_session_stats stats; /* sums */
-};
 
 /* ---- who uses what ---- */
-
-static bool is_control(const mica__node *node)
-{
-    return node->kind == MICA_NODE_IF || node->kind == MICA_NODE_WHILE || node->kind == MICA_NODE_SCAN ||
-           mica__custom_is_of_host(node);
-}
 
 static void find_roots(mica__schedule *p)
 {
@@ -77,19 +38,24 @@ static void find_uses(mica__schedule *p)
         for (uint32_t i = 0; i < node->input_count && needed; i++) {
             const mica_tensor in = mica__node_inputs(graph, node)[i];
             p->used[in] = 1;
-            if (!mica__is_view(node) && p->last_use[p->root[in]] < n)
-                p->last_use[p->root[in]] = n;
         }
     }
     p->used[0] = 0;
 }
 
-static bool node_is_used(const mica__schedule *p, const mica__node *node)
+/* The last node of the order that uses each tensor, or a view of it. */
+static void find_last_uses(mica__schedule *p)
 {
-    bool used = false;
-    for (uint32_t i = 0; i < node->output_count; i++)
-        used |= p->used[mica__node_outputs(p->desc.graph, node)[i]] != 0;
-    return used;
+    const mica_graph *graph = p->desc.graph;
+    for (uint32_t i = 0; i < p->order.count; i++) {
+        const uint32_t n = p->order.node[i];
+        const mica__node *node = &graph->node[n];
+        for (uint32_t k = 0; k < node->input_count; k++) {
+            const mica_tensor root = p->root[mica__node_inputs(graph, node)[k]];
+            if (!mica__is_view(node) && mica__schedule_uses(p, node) && p->last_use[root] != UINT32_MAX)
+                p->last_use[root] = n;
+        }
+    }
 }
 
 /* ---- where outputs belong ---- */
@@ -154,9 +120,11 @@ static bool fits_in_place(const mica__schedule *p, mica_tensor tensor, mica_tens
     const mica__tensor *t = &p->desc.graph->tensor[tensor];
     const mica__node *node = &p->desc.graph->node[t->node];
     const uint32_t last = p->last_use[leaf];
-    if (mica__is_leaf(node) || mica__is_view(node) || is_control(node) || node->kind == MICA_NODE_CONCAT)
+    if (mica__is_leaf(node) || mica__is_view(node) || mica__is_control(node) ||
+        node->kind == MICA_NODE_CONCAT || last == UINT32_MAX ||
+        node->place != mica__node_of(p->desc.graph, leaf)->place)
         return false;
-    return last < t->node ||
+    return p->order.at[last] < p->order.at[t->node] ||
            (last == t->node && (may_overwrite(p, node, tensor, leaf) || updates(p, node, tensor, leaf)));
 }
 
@@ -198,7 +166,7 @@ static mica_status place_outputs(mica__schedule *p)
     return status;
 }
 
-/* A leaf that another copy changes is kept apart first. */
+/* A leaf that another copy changes is kept apart first, and so is what belongs to another place. */
 static mica_status guard_copies(mica__schedule *p)
 {
     for (uint32_t i = 0; i < p->copy_count; i++) {
@@ -206,43 +174,17 @@ static mica_status guard_copies(mica__schedule *p)
         bool changed = false;
         for (uint32_t j = 0; j < p->desc.link_count; j++)
             changed |= p->desc.link[j].leaf == root;
-        if (changed)
-            MICA__TRY(mica__buffer_for(p->desc.device, mica__type_of(p->desc.graph, p->copies[i].tensor),
-                                       &p->copies[i].through));
+        p->copies[i].place = mica__node_of(p->desc.graph, root)->place;
+        p->copies[i].crosses =
+            mica_buffer_device(p->copies[i].to) != p->desc.station[p->copies[i].place].device;
+        if (changed || p->copies[i].crosses)
+            MICA__TRY(mica__buffer_of(p->desc.station[p->copies[i].place].device, p->desc.graph,
+                                      p->copies[i].tensor, &p->copies[i].through));
     }
     return MICA_OK;
 }
 
-/* ---- steps ---- */
-
-static void cut(mica__schedule *p)
-{
-    const mica_graph *graph = p->desc.graph;
-    uint32_t begin = 0;
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        if (!is_control(&graph->node[n]) || !node_is_used(p, &graph->node[n]))
-            continue;
-        if (n > begin)
-            p->steps[p->step_count++] = (step){.begin = begin, .end = n};
-        p->steps[p->step_count++] = (step){.begin = n, .end = n + 1, .control = true};
-        begin = n + 1;
-    }
-    p->steps[p->step_count++] = (step){.begin = begin, .end = graph->node_count, .last = true};
-}
-
-/* The step that computes each node is the last one that begins at or before it. */
-static uint32_t step_of(const mica__schedule *p, uint32_t node)
-{
-    uint32_t low = 0, high = p->step_count;
-    while (high - low > 1) {
-        const uint32_t middle = (low + high) / 2;
-        if (p->steps[middle].begin <= node)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
+/* ---- between steps ---- */
 
 /* A buffer for whatever one step computes and another reads. */
 static mica_status keep(mica__schedule *p, mica_tensor tensor, uint32_t user)
@@ -250,39 +192,41 @@ static mica_status keep(mica__schedule *p, mica_tensor tensor, uint32_t user)
     const mica_graph *graph = p->desc.graph;
     const mica_tensor root = p->root[tensor];
     if (root == 0 || mica__is_leaf(mica__node_of(graph, root)) ||
-        step_of(p, graph->tensor[root].node) == user)
+        p->order.step[graph->tensor[root].node] == user)
         return MICA_OK;
     p->last_use[root] = UINT32_MAX; /* never taken by who updates it */
-    return p->fixed[root] != NULL
-               ? MICA_OK
-               : mica__buffer_for(p->desc.device, mica__type_of(graph, root), &p->fixed[root]);
+    if (p->fixed[root] != NULL)
+        return MICA_OK;
+    return mica__buffer_of(p->desc.station[mica__node_of(graph, root)->place].device, graph, root,
+                           &p->fixed[root]);
 }
 
 static mica_status keep_between_steps(mica__schedule *p)
 {
     const mica_graph *graph = p->desc.graph;
-    for (uint32_t n = 0; n < graph->node_count; n++) {
+    for (uint32_t i = 0; i < p->order.count; i++) {
+        const uint32_t n = p->order.node[i];
         const mica__node *node = &graph->node[n];
-        const uint32_t user = step_of(p, n);
-        if (!node_is_used(p, node) || mica__is_view(node))
+        const bool apart = mica__is_control(node) || mica__crosses(graph, node);
+        if (!mica__schedule_uses(p, node) || mica__is_view(node))
             continue;
-        for (uint32_t i = 0; i < node->input_count; i++)
-            MICA__TRY(keep(p, mica__node_inputs(graph, node)[i], user));
-        for (uint32_t i = 0; i < node->output_count && is_control(node); i++)
-            MICA__TRY(keep(p, mica__node_outputs(graph, node)[i], UINT32_MAX));
+        for (uint32_t k = 0; k < node->input_count; k++)
+            MICA__TRY(keep(p, mica__node_inputs(graph, node)[k], p->order.step[n]));
+        for (uint32_t k = 0; k < node->output_count && apart; k++)
+            MICA__TRY(keep(p, mica__node_outputs(graph, node)[k], UINT32_MAX));
     }
     for (uint32_t i = 0; i < p->copy_count; i++)
-        MICA__TRY(keep(p, p->copies[i].tensor, p->step_count - 1));
+        MICA__TRY(keep(p, p->copies[i].tensor, p->last_step[p->copies[i].place]));
     return MICA_OK;
 }
 
 /* ---- emitting a step ---- */
 
-static mica__emitter emitter_of(mica__schedule *p, mica_session *session, mica_encoder *encoder,
-                                mica_buffer **buffer)
+static mica__emitter emitter_of(mica__schedule *p, uint8_t place, mica_session *session,
+                                mica_encoder *encoder, mica_buffer **buffer)
 {
     return (mica__emitter){.graph = p->desc.graph,
-                           .device = p->desc.device,
+                           .device = p->desc.station[place].device,
                            .session = session,
                            .encoder = encoder,
                            .buffer = buffer,
@@ -309,25 +253,33 @@ static void end_buffers(const mica__schedule *p, mica_buffer **buffer)
     mica__free(buffer);
 }
 
-static mica_status emit_copies(mica__schedule *p, mica__emitter *e)
+/* What a place has to copy at the end. */
+static mica_status emit_copies(mica__schedule *p, uint8_t place, mica__emitter *e)
 {
     for (uint32_t i = 0; i < p->copy_count; i++)
-        if (p->copies[i].through != NULL)
+        if (p->copies[i].through != NULL && p->copies[i].place == place)
             MICA__TRY(mica__emit_copy(e, p->copies[i].tensor, p->copies[i].through));
-    for (uint32_t i = 0; i < p->copy_count; i++)
-        if (p->copies[i].through != NULL)
-            MICA__TRY(mica_copy(e->encoder, p->copies[i].through, p->copies[i].to));
+    for (uint32_t i = 0; i < p->copy_count; i++) {
+        const end_copy *copy = &p->copies[i];
+        if (copy->place != place || copy->crosses)
+            continue;
+        if (copy->through != NULL)
+            MICA__TRY(mica_copy(e->encoder, copy->through, copy->to));
         else
-            MICA__TRY(mica__emit_copy(e, p->copies[i].tensor, p->copies[i].to));
+            MICA__TRY(mica__emit_copy(e, copy->tensor, copy->to));
+    }
     return MICA_OK;
 }
 
-static mica_status emit_step(mica__schedule *p, const step *s, mica__emitter *e)
+static mica_status emit_step(mica__schedule *p, const mica__step *s, mica__emitter *e)
 {
-    for (uint32_t n = s->begin; n < s->end; n++)
-        if (node_is_used(p, &p->desc.graph->node[n]))
+    const mica_graph *graph = p->desc.graph;
+    for (uint32_t i = s->begin; i < s->end; i++) {
+        const uint32_t n = p->order.node[i];
+        if (mica__schedule_uses(p, &graph->node[n]) && !mica__crosses(graph, &graph->node[n]))
             MICA__TRY(mica__emit_node(e, n));
-    return s->last ? emit_copies(p, e) : MICA_OK;
+    }
+    return s->last ? emit_copies(p, s->place, e) : MICA_OK;
 }
 
 static void add_stats(mica__schedule *p, const mica_session_stats *stats)
@@ -340,22 +292,24 @@ static void add_stats(mica__schedule *p, const mica_session_stats *stats)
         p->stats.temp_bound = stats->temp_bound;
 }
 
-/* The step in one session: kept as a recording, or run at once. */
-static mica_status in_a_session(mica__schedule *p, step *s, bool record)
+mica_status mica__schedule_session(mica__schedule *p, uint32_t at, bool record, mica_fence **out_fence)
 {
     mica_session *session = NULL;
     mica_session_stats stats;
-    MICA__TRY(mica_session_begin(p->desc.device, NULL, MICA_SESSION_RECORD, &session));
-    mica_status status = p->arena != NULL ? mica_session_use_arena(session, p->arena) : MICA_OK;
+    const mica__step *s = &p->order.steps[at];
+    const mica__station *station = &p->desc.station[s->place];
+    const uint32_t flags = MICA_FINISH_FUSE | MICA_FINISH_REORDER;
+    MICA__TRY(mica_session_begin(station->device, station->queue, MICA_SESSION_RECORD, &session));
+    mica_status status = station->arena != NULL ? mica_session_use_arena(session, station->arena) : MICA_OK;
     mica_buffer **buffer = begin_buffers(p);
-    mica__emitter e = emitter_of(p, session, mica_session_encoder(session), buffer);
+    mica__emitter e = emitter_of(p, s->place, session, mica_session_encoder(session), buffer);
     if (status == MICA_OK)
         status = buffer == NULL ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory for buffers")
                                 : emit_step(p, s, &e);
     if (status == MICA_OK)
-        status = record ? mica_session_record(session, MICA_FINISH_FUSE | MICA_FINISH_REORDER, &stats,
-                                              &s->recording)
-                        : mica_session_finish(session, MICA_FINISH_FUSE | MICA_FINISH_REORDER, &stats);
+        status = record              ? mica_session_record(session, flags, &stats, &p->run[at].recording)
+                 : out_fence != NULL ? mica_session_commit(session, flags, &stats, out_fence)
+                                     : mica_session_finish(session, flags, &stats);
     mica_session_release(session);
     end_buffers(p, buffer);
     if (status == MICA_OK)
@@ -363,35 +317,55 @@ static mica_status in_a_session(mica__schedule *p, step *s, bool record)
     return status;
 }
 
-/* One node after the other, each to its end; what nobody needs any more goes. */
-static mica_status one_by_one(mica__schedule *p, const step *s)
+/* Lets go of what node `n` was the last to use. */
+static void let_go(mica__schedule *p, uint32_t n, mica_buffer **buffer)
 {
     const mica_graph *graph = p->desc.graph;
+    const mica__node *node = &graph->node[n];
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const mica_tensor in = mica__node_inputs(graph, node)[i];
+        if (p->last_use[p->root[in]] != n || p->fixed[in] != NULL)
+            continue;
+        mica_buffer_release(buffer[in]);
+        buffer[in] = NULL;
+    }
+}
+
+/* One node, or the copies at the end, run until it is over. */
+static mica_status run_alone(mica__schedule *p, const mica__step *s, uint32_t n, mica_buffer **buffer)
+{
+    mica_encoder *encoder = NULL;
+    const bool copies = n == UINT32_MAX;
+    const mica__station *station = &p->desc.station[s->place];
+    mica_status status = mica_encoder_begin(station->device, station->queue, &encoder);
+    mica__emitter e = emitter_of(p, s->place, NULL, encoder, buffer);
+    if (status == MICA_OK)
+        status = copies ? emit_copies(p, s->place, &e) : mica__emit_node(&e, n);
+    if (status == MICA_OK && (status = mica_encoder_commit_and_wait(encoder)) != MICA_OK && !copies)
+        status = mica__fail(status, "graph: node %u, %s: %s", n, mica__node_name(&p->desc.graph->node[n]),
+                            mica_status_message());
+    mica_encoder_release(encoder);
+    return status;
+}
+
+mica_status mica__schedule_one_by_one(mica__schedule *p, uint32_t at)
+{
+    const mica_graph *graph = p->desc.graph;
+    const mica__step *s = &p->order.steps[at];
     mica_buffer **buffer = begin_buffers(p);
     mica_status status =
         buffer == NULL ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory for buffers") : MICA_OK;
-    for (uint32_t n = s->begin; n < s->end + (s->last ? 1 : 0) && status == MICA_OK; n++) {
-        const bool copies = n == s->end;
-        const mica__node *node = copies ? NULL : &graph->node[n];
-        mica_encoder *encoder = NULL;
-        if (!copies && (mica__is_leaf(node) || mica__is_view(node) || !node_is_used(p, node)))
+    for (uint32_t i = s->begin; i < s->end && status == MICA_OK; i++) {
+        const uint32_t n = p->order.node[i];
+        const mica__node *node = &graph->node[n];
+        if (mica__is_leaf(node) || mica__is_view(node) || !mica__schedule_uses(p, node) ||
+            mica__crosses(graph, node))
             continue;
-        status = mica_encoder_begin(p->desc.device, NULL, &encoder);
-        mica__emitter e = emitter_of(p, NULL, encoder, buffer);
-        if (status == MICA_OK)
-            status = copies ? emit_copies(p, &e) : mica__emit_node(&e, n);
-        if (status == MICA_OK && (status = mica_encoder_commit_and_wait(encoder)) != MICA_OK && !copies)
-            status =
-                mica__fail(status, "graph: node %u, %s: %s", n, mica__node_name(node), mica_status_message());
-        mica_encoder_release(encoder);
-        for (uint32_t i = 0; !copies && i < node->input_count; i++) {
-            const mica_tensor in = mica__node_inputs(graph, node)[i];
-            if (p->last_use[p->root[in]] == n && p->fixed[in] == NULL) {
-                mica_buffer_release(buffer[in]);
-                buffer[in] = NULL;
-            }
-        }
+        status = run_alone(p, s, n, buffer);
+        let_go(p, n, buffer);
     }
+    if (status == MICA_OK && s->last)
+        status = run_alone(p, s, UINT32_MAX, buffer);
     end_buffers(p, buffer);
     return status;
 }
@@ -402,20 +376,29 @@ static mica_status take_memory(mica__schedule *p)
 {
     const mica_graph *graph = p->desc.graph;
     const uint32_t tensors = graph->tensor_count;
-    uint32_t steps = 2;
-    for (uint32_t n = 0; n < graph->node_count; n++)
-        steps += is_control(&graph->node[n]) ? 2 : 0;
     p->fixed = mica__calloc(tensors, sizeof *p->fixed);
     p->computed = mica__calloc(tensors, 1);
     p->root = mica__calloc(tensors, sizeof *p->root);
     p->last_use = mica__calloc(tensors, sizeof *p->last_use);
     p->used = mica__calloc(tensors, 1);
-    p->steps = mica__calloc(steps, sizeof *p->steps);
     p->copies = mica__calloc(graph->outputs.count + p->desc.link_count + 1, sizeof *p->copies);
     if (p->fixed == NULL || p->computed == NULL || p->root == NULL || p->last_use == NULL ||
-        p->used == NULL || p->steps == NULL || p->copies == NULL)
+        p->used == NULL || p->copies == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory for a schedule of %u nodes",
                           graph->node_count);
+    return MICA_OK;
+}
+
+/* The order, and what runs each of its steps. */
+static mica_status take_steps(mica__schedule *p)
+{
+    MICA__TRY(mica__order_make(p->desc.graph, p->used, p->desc.station_count, &p->order));
+    p->run = mica__calloc(p->order.step_count, sizeof *p->run);
+    if (p->run == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory for %u steps", p->order.step_count);
+    for (uint32_t s = 0; s < p->order.step_count; s++)
+        if (p->order.steps[s].last)
+            p->last_step[p->order.steps[s].place] = s;
     return MICA_OK;
 }
 
@@ -430,17 +413,32 @@ static void take_leaves(mica__schedule *p)
         }
 }
 
+/* Whether a step has nothing to submit: only values that come from other places, or no copies at the end. */
+static bool is_empty(const mica__schedule *p, const mica__step *s)
+{
+    bool empty = p->desc.station_count > 1;
+    for (uint32_t i = s->begin; i < s->end && empty; i++)
+        empty = mica__crosses(p->desc.graph, &p->desc.graph->node[p->order.node[i]]);
+    for (uint32_t i = 0; i < p->copy_count && empty && s->last; i++)
+        empty = p->copies[i].place != s->place;
+    return empty;
+}
+
 static mica_status make_steps(mica__schedule *p)
 {
-    for (uint32_t i = 0; i < p->step_count; i++) {
-        step *s = &p->steps[i];
-        const mica__node *node = &p->desc.graph->node[s->begin];
-        if (s->control && node->kind == MICA_NODE_CUSTOM)
-            MICA__TRY(mica__host_call_create(p->desc.graph, s->begin, p->fixed, &s->call));
+    for (uint32_t i = 0; i < p->order.step_count; i++) {
+        const mica__step *s = &p->order.steps[i];
+        const uint32_t n = s->begin < s->end ? p->order.node[s->begin] : UINT32_MAX;
+        mica_status status = MICA_OK;
+        p->run[i].empty = is_empty(p, s);
+        if (s->control && p->desc.graph->node[n].kind == MICA_NODE_CUSTOM)
+            status = mica__host_call_create(p->desc.graph, n, p->fixed, &p->run[i].call);
         else if (s->control)
-            MICA__TRY(mica__loop_create(&p->desc, p->arena, node, p->fixed, &s->loop));
-        else if (p->desc.mode == MICA_MODE_COMPILED)
-            MICA__TRY(in_a_session(p, s, true));
+            status = mica__loop_create(&p->desc, &p->desc.graph->node[n], p->fixed, &p->run[i].loop);
+        else if (p->desc.mode == MICA_MODE_COMPILED && !p->run[i].empty)
+            status = mica__schedule_session(p, i, true, NULL);
+        if (status != MICA_OK)
+            return mica__schedule_fail_step(p, status, i);
     }
     return MICA_OK;
 }
@@ -451,7 +449,8 @@ static mica_status plan(mica__schedule *p)
     find_roots(p);
     take_leaves(p);
     find_uses(p);
-    cut(p);
+    MICA__TRY(take_steps(p));
+    find_last_uses(p);
     MICA__TRY(place_outputs(p));
     MICA__TRY(guard_copies(p));
     MICA__TRY(keep_between_steps(p));
@@ -465,7 +464,6 @@ mica_status mica__schedule_create(const mica__schedule_desc *desc, mica__schedul
     if (p == NULL)
         return mica__fail(MICA_ERR_OUT_OF_MEMORY, "graph: no memory for a schedule");
     p->desc = *desc;
-    p->arena = desc->arena;
     const mica_status status = plan(p);
     p->desc.leaf = p->desc.output = NULL; /* the caller's lists, which are not looked at again */
     p->desc.link = NULL;
@@ -480,60 +478,32 @@ void mica__schedule_release(mica__schedule *p)
 {
     if (p == NULL)
         return;
-    for (uint32_t i = 0; i < p->step_count; i++) {
-        mica_recording_release(p->steps[i].recording);
-        mica__loop_release(p->steps[i].loop);
-        mica__host_call_release(p->steps[i].call);
+    (void)mica__schedule_wait(p);
+    for (uint32_t i = 0; i < p->order.step_count && p->run != NULL; i++) {
+        mica_recording_release(p->run[i].recording);
+        mica__loop_release(p->run[i].loop);
+        mica__host_call_release(p->run[i].call);
     }
     for (uint32_t i = 0; i < p->copy_count; i++)
         mica_buffer_release(p->copies[i].through);
     for (uint32_t t = 0; t < p->desc.graph->tensor_count && p->fixed != NULL; t++)
         mica_buffer_release(p->fixed[t]);
-    void *const lists[] = {p->fixed, p->computed, p->root, p->last_use, p->used, p->steps, p->copies};
+    void *const lists[] = {p->fixed, p->computed, p->root, p->last_use, p->used, p->run, p->copies};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         mica__free(lists[i]);
+    mica__order_free(&p->order);
     mica__free(p);
-}
-
-/* ---- running ---- */
-
-static mica_status run_step(mica__schedule *p, step *s)
-{
-    MICA__TRY(mica__spend(1));
-    if (s->control)
-        return s->call != NULL ? mica__host_call_run(s->call) : mica__loop_run(s->loop);
-    if (p->desc.mode == MICA_MODE_COMPILED)
-        return mica_recording_replay_and_wait(s->recording);
-    return p->desc.mode == MICA_MODE_LAZY ? in_a_session(p, s, false) : one_by_one(p, s);
-}
-
-mica_status mica__schedule_run(mica__schedule *p)
-{
-    for (uint32_t i = 0; i < p->step_count; i++)
-        MICA__TRY(run_step(p, &p->steps[i]));
-    return MICA_OK;
-}
-
-mica_status mica__schedule_submit(mica__schedule *p, mica_fence **out_fence)
-{
-    *out_fence = NULL;
-    for (uint32_t i = 0; i + 1 < p->step_count; i++)
-        MICA__TRY(run_step(p, &p->steps[i]));
-    step *s = &p->steps[p->step_count - 1];
-    if (p->desc.mode == MICA_MODE_COMPILED && !s->control)
-        return mica_recording_replay(s->recording, out_fence);
-    return run_step(p, s);
 }
 
 mica_status mica__schedule_bind(mica__schedule *p, mica_tensor leaf, mica_buffer *to)
 {
     uint32_t uses = 0;
-    if (p->step_count != 1 || p->fixed[leaf] == NULL)
+    if (p->order.step_count != 1 || p->fixed[leaf] == NULL)
         return mica__fail(MICA_ERR_UNSUPPORTED, "graph: the schedule has several steps");
     if (p->fixed[leaf] == to)
         return MICA_OK;
-    if (p->steps[0].recording != NULL)
-        MICA__TRY(mica_recording_rebind(p->steps[0].recording, p->fixed[leaf], to, &uses));
+    if (p->run[0].recording != NULL)
+        MICA__TRY(mica_recording_rebind(p->run[0].recording, p->fixed[leaf], to, &uses));
     mica_buffer_release(p->fixed[leaf]);
     p->fixed[leaf] = mica_buffer_retain(to);
     return MICA_OK;
@@ -547,7 +517,7 @@ void mica__schedule_count(const mica__schedule *p, mica_executable_stats *stats)
         stats->arena_bytes = p->stats.temp_placed;
     if (p->stats.temp_bound > stats->arena_bound)
         stats->arena_bound = p->stats.temp_bound;
-    for (uint32_t i = 0; i < p->step_count; i++)
-        if (p->steps[i].loop != NULL)
-            mica__loop_count(p->steps[i].loop, stats);
+    for (uint32_t i = 0; i < p->order.step_count; i++)
+        if (p->run[i].loop != NULL)
+            mica__loop_count(p->run[i].loop, stats);
 }

@@ -83,9 +83,13 @@ static mica_tensor added(mica_graph *graph, mica_tensor a, mica_tensor b)
 static bool reach(walk *w, mica_tensor x, mica_tensor by)
 {
     const mica_tensor dx = settled(w->graph, by, x);
+    const uint8_t place = w->graph->place;
     if (dx == 0)
         return w->graph->status == MICA_OK;
+    if (w->reaches[x] != 0) /* from several nodes, perhaps of several places: added up where x is */
+        w->graph->place = mica__node_of(w->graph, x)->place;
     w->reaches[x] = w->reaches[x] == 0 ? dx : added(w->graph, w->reaches[x], dx);
+    w->graph->place = place;
     return w->graph->status == MICA_OK;
 }
 
@@ -166,10 +170,13 @@ static bool through_node(walk *w, uint32_t at)
             needed |= wanted[i] = w->depends[in[i]];
         mica__back b = {graph, at, node, in, out, dy, wanted, dx};
         const uint32_t label = graph->label;
+        const uint8_t place = graph->place;
         graph->label = node.label;
+        graph->place = node.place;
         fine =
             !reached || !needed || node.kind == MICA_NODE_STOP_GRADIENT || through_rule(w, &b, dy + outputs);
         graph->label = label;
+        graph->place = place;
     }
     if (list != few)
         mica__free(list);
@@ -274,9 +281,11 @@ bool mica__gradients(mica_graph *graph, const mica_tensor *values, const mica_te
 {
     walk w = {.graph = graph};
     const uint32_t label = graph->label;
+    const uint8_t place = graph->place;
     const bool fine = takes_all(graph, values, seeds, value_count, of, count) &&
                       walk_all(&w, values, seeds, value_count, of, count, out);
     graph->label = label;
+    graph->place = place;
     mica__free(w.reaches);
     mica__free(w.depends);
     for (uint32_t i = 0; i < count && !fine && out != NULL; i++)

@@ -408,9 +408,16 @@ static bool map_node(batch *all, uint32_t at)
         return mica__graph_fail(graph, MICA_ERR_OUT_OF_MEMORY, "vmap", "no memory for %u tensors",
                                 node->output_count) != 0;
     one o = {all, graph, body, node, at, in, out};
+    const uint32_t label = graph->label;
+    const uint16_t round = graph->round;
+    const uint8_t place = graph->place;
+    mica__rewrite_mark(&all->rewrite, node);
     rule *write = node->kind == MICA_NODE_OP ? ops[node->code] : kinds[node->kind];
     if (write == NULL || !write(&o))
         slice_by_slice(&o);
+    graph->label = label;
+    graph->round = round;
+    graph->place = place;
     for (uint32_t i = 0; i < node->output_count; i++)
         if (inner[i] != 0) {
             all->rewrite.map[inner[i]] = out[i];

@@ -13,11 +13,13 @@
 
 typedef mica_tensor rule(mica__walk *walk, const mica__node *node, const mica_tensor *in);
 
-/* The node of the new graph that gives a tensor, where it is of a kind; else NULL. */
+/* The node of the new graph that gives a tensor, where it is of a kind and, if it computes, of the place of the one that is visited; else NULL. */
 static const mica__node *given_by(const mica__walk *walk, mica_tensor tensor, mica_node_kind kind)
 {
     const mica__node *node = tensor == 0 ? NULL : mica__node_of(walk->rewrite.to, tensor);
-    return node != NULL && node->kind == kind ? node : NULL;
+    const bool computes = kind == MICA_NODE_SCALAR || kind == MICA_NODE_OP || kind == MICA_NODE_CAST;
+    return node != NULL && node->kind == kind && (!computes || node->place == walk->rewrite.to->place) ? node
+                                                                                                       : NULL;
 }
 static const mica__node *given_by_scalar(const mica__walk *walk, mica_tensor tensor, mica_scalar scalar)
 {

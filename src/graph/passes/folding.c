@@ -89,6 +89,8 @@ static mica_status write_folded(const mica_graph *from, const folding *state, mi
         if (known && !mica__graph_again(&rewrite, n))
             break;
     }
+    for (uint32_t n = 0; status == MICA_OK && n < rewrite.to->node_count; n++)
+        rewrite.to->node[n].place = 0; /* computed here and now, wherever it is wanted */
     for (mica_tensor t = 1; status == MICA_OK && t < from->tensor_count; t++)
         if (state->made[t] != 0)
             (void)mica_graph_output(rewrite.to, state->array[state->made[t] - 1].name, rewrite.map[t]);

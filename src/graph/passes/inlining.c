@@ -54,12 +54,14 @@ static bool add_nodes(mica__walk *walk, mica__rewrite *inner)
         const mica__node *node = &inner->from->node[i];
         const uint32_t label = to->label;
         const uint16_t round = to->round;
+        const uint8_t place = to->place;
         if (node->kind == MICA_NODE_INPUT)
             continue;
         mica__rewrite_mark(inner, node);
         const bool added = node->kind == MICA_NODE_CALL && add_call(walk, inner, node);
         to->label = label;
         to->round = round;
+        to->place = place;
         if (walk->status != MICA_OK || (!added && !mica__graph_again(inner, i)))
             return false;
     }

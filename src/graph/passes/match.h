@@ -16,13 +16,18 @@ static inline mica_tensor mica__match_input(const mica__walk *walk, const mica__
 {
     return i < node->input_count ? mica__node_inputs(walk->rewrite.from, node)[i] : 0;
 }
+/* Whether a node belongs to the place of the one that is visited: nodes of two places never become one. */
+static inline bool mica__match_here(const mica__walk *walk, const mica__node *node)
+{
+    return node->place == walk->rewrite.to->place;
+}
 /* The node, where it is this scalar and used `uses` times. */
 static inline const mica__node *mica__match_scalar(const mica__walk *walk, mica_tensor tensor,
                                                    mica_scalar scalar, uint32_t uses)
 {
     const mica__node *node = mica__match_node(walk, tensor);
     return node != NULL && node->kind == MICA_NODE_SCALAR && node->code == (uint32_t)scalar &&
-                   walk->uses[tensor] == uses
+                   walk->uses[tensor] == uses && mica__match_here(walk, node)
                ? node
                : NULL;
 }
@@ -31,7 +36,7 @@ static inline const mica__node *mica__match_op(const mica__walk *walk, mica_tens
 {
     const mica__node *node = mica__match_node(walk, tensor);
     return node != NULL && node->kind == MICA_NODE_OP && node->code == (uint32_t)op &&
-                   walk->uses[tensor] == uses
+                   walk->uses[tensor] == uses && mica__match_here(walk, node)
                ? node
                : NULL;
 }

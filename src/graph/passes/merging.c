@@ -1,7 +1,7 @@
 /*
  * merging.c - equal nodes become one, and nodes that nobody needs are left out.
  *
- * Nodes are equal with the same kind, code, attributes, inputs and round. Random bits follow from a counter and a key, so they are equal like others. Loops and choices
+ * Nodes are equal with the same kind, code, attributes, inputs, place and round. Random bits follow from a counter and a key, so they are equal like others. Loops and choices
  * are not looked into.
  */
 #include <string.h>
@@ -48,7 +48,8 @@ static uint64_t hash_data(const mica__node *node, const mica__type *type, uint64
 static uint64_t hash_node(const mica__node *node, const mica_tensor *inputs, const mica__type *type,
                           uint64_t seed)
 {
-    const uint32_t head[] = {node->kind, node->code, node->round, node->input_count, (uint32_t)type->dtype,
+    const uint32_t head[] = {node->kind,  node->code,        node->round,
+                             node->place, node->input_count, (uint32_t)type->dtype,
                              type->ndim};
     const uint64_t hash = mica__hash_bytes(head, sizeof head, seed);
     return hash_data(node, type, mica__hash_bytes(inputs, node->input_count * sizeof *inputs, hash));
@@ -95,7 +96,7 @@ static bool equal_nodes(const mica__walk *walk, const mica__node *a, const mica_
                         const mica__node *b)
 {
     const mica_graph *from = walk->rewrite.from, *to = walk->rewrite.to;
-    bool equal = a->kind == b->kind && a->code == b->code && a->round == b->round &&
+    bool equal = a->kind == b->kind && a->code == b->code && a->round == b->round && a->place == b->place &&
                  a->input_count == b->input_count && a->output_count == b->output_count &&
                  memcmp(inputs, mica__node_inputs(to, b), a->input_count * sizeof *inputs) == 0 &&
                  equal_data(a, b);

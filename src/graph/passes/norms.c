@@ -121,7 +121,8 @@ static mica_tensor norm_of(mica__walk *walk, const mica__node *node, mica_tensor
         return 0;
     const mica_tensor of = mica__match_input(walk, reduce, 0);
     const mica__node *sub = mica__match_node(walk, x);
-    const bool centred = sub->kind == MICA_NODE_SCALAR && sub->code == MICA_SCALAR_SUB;
+    const bool centred =
+        sub->kind == MICA_NODE_SCALAR && sub->code == MICA_SCALAR_SUB && mica__match_here(walk, sub);
     const mica_tensor whole = centred ? mica__match_input(walk, sub, 0) : 0;
     const mica_tensor mean = centred ? mica__match_input(walk, sub, 1) : 0;
     if (centred && of == whole && mica__match_reduced(walk, v, MICA_REDUCE_VAR, whole, 1) &&
@@ -162,9 +163,9 @@ static mica_tensor norm_operand(mica__walk *walk, const mica__node *node)
         const bool layer = norm->kind == MICA_NODE_OP && norm->code == MICA_OP_LAYER_NORM;
         const bool rms = norm->kind == MICA_NODE_OP && norm->code == MICA_OP_RMS_NORM && !bias;
         const mica__type *type = mica__type_of(to, normed), *more = mica__type_of(to, other);
-        if (walk->uses[from] != 1 || !(layer || rms) || more->ndim != 1 || type->ndim == 0 ||
-            more->shape[0] != type->shape[type->ndim - 1] || !mica__is_small_float(more->dtype) ||
-            !mica__size_known(more->shape[0]))
+        if (walk->uses[from] != 1 || !(layer || rms) || !mica__match_here(walk, norm) || more->ndim != 1 ||
+            type->ndim == 0 || more->shape[0] != type->shape[type->ndim - 1] ||
+            !mica__is_small_float(more->dtype) || !mica__size_known(more->shape[0]))
             continue;
         mica_tensor inputs[] = {mica__node_inputs(to, norm)[0], mica__node_inputs(to, norm)[1],
                                 layer ? mica__node_inputs(to, norm)[2] : 0};
@@ -225,7 +226,8 @@ static mica_tensor silu(mica__walk *walk, const mica__node *node)
     for (uint32_t i = 0; i < 2; i++) {
         const mica_tensor from = mica__match_input(walk, node, i), x = mica__match_input(walk, node, 1 - i);
         const mica__node *gate = mica__node_of(to, new_of(walk, from));
-        if (walk->uses[from] != 1 || gate->kind != MICA_NODE_SCALAR || gate->code != MICA_SCALAR_SIGMOID)
+        if (walk->uses[from] != 1 || gate->kind != MICA_NODE_SCALAR || gate->code != MICA_SCALAR_SIGMOID ||
+            !mica__match_here(walk, gate))
             continue;
         const mica_tensor of = mica__node_inputs(to, gate)[0];
         if (of == new_of(walk, x))

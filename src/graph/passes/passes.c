@@ -136,6 +136,7 @@ static void visit_node(const mica__graph_pass *pass, mica__walk *walk, uint32_t 
         visit = MICA__VISIT_LEFT;
     walk->rewrite.to->label = 0;
     walk->rewrite.to->round = 0;
+    walk->rewrite.to->place = 0;
     walk->changes += visit == MICA__VISIT_CHANGED;
     if (visit == MICA__VISIT_LEFT && walk->rewrite.to->status == MICA_OK)
         (void)mica__graph_again(&walk->rewrite, at);

@@ -20,6 +20,13 @@ typedef struct mica__pass_options {
 mica_status mica__graph_optimise(const mica_graph *from, const mica__pass_options *options,
                                  mica_graph **out_graph);
 
+/* The graph with every value that one place takes of another as a copy of its own there, and everything in the place where it runs: the last that is done to a
+ * graph. In it a copy whose operand lies at another place is what crosses (mica__crosses), and crosses once for each value and place; views lie where what they show
+ * does, leaves where they are used, and 0 in a sub-graph has become a place. UNSUPPORTED names a node of a place from `count` on. */
+mica_status mica__graph_cross(const mica_graph *from, uint32_t count, mica_graph **out_graph);
+/* Whether any node, of sub-graphs too, is of another place than 0. */
+bool mica__graph_is_placed(const mica_graph *graph);
+
 /* ---- for passes ---- */
 
 typedef enum mica__visit {

@@ -88,7 +88,7 @@ static mica__visit normalised(mica__walk *walk, const mica__node *node)
         !mica__match_reduced(walk, mica__match_input(walk, node, 1), MICA_REDUCE_SUM, values, 1))
         return MICA__VISIT_LEFT;
     const mica__node *route = mica__node_of(to, walk->rewrite.map[values]);
-    if (route->kind != MICA_NODE_OP || route->code != MICA_OP_ROUTE)
+    if (route->kind != MICA_NODE_OP || route->code != MICA_OP_ROUTE || !mica__match_here(walk, route))
         return MICA__VISIT_LEFT;
     mica_route_params params = *(const mica_route_params *)mica__op_params(route);
     params.normalise = 1;

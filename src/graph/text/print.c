@@ -298,6 +298,7 @@ static void put_attributes(printing *p, const mica__node *node)
              (node->kind >= MICA_NODE_RESHAPE && node->kind <= MICA_NODE_CONCAT))
         put_view(p, node);
     put_attribute(p, "round", node->round);
+    put_attribute(p, "place", node->place);
 }
 
 /* ---- what goes in ---- */

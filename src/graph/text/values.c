@@ -643,7 +643,7 @@ bool mica__line_build(mica__reader *reader, mica__line *line)
 {
     mica_node_kind kind = MICA_NODE_NONE;
     uint32_t code = 0;
-    uint64_t round = 0;
+    uint64_t round = 0, place = 0;
     const uint32_t nodes = line->graph->node_count;
     if (!mica__node_named(line->name.at, line->name.length, &kind, &code))
         return mica__reader_wrong(reader, "there is no node called '%.*s'", (int)line->name.length,
@@ -653,11 +653,14 @@ bool mica__line_build(mica__reader *reader, mica__line *line)
     mica__reader operands = mica__reader_of(reader, line->operands);
     if (kind > MICA_NODE_CONSTANT && line->takes_count == 0 && !mica__reader_ends(&operands))
         return mica__reader_wrong(reader, "'%.*s' takes tensors", (int)line->name.length, line->name.at);
-    if (!number_of(reader, line, "round", UINT16_MAX, &round))
+    if (!number_of(reader, line, "round", UINT16_MAX, &round) ||
+        !number_of(reader, line, "place", MICA_GRAPH_PLACES - 1, &place))
         return false;
     (void)mica_graph_label(line->graph, line->label);
     line->graph->round = (uint16_t)round;
+    line->graph->place = (uint8_t)place;
     const bool fits = build_kind(reader, line, kind, code);
     line->graph->round = 0;
+    line->graph->place = 0;
     return fits && is_as_stated(reader, line, nodes);
 }

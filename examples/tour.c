@@ -249,6 +249,30 @@ static void train(mica_device *device)
     mica_graph_release(graph);
 }
 
+/* ---- several devices ---- */
+
+static void run_on_two(mica_device *device)
+{
+    mica_graph *graph;
+    mica_executable *run;
+    check(mica_graph_create(&graph));
+    mica_device *both[] = {device, NULL};
+    check(mica_device_open("cpu", NULL, &both[1]));
+    mica_tensor x = mica_graph_input(graph, "x", MICA_DTYPE_F32, 1, (uint64_t[]){3});
+    mica_tensor y = mica_graph_square(graph, x); /* of place 0 */
+    check(mica_graph_place(graph, 1));
+    mica_graph_output(graph, "y", mica_graph_add(graph, y, y)); /* of place 1, which takes y of place 0 */
+    check(mica_graph_compile(graph, NULL, &(mica_compile_options){.devices = both, .device_count = 2}, &run));
+    float values[] = {1, 2, 3}, twice[3];
+    mica_array in = {.name = "x", .ndim = 1, .shape = {3}, .data = values, .bytes = sizeof values};
+    mica_array out = {.name = "y", .data = twice, .bytes = sizeof twice};
+    check(mica_executable_run(run, &in, 1, &out, 1));
+    printf("two devices: %g %g %g\n", twice[0], twice[1], twice[2]);
+    mica_executable_release(run);
+    mica_graph_release(graph);
+    mica_device_release(both[1]);
+}
+
 /* ---- an op of one's own ---- */
 
 static mica_status cube(void *context, mica_custom_call *call)
@@ -370,6 +394,7 @@ int main(int count, char **arguments)
     run_loops(device);
     differentiate(device);
     train(device);
+    run_on_two(device);
     run_own_ops(device);
     if (count > 2)
         open_onnx(arguments[2], device);

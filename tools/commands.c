@@ -172,7 +172,10 @@ static const tool_option graph_options[] = {
     {"seconds", NULL, TOOL_REAL, "S", NULL, "2", 0, 3600, "of 'graph bench': how long"},
     {"dot", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "of 'graph print': for Graphviz"},
     {"optimised", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0, "of 'graph print': behind the passes"},
-    TOOL_DEVICE_OPTION,
+    {"device", "-dev", TOOL_WORD, "ID", NULL, "auto", 0, 0,
+     "device to run on, as 'mica info' names it; or a list with commas, one for each place of the graph, "
+     "whose "
+     "nodes are put where they are done first if the file says no places"},
     TOOL_THREADS_OPTION,
     TOOL_JSON_OPTION,
 };

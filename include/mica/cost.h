@@ -75,6 +75,30 @@ MICA_API mica_status mica_graph_choose(const mica_graph *graph, const mica_calib
 MICA_API mica_status mica_graph_choose_device(const mica_graph *graph, mica_device *const *devices,
                                               uint32_t count, uint32_t *out_index);
 
+/*
+ * Which node belongs to which device (mica_graph_place), so that a run is over first: sets the places of all nodes, 0
+ * to count - 1; those that the graph had are forgotten, also where the call fails. Kernels are those of
+ * mica_graph_cost; each runs on one device, behind those of that device before it, and waits for its inputs. A value
+ * that goes from one device to another takes a round trip of the first and its bytes over the `transfer` of both.
+ * Parameters are where they are used already.
+ *
+ * It promises the least time, by this model, among: each device alone, which takes what mica_graph_cost says; the cut
+ * of the order of kernels into runs whose kernels and ways, each of which takes along all that is needed later, take
+ * least together; and each kernel where it is over first, which finds branches that can go on at the same time. So no
+ * device alone is better that has the memory. `budgets`: bytes that each device has, NULL for no limit; a place takes
+ * its parameters and constants, what comes from elsewhere, and what is computed and still needed. `out_ns`, which may
+ * be NULL, is the time.
+ *
+ * BUDGET where nothing was found that fits; INVALID_ARGUMENT and UNSUPPORTED as mica_graph_cost, and for a count over
+ * MICA_GRAPH_PLACES.
+ */
+MICA_API mica_status mica_graph_choose_places(mica_graph *graph, const mica_calibration *calibrations,
+                                              const uint64_t *budgets, uint32_t count, double *out_ns);
+/* The same over devices, for mica_compile_options.devices: their figures (mica_device_calibration), and what their
+ * budgets and their memory leave. UNSUPPORTED names a device that does not serve the graph. */
+MICA_API mica_status mica_graph_choose_device_places(mica_graph *graph, mica_device *const *devices,
+                                                     uint32_t count, double *out_ns);
+
 #ifdef __cplusplus
 }
 #endif

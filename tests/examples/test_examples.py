@@ -118,7 +118,7 @@ class Examples(unittest.TestCase):
                 self.assertEqual(rest.split("\n"),
                                  ["run: 17 0", "batch 1: 1 x 2", "batch 2: 2 x 2", "batch 3: 3 x 2", "batch 4: 4 x 2",
                                   "plans: 4", "state: 10", "while: 1.4142", "scan: 200 300 330", "gradients: 27 18",
-                                  "training: 2.00", "cube: 1 8 27, 3 12 27", "cube_encoded: 1 8 27, 3 12 27",
+                                  "training: 2.00", "two devices: 2 8 18", "cube: 1 8 27, 3 12 27", "cube_encoded: 1 8 27, 3 12 27",
                                   "onnx: y has 2 dimensions, the first 8",
                                   "saved: the same nodes", ""], device)
 

@@ -14,7 +14,8 @@
 
 typedef struct work {
     const tool_call *call;
-    mica_device *device;
+    mica_device *device[MICA_GRAPH_PLACES + 1]; /* by place; one more is told of */
+    uint32_t device_count;
     mica_graph *graph;
     mica_executable *executable;
     graph_arrays inputs;
@@ -42,17 +43,52 @@ static mica_status take_inputs(work *w)
     return status;
 }
 
+static mica_status open_device(work *w, const char *id)
+{
+    const mica_device_options options = {.threads = (uint32_t)tool_number(w->call, "threads")};
+    const mica_status status = mica_device_open(id, &options, &w->device[w->device_count]);
+    w->device_count += status == MICA_OK;
+    return status;
+}
+
+/* One device, or one for each place: "cpu,opencl:0". */
+static mica_status open_devices(work *w)
+{
+    char id[64];
+    const char *at = tool_word(w->call, "device");
+    mica_status status = MICA_OK;
+    while (status == MICA_OK && at != NULL && w->device_count <= MICA_GRAPH_PLACES) {
+        const char *end = strchr(at, ',');
+        snprintf(id, sizeof id, "%.*s", end == NULL ? (int)sizeof id - 1 : (int)(end - at), at);
+        status = open_device(w, id);
+        at = end == NULL ? NULL : end + 1;
+    }
+    return status;
+}
+
+static bool has_places(const mica_graph *graph)
+{
+    mica_graph_node_info info;
+    bool has = false;
+    for (uint32_t i = 0; i < mica_graph_node_count(graph) && !has; i++)
+        has = mica_graph_get_node(graph, i, &info) == MICA_OK && info.place != 0;
+    return has;
+}
+
 static mica_status make(work *w)
 {
     const char *precision = tool_word(w->call, "precision");
     mica_compile_options options = {.mode = mode_of(tool_word(w->call, "mode"))};
-    const mica_device_options device = {.threads = (uint32_t)tool_number(w->call, "threads")};
     if (precision != NULL && strcmp(precision, "as-written") != 0)
         options.precision =
             strcmp(precision, "f16") == 0 ? MICA_GRAPH_PRECISION_F16 : MICA_GRAPH_PRECISION_BF16;
-    mica_status status = mica_device_open(tool_word(w->call, "device"), &device, &w->device);
+    mica_status status = open_devices(w);
+    if (status == MICA_OK && w->device_count > 1 && !has_places(w->graph))
+        status = mica_graph_choose_device_places(w->graph, w->device, w->device_count, NULL);
+    options.devices = w->device;
+    options.device_count = w->device_count;
     if (status == MICA_OK)
-        status = mica_graph_compile(w->graph, w->device, &options, &w->executable);
+        status = mica_graph_compile(w->graph, NULL, &options, &w->executable);
     const char *weights = tool_word(w->call, "parameters");
     if (status == MICA_OK && weights != NULL)
         status = mica_executable_set_from(w->executable, weights, NULL);
@@ -69,7 +105,8 @@ static void end(work *w)
     graph_free(&w->inputs);
     mica_executable_release(w->executable);
     mica_graph_release(w->graph);
-    mica_device_release(w->device);
+    for (uint32_t i = 0; i < w->device_count; i++)
+        mica_device_release(w->device[i]);
 }
 
 /* ---- run ---- */
@@ -136,7 +173,7 @@ static mica_status to_device(work *w)
     for (uint32_t i = 0; i < w->inputs.count; i++) {
         mica_array *array = &w->inputs.list[i];
         mica_status status =
-            mica_buffer_alloc(w->device, array->dtype, array->ndim, array->shape, &array->buffer);
+            mica_buffer_alloc(w->device[0], array->dtype, array->ndim, array->shape, &array->buffer);
         if (status == MICA_OK)
             status = mica_buffer_write(array->buffer, 0, array->data, array->bytes);
         if (status != MICA_OK)

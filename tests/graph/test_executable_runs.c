@@ -1,11 +1,9 @@
 /*
  * test_executable_runs.c - what runs take and leave alone: types as they are, memory where it lies, as many runs as were asked for, and nobody else's time.
  */
-#include <stdatomic.h>
 #include <time.h>
 
 #include "graph/graph_rig.h"
-#include "mica/custom.h"
 
 /* ---- types ---- */
 
@@ -147,87 +145,6 @@ static void test_bounded(void **state)
 
 /* ---- nobody else's time ---- */
 
-static atomic_int released, entered, gave_up;
-
-/* A long kernel: until the test lets it go. */
-static void hold(const mica_host_binding *bindings, uint32_t count, const void *params, uint32_t first,
-                 uint32_t last)
-{
-    (void)count;
-    (void)params;
-    (void)last;
-    const struct timespec pause = {.tv_nsec = 1000000};
-    if (first == 0)
-        atomic_store(&entered, 1);
-    for (int i = 0; atomic_load(&released) == 0 && i < 10000; i++)
-        nanosleep(&pause, NULL);
-    if (atomic_load(&released) == 0)
-        atomic_store(&gave_up, 1);
-    *(float *)bindings[1].data = *(const float *)bindings[0].data;
-}
-
-static mica_status encode_hold(void *context, mica_custom_call *call)
-{
-    const mica_binding bindings[] = {{call->input_buffer[0], MICA_ACCESS_READ},
-                                     {call->output_buffer[0], MICA_ACCESS_WRITE}};
-    return mica_encoder_dispatch(
-        call->encoder, &(mica_dispatch_desc){
-                           .kernel = context, .groups = {1, 1, 1}, .bindings = bindings, .binding_count = 2});
-}
-
-/* A short run that was submitted before a long one of another executable is over while that goes on, outputs read. */
-static void test_short_and_long(void **state)
-{
-    (void)state;
-    static const mica_graph_mode modes[] = {MICA_MODE_COMPILED, MICA_MODE_LAZY};
-    const mica_device_options two = {.threads = 2};
-    for (int m = 0; m < 2; m++) {
-        mica_device *device = NULL;
-        mica_kernel *kernel = NULL;
-        mica_graph *graph[2];
-        mica_executable *exec[2];
-        mica_run *run[2];
-        float x[] = {3}, y[2] = {0, 0};
-        must(mica_device_open("cpu", &two, &device));
-        must(mica_kernel_register(device, &(mica_kernel_desc){.name = "hold", .host = hold}));
-        must(mica_kernel_get(device, "hold", NULL, 0, &kernel));
-        const mica_custom op = {.name = "hold", .context = kernel, .encode = encode_hold};
-        for (int g = 0; g < 2; g++) {
-            must(mica_graph_create(&graph[g]));
-            const mica_tensor in = mica_graph_input(graph[g], "x", MICA_DTYPE_F32, 1, SHAPE(1));
-            mica_graph_output(graph[g], "y",
-                              g == 0 ? mica_graph_square(graph[g], in)
-                                     : mica_graph_custom(graph[g], &op, &in, 1, NULL, NULL, 1));
-            exec[g] = rig_compile(graph[g], device, modes[m]);
-        }
-        mica_array in = F32_ARRAY("x", x, 1), out[] = {{.name = "y", .data = &y[0], .bytes = 4},
-                                                       {.name = "y", .data = &y[1], .bytes = 4}};
-        atomic_store(&released, 1);
-        for (int g = 0; g < 2; g++)
-            must(mica_executable_run(exec[g], &in, 1, &out[g], 1)); /* plans are there now */
-        for (int again = 0; again < 3; again++) {
-            y[0] = y[1] = 0;
-            atomic_store(&released, 0);
-            atomic_store(&gave_up, 0);
-            must(mica_executable_commit(exec[0], &in, 1, &out[0], 1, &run[0]));
-            must(mica_executable_commit(exec[1], &in, 1, &out[1], 1, &run[1]));
-            must(mica_run_wait(run[0]));
-            assert_int_equal(atomic_load(&gave_up), 0); /* else it was waited for */
-            assert_true(y[0] == 9);
-            atomic_store(&released, 1);
-            must(mica_run_wait(run[1]));
-            assert_true(y[1] == 3);
-        }
-        assert_int_equal(atomic_load(&entered), 1);
-        for (int g = 0; g < 2; g++) {
-            mica_executable_release(exec[g]);
-            mica_graph_release(graph[g]);
-        }
-        mica_kernel_release(kernel);
-        mica_device_release(device);
-    }
-}
-
 static double seconds(void)
 {
     struct timespec now;
@@ -302,9 +219,8 @@ static void test_not_served(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),      cmocka_unit_test(test_in_place),
-        cmocka_unit_test(test_bounded),    cmocka_unit_test(test_short_and_long),
-        cmocka_unit_test(test_overtaking), cmocka_unit_test(test_not_served)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_types), cmocka_unit_test(test_in_place),
+                                       cmocka_unit_test(test_bounded), cmocka_unit_test(test_overtaking),
+                                       cmocka_unit_test(test_not_served)};
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

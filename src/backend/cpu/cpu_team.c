@@ -311,8 +311,6 @@ static void work_along(mica__cpu_team *team, _Atomic uint64_t *counter, uint64_t
     mica__cpu_spin spin = {0, 0, 0};
     while (atomic_load(counter) < target && mica__clock_ns() < deadline_ns) {
         const uint64_t now = atomic_load(&team->now);
-        if (atomic_load(counter) >= target) /* `now` may be the next, which may be long */
-            return;
         if (!first && mica__cpu_high(now) == last) {
             mica__cpu_spin_once(&spin);
             continue;

@@ -433,8 +433,8 @@ def main():
             continue
         y = np.asarray(FORMULAS[name](*[make(s, i) for i, s in enumerate(inputs.split())]))
         flat = y.astype(np.complex128).view(np.float64).flatten() if np.iscomplexobj(y) else y.astype(np.float64).flatten()
-        lines.append("static const double golden_%s[] = {" % name)
-        lines += ["    " + " ".join("%.10g," % v for v in flat[i:i + 40]) for i in range(0, len(flat), 40)] + ["};"]
+        values = ["    " + " ".join("%.10g," % v for v in flat[i:i + 40]) for i in range(0, len(flat), 40)]
+        lines += ["static const double golden_%s[] = {" % name, *values[:-1], values[-1] + "};"]
         names.append((name, y))
     lines.append("static const golden golden_rows[] = {")
     for name, y in names:

@@ -1,10 +1,8 @@
 /* test_backend_shapes_opencl_slow.c - the same shapes on the first OpenCL device: every fifth line of a family, all of one that is named. Sanitizers
  * see the host's part alone, which few lines reach. */
 #include "conform/shapes_main.h"
-#include "support/plain_pocl.h"
 
 int main(int argc, char **argv)
 {
-    leave_pocl_plain();
     return shapes_main("opencl", TEST_ANY_SANITIZER ? 64 : 5, argc, argv);
 }

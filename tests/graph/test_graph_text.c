@@ -286,6 +286,22 @@ static void test_names(void **state)
                 fail_msg("%s is a kind and an op", mica_op_name((mica_op)op));
 }
 
+/* As long as they may be, with characters that a text has in quotes. */
+static void test_longest_names(void **state)
+{
+    (void)state;
+    char name[MICA_GRAPH_NAME_BYTES];
+    memset(name, '\xff', sizeof name);
+    name[sizeof name - 1] = 0;
+    mica_graph *g = fresh();
+    (void)mica_graph_label(g, name);
+    const uint64_t size = mica_graph_symbol(g, name);
+    (void)mica_graph_output(g, name, mica_graph_input(g, name, MICA_DTYPE_F32, 1, &size));
+    must(mica_graph_status(g));
+    comes_back(g, "longest names");
+    mica_graph_release(g);
+}
+
 /* ---- Graphviz ---- */
 
 static void test_dot(void **state)
@@ -468,7 +484,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kinds), cmocka_unit_test(test_ops),     cmocka_unit_test(test_names),
         cmocka_unit_test(test_dot),   cmocka_unit_test(test_refused), cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_files), cmocka_unit_test(test_verify),
+        cmocka_unit_test(test_files), cmocka_unit_test(test_verify),  cmocka_unit_test(test_longest_names),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -102,19 +102,18 @@ bool mica__reader_string(mica__reader *reader, char out[MICA_GRAPH_NAME_BYTES])
     size_t length = 0;
     if (!mica__reader_takes(reader, "\""))
         return mica__reader_wrong(reader, "a name in quotes is missing");
-    for (;;) {
+    while (reader->at == reader->end || *reader->at != '"') {
         if (reader->at == reader->end || *reader->at == '\n' || length + 1 >= MICA_GRAPH_NAME_BYTES)
             return mica__reader_wrong(reader, "a name without an end, or of over %u bytes",
                                       MICA_GRAPH_NAME_BYTES - 1);
         char c = *reader->at++;
-        if (c == '"')
-            break;
         if (c == '\\')
             c = take_escape(reader);
         if (c == 0)
             return mica__reader_wrong(reader, "a name with a character that is none");
         out[length++] = c;
     }
+    reader->at++;
     out[length] = 0;
     return true;
 }

@@ -82,7 +82,8 @@ MICA_API mica_status mica_op_infer(mica_op op, const void *params, mica_operand_
                                    uint32_t count);
 
 typedef struct mica_op_route {
-    const char *kernels; /* name of the kernel row that serves it; static */
+    const char
+        *kernels; /* name of the kernel row that serves it; static; "" where there is nothing to compute */
     uint32_t dispatches;
     uint64_t scratch_bytes;
     double bytes, operations; /* that it moves and takes at the least */

@@ -421,14 +421,19 @@ static mica_status add_record(void *encoder, mica__record *record)
     return mica__encoder_add(encoder, record);
 }
 
+bool mica__op_has_work(mica__op_builder *op)
+{
+    if (op->has_work && op->without != UINT16_MAX && op->info->empty == MICA__EMPTY_REFUSED)
+        mica__op_refuse(op, "%s has no elements, but there is something to compute",
+                        mica__op_argument(op, op->without));
+    return op->status == MICA_OK && op->has_work;
+}
+
 mica_status mica__op_add(mica__op_builder *op)
 {
     if (op->status == MICA_OK)
         check_overlaps(op);
-    if (op->has_work && op->without != UINT16_MAX && op->info->empty == MICA__EMPTY_REFUSED)
-        mica__op_refuse(op, "%s has no elements, but there is something to compute",
-                        mica__op_argument(op, op->without));
-    if (op->status == MICA_OK && op->has_work)
+    if (mica__op_has_work(op))
         op->status = is_many(op) ? mica__op_records(op, add_record, op->encoder)
                                  : mica__encoder_add(op->encoder, &op->record);
     return mica__op_end(op);

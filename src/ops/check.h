@@ -58,6 +58,8 @@ mica_status mica__op_plan_route(mica__op_builder *op, mica_op_route *out);
 /* What the op moves and takes at the least on operands of known sizes, whatever the device (mica__op_cost). Refuses what mica_op_infer does. */
 mica_status mica__op_cost_of(mica_op op, const void *params, const mica_operand_desc *operands,
                              uint32_t count, double *out_bytes, double *out_operations);
+/* Whether some output has elements; an input without any is refused then, unless the table allows it. */
+bool mica__op_has_work(mica__op_builder *op);
 /* Checks that no output overlaps another operand unless the table allows it, adds the record unless there is nothing to do, and ends
  * the builder. */
 mica_status mica__op_add(mica__op_builder *op);

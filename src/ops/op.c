@@ -393,10 +393,34 @@ static mica_status plan_record(void *context, mica__record *record)
     return status;
 }
 
+static bool is_empty(const mica__operand *operand)
+{
+    for (uint32_t d = 0; d < operand->ndim; d++)
+        if (operand->shape[d] == 0)
+            return true;
+    return false;
+}
+
+/* Whether there is something to compute, as mica__op_put finds it of buffers. */
+static void find_work(mica__op_builder *op)
+{
+    for (uint32_t slot = 0; slot < op->record.operand_count; slot++) {
+        const mica__operand *operand = &op->record.operand[slot];
+        if (!mica__op_has(op, slot))
+            continue;
+        if ((operand->access & MICA_ACCESS_WRITE) != 0)
+            op->has_work |= !is_empty(operand);
+        else if (is_empty(operand))
+            op->without = (uint16_t)slot;
+    }
+}
+
 mica_status mica__op_plan_route(mica__op_builder *op, mica_op_route *out)
 {
-    asked a = {.device = op->device};
+    asked a = {.device = op->device, .route = {.kernels = ""}};
     if (mica__op_ok(op))
+        find_work(op);
+    if (mica__op_has_work(op))
         op->status = mica__op_records(op, plan_record, &a);
     if (mica__op_ok(op) && out != NULL)
         *out = a.route;

@@ -3,6 +3,7 @@
 #include "device_test.h"
 
 #include "backend/gpu/gpu_region.h"
+#include "backend/op_table.h"
 #include "backend/planning.h"
 
 enum { NO = MICA_REGION_NONE, F32 = MICA_REGISTER_F32 };
@@ -199,12 +200,17 @@ static void what_a_device_has_not(void **state)
     sample s;
     (void)state;
     begin_usual(&s, MANY, 1);
-    s.operand[2].dtype = MICA_DTYPE_F64;
+    s.operand[2].dtype = MICA_DTYPE_F64; /* what the table says of operands is looked at before any plan */
+    refused(mica__op_is_served(&s.record, false), MICA_ERR_UNSUPPORTED, "f64");
+    must(mica__op_is_served(&s.record, true));
+    s.operand[2].dtype = MICA_DTYPE_F32;
+    s.room.program.step[2].type = MICA_REGISTER_F64; /* between f32 operands */
     refused(plan_of(&s, true, false), MICA_ERR_UNSUPPORTED, "f64");
     refused(plan_of(&s, true, true), MICA_ERR_UNSUPPORTED, "f64");
     info.features = MICA__FEATURE_F64;
     must(plan_of(&s, true, true));
     info.features = 0;
+    s.room.program.step[2].type = F32;
     s.operand[2].dtype = MICA_DTYPE_Q4_0;
     refused(plan_of(&s, true, true), MICA_ERR_UNSUPPORTED, "operand 2 is q4_0");
     mica__planning_end(&plan);

@@ -300,10 +300,11 @@ mica_status mica_adapter_get_info(const mica_adapter *adapter, mica_adapter_info
 mica_status mica_adapter_tensor(const mica_adapter *adapter, uint32_t index, const char **out_name,
                                 mica_buffer **out_buffer)
 {
-    if (adapter == NULL || index >= 2 * adapter->count)
-        return adapter == NULL ? mica__fail(MICA_ERR_INVALID_ARGUMENT, "adapter_tensor: adapter is NULL")
-                               : mica__fail(MICA_ERR_INVALID_ARGUMENT, "adapter_tensor: index is %u, of %u",
-                                            index, 2 * adapter->count);
+    if (adapter == NULL)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "adapter_tensor: adapter is NULL");
+    if (index >= 2 * adapter->count)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "adapter_tensor: index is %u, of %u", index,
+                          2 * adapter->count);
     if (out_name != NULL)
         *out_name = adapter->matrix[index / 2].name[index % 2];
     if (out_buffer != NULL)

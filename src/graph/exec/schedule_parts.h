@@ -46,12 +46,12 @@ static inline bool mica__schedule_uses(const mica__schedule *p, const mica__node
 {
     return mica__node_is_used(p->desc.graph, p->used, node);
 }
-/* A step in one session: kept as a recording, or submitted (`out_fence`), or run at once. */
-mica_status mica__schedule_session(mica__schedule *p, uint32_t step, bool record, mica_fence **out_fence);
+/* Step `at` in one session: kept as a recording, or submitted (`out_fence`), or run at once. */
+mica_status mica__schedule_session(mica__schedule *p, uint32_t at, bool record, mica_fence **out_fence);
 /* Its nodes one after the other, each to its end; what nobody needs any more goes. */
-mica_status mica__schedule_one_by_one(mica__schedule *p, uint32_t step);
+mica_status mica__schedule_one_by_one(mica__schedule *p, uint32_t at);
 /* The failure with the node's name before its sentence, and with its device's where there are several; the same for what a step came to. */
 mica_status mica__schedule_fail(const mica__schedule *p, mica_status status, uint32_t node);
-mica_status mica__schedule_fail_step(const mica__schedule *p, mica_status status, uint32_t step);
+mica_status mica__schedule_fail_step(const mica__schedule *p, mica_status status, uint32_t at);
 
 #endif

@@ -46,7 +46,8 @@ static mica_tensor starts_of(const recurrence *r, mica_tensor dnext)
         return 0;
     }
     const uint64_t count = r->sequences + 1;
-    const mica_tensor each = mica_graph_number(graph, MICA_DTYPE_I32, (double)(tokens / r->sequences));
+    const uint64_t length = tokens / r->sequences;
+    const mica_tensor each = mica_graph_number(graph, MICA_DTYPE_I32, (double)length);
     return mica_graph_mul(graph, mica_graph_index(graph, MICA_DTYPE_I32, 1, &count, 0), each);
 }
 

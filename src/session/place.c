@@ -356,7 +356,7 @@ static mica_status place_lots(const lot *lots, uint32_t count, lot *placed, uint
 
 static mica_status place_again(placing *p)
 {
-    lot *lots = mica__alloc(2u * p->count * sizeof *lots), *placed = lots + p->count;
+    lot *lots = mica__alloc(2u * p->count * sizeof *lots);
     uint32_t *lot_of = mica__alloc(p->count * sizeof *lot_of);
     uint64_t end = 0;
     mica_status status =
@@ -364,6 +364,7 @@ static mica_status place_again(placing *p)
             ? mica__fail(MICA_ERR_OUT_OF_MEMORY, "no memory to place %u temporaries", p->count)
             : MICA_OK;
     if (status == MICA_OK) {
+        lot *placed = lots + p->count;
         const uint32_t count = find_lots(p, lots, lot_of);
         qsort(lots, count, sizeof *lots, by_size);
         status = place_lots(lots, count, placed, &end);

@@ -1,7 +1,6 @@
 /* Gradients of transforms and of linear algebra against central differences in f64 on the cpu. */
 #include "gradient_rig.h"
-
-static mica_device *cpu;
+#include "support/only_cpu.h"
 
 #define BUILD(name) static mica_tensor name(mica_graph *g, const mica_tensor *x)
 #define D(...) MICA_DTYPE_F64, __VA_ARGS__
@@ -195,19 +194,6 @@ static void linear_algebra(void **state)
     for (flag_of_case = 0; flag_of_case < 2; flag_of_case++)
         wrong += rig_check(rows, COUNT(rows), cpu);
     assert_int_equal(wrong, 0);
-}
-
-static int open_cpu(void **state)
-{
-    (void)state;
-    return mica_device_open("cpu", NULL, &cpu) == MICA_OK ? 0 : -1;
-}
-
-static int close_cpu(void **state)
-{
-    (void)state;
-    mica_device_release(cpu);
-    return mica_host_bytes() == 0 ? 0 : -1;
 }
 
 int main(void)

@@ -1,7 +1,6 @@
 /* Gradients of elementwise work, of what moves elements, of reductions and running sums: against central differences in f64 on the cpu. */
 #include "gradient_rig.h"
-
-static mica_device *cpu;
+#include "support/only_cpu.h"
 
 #define BUILD(name) static mica_tensor name(mica_graph *g, const mica_tensor *x)
 #define D(...) MICA_DTYPE_F64, __VA_ARGS__
@@ -517,19 +516,6 @@ static void several_values(void **state)
     assert_true(dx[0] == 2 * x[0] + 2 && dx[1] == 20 * x[1] + 2 && dx[2] == 200 * x[2] + 2);
     mica_executable_release(run);
     mica_graph_release(g);
-}
-
-static int open_cpu(void **state)
-{
-    (void)state;
-    return mica_device_open("cpu", NULL, &cpu) == MICA_OK ? 0 : -1;
-}
-
-static int close_cpu(void **state)
-{
-    (void)state;
-    mica_device_release(cpu);
-    return mica_host_bytes() == 0 ? 0 : -1;
 }
 
 int main(void)

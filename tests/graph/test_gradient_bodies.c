@@ -2,8 +2,7 @@
 #include "gradient_rig.h"
 #include "graph/gradient/rules.h"
 #include "support/sanitizer.h"
-
-static mica_device *cpu;
+#include "support/only_cpu.h"
 
 #define BUILD(name) static mica_tensor name(mica_graph *g, const mica_tensor *x)
 #define D(...) MICA_DTYPE_F64, __VA_ARGS__
@@ -355,19 +354,6 @@ static void symbols(void **state)
     }
     mica_executable_release(run);
     mica_graph_release(g);
-}
-
-static int open_cpu(void **state)
-{
-    (void)state;
-    return mica_device_open("cpu", NULL, &cpu) == MICA_OK ? 0 : -1;
-}
-
-static int close_cpu(void **state)
-{
-    (void)state;
-    mica_device_release(cpu);
-    return mica_host_bytes() == 0 ? 0 : -1;
 }
 
 int main(void)

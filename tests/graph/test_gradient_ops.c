@@ -1,7 +1,6 @@
 /* Gradients of the ops of the catalogue against central differences: in f64 on the cpu, those that have no f64 in f32 (bounds of their own). */
 #include "gradient_rig.h"
-
-static mica_device *cpu;
+#include "support/only_cpu.h"
 
 #define BUILD(name) static mica_tensor name(mica_graph *g, const mica_tensor *x)
 #define D(...) MICA_DTYPE_F64, __VA_ARGS__
@@ -600,19 +599,6 @@ static void recurrences(void **state)
         wrong += rig_check(&row, 1, cpu);
     }
     assert_int_equal(wrong, 0);
-}
-
-static int open_cpu(void **state)
-{
-    (void)state;
-    return mica_device_open("cpu", NULL, &cpu) == MICA_OK ? 0 : -1;
-}
-
-static int close_cpu(void **state)
-{
-    (void)state;
-    mica_device_release(cpu);
-    return mica_host_bytes() == 0 ? 0 : -1;
 }
 
 int main(void)

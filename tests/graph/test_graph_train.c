@@ -9,8 +9,7 @@
 #include "support/folder.h"
 #include "support/random.h"
 #include "support/status.h"
-
-static mica_device *cpu;
+#include "support/only_cpu.h"
 
 enum { N = 5 };
 
@@ -340,19 +339,6 @@ static void refusals(void **state)
     mica_graph_release(g);
     refused(mica_trainer_run(NULL, 1), MICA_ERR_INVALID_ARGUMENT, "trainer");
     refused(mica_trainer_create(NULL, cpu, &desc, &trainer), MICA_ERR_INVALID_ARGUMENT, "graph");
-}
-
-static int open_cpu(void **state)
-{
-    (void)state;
-    return mica_device_open("cpu", NULL, &cpu) == MICA_OK ? 0 : -1;
-}
-
-static int close_cpu(void **state)
-{
-    (void)state;
-    mica_device_release(cpu);
-    return mica_host_bytes() == 0 ? 0 : -1;
 }
 
 int main(void)

@@ -7,8 +7,7 @@
 #include "mica/host.h"
 #include "support/random.h"
 #include "support/status.h"
-
-static mica_device *cpu;
+#include "support/only_cpu.h"
 
 enum { N = 3, INPUTS = 3, MOST = 512 };
 
@@ -246,19 +245,6 @@ static void refusals(void **state)
         mica_graph_release(g);
         mica_graph_release(body);
     }
-}
-
-static int open_cpu(void **state)
-{
-    (void)state;
-    return mica_device_open("cpu", NULL, &cpu) == MICA_OK ? 0 : -1;
-}
-
-static int close_cpu(void **state)
-{
-    (void)state;
-    mica_device_release(cpu);
-    return mica_host_bytes() == 0 ? 0 : -1;
 }
 
 int main(void)

@@ -8,8 +8,7 @@
 #include "mica/lift.h"
 #include "graph/graph_rig.h"
 #include "support/meter.h"
-
-static mica_device *cpu;
+#include "support/only_cpu.h"
 
 enum { STORAGES = 6, MOST = 360, STEPS = 14 };
 /* What a storage is to the recording. */
@@ -564,19 +563,6 @@ static void every_allocation(void **state)
     mica_buffer_release(y);
     mica_device_release(other);
     must(mica_set_allocator(NULL));
-}
-
-static int open_cpu(void **state)
-{
-    (void)state;
-    return mica_device_open("cpu", NULL, &cpu) == MICA_OK ? 0 : -1;
-}
-
-static int close_cpu(void **state)
-{
-    (void)state;
-    mica_device_release(cpu);
-    return mica_host_bytes() == 0 ? 0 : -1;
 }
 
 int main(void)

@@ -1,20 +1,6 @@
 /* test_onnx_nodes.c - the smallest node test of each ONNX operator with each set of attributes, and com.microsoft's beside ONNX Runtime, on the cpu in every mode. */
 #include "graph/onnx_nodes.h"
-
-static mica_device *cpu;
-
-static int open_cpu(void **state)
-{
-    (void)state;
-    return mica_device_open("cpu", NULL, &cpu) == MICA_OK ? 0 : -1;
-}
-
-static int close_cpu(void **state)
-{
-    (void)state;
-    mica_device_release(cpu);
-    return mica_host_bytes() == 0 ? 0 : -1;
-}
+#include "support/only_cpu.h"
 
 static void test_compiled(void **state)
 {

@@ -16,6 +16,7 @@ BUILD = os.path.abspath(sys.argv.pop(1))
 HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.join(HERE, "..", "..")
 MODEL = os.path.join(TREE, "models", "demo.gguf")
+SANITIZED = os.path.basename(BUILD) in ("asan", "tsan")  # what takes seconds takes minutes there
 
 
 def run(name, *arguments, text="", **environment):
@@ -73,6 +74,7 @@ class Examples(unittest.TestCase):
                     plain.write(packed.read())
         return data, folder.name
 
+    @unittest.skipIf(SANITIZED, "what learns there is charlm")
     def test_mnist(self):
         """Two networks learn to read digits, where the data lies: 97 % in two epochs of the convolutional one, in five of the dense one."""
         data, folder = self.mnist()
@@ -92,7 +94,7 @@ class Examples(unittest.TestCase):
         with open(os.path.join(data, "expected.json"), encoding="utf-8") as file:
             expected = json.load(file)["dalotia-mnist.safetensors"]
         weights = os.path.join(data, "dalotia-mnist.safetensors")
-        for mode in ("eager", "lazy", "compiled"):
+        for mode in ("compiled",) if SANITIZED else ("eager", "lazy", "compiled"):
             code, out, err = run("mnist", folder, weights, "cpu", MICA_MODE=mode)
             self.assertEqual((code, err), (0, ""))
             *logits, share = out.strip().split("\n")
@@ -128,22 +130,23 @@ class Examples(unittest.TestCase):
         with open(os.path.join(TREE, "README.md"), "rb") as file:
             text = file.read()[:4000]
         single = entropy(collections.Counter(text))
+        steps = 20 if SANITIZED else 80
         after_one = entropy(collections.Counter(zip(text, text[1:]))) - single
         with tempfile.TemporaryDirectory() as folder:
             path, keep = os.path.join(folder, "text"), os.path.join(folder, "charlm.safetensors")
             with open(path, "wb") as file:
                 file.write(text)
-            code, out, err = run("charlm", path, "--device", "cpu", "--steps", "80", "--every", "1", "--write", "50")
+            code, out, err = run("charlm", path, "--device", "cpu", "--steps", str(steps), "--every", "1", "--write", "50")
             self.assertEqual((code, err), (0, ""))
             losses = [float(loss) for loss in re.findall(r"step \d+: loss ([\d.]+)", out)]
-            self.assertEqual(len(losses), 80)
+            self.assertEqual(len(losses), steps)
             self.assertGreater(losses[0], single)
-            self.assertLess(sum(losses[-20:]) / 20, (single + after_one) / 2)
-            written = out.split("\n", 80)[80]
+            self.assertLess(sum(losses[-20:]) / 20, losses[0] if SANITIZED else (single + after_one) / 2)
+            written = out.split("\n", steps)[steps]
             self.assertEqual(len(written), 51)
             self.assertLess(len(set(written.encode()) - set(text)), 5)
-            for steps in ("10", "20"):
-                code, again, err = run("charlm", path, "--device", "cpu", "--steps", steps, "--every", "10", "--keep", keep)
+            for until in ("10", "20"):
+                code, again, err = run("charlm", path, "--device", "cpu", "--steps", until, "--every", "10", "--keep", keep)
                 self.assertEqual((code, err), (0, ""))
             self.assertEqual(again, out.split("\n")[19] + "\n")
             for device in devices_here():

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import unittest
 
-from test_tool import TOOL, mica
+from test_tool import BUILD, TOOL, mica
 from test_models import Files
 
 
@@ -51,6 +51,7 @@ class Training(Files):
         with open(self.path(name), "rb") as file:
             return file.read()
 
+    @unittest.skipIf(os.path.basename(BUILD) in ("asan", "tsan"), "the same steps as below, many more of them")
     def test_learns(self):
         every = words(80)
         data = self.lines([question(word) for word in every[4:]])

@@ -77,13 +77,13 @@ int tool_model_open_source(const tool_model_source *source, tool_model *out)
 /* An adapter of --lora or --lora-scaled; `scale` NULL: 1. */
 static int add_adapter(tool_model *model, const char *path, const char *scale)
 {
+    if (model->adapters == TOOL_MAX_ADAPTERS)
+        return tool_misuse("--lora: more than %d adapters", TOOL_MAX_ADAPTERS);
     mica_adapter_use *use = &model->adapter[model->adapters];
     char *end = NULL;
     use->scale = scale == NULL ? 1 : strtof(scale, &end);
     if (scale != NULL && (end == scale || *end != '\0'))
         return tool_misuse("--lora-scaled: the scale is \"%.40s\", not a number", scale);
-    if (model->adapters == TOOL_MAX_ADAPTERS)
-        return tool_misuse("--lora: more than %d adapters", TOOL_MAX_ADAPTERS);
     if (mica_adapter_open(path, model->model, &use->adapter) != MICA_OK)
         return tool_fail_about("--lora");
     model->adapters++;

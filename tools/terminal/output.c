@@ -79,8 +79,9 @@ int tool_output_flush(void)
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
         return 0;
-    /* A write before this one failed and left nothing to write: one more says why, if that is still so. */
-    if (errno == 0 && fputc('\n', stdout) != EOF)
+    /* A write before this one failed and left nothing to write: one more says why, if that is still so. Not behind a
+     * signal: it would wait for the reader that the program was asked not to wait for. */
+    if (errno == 0 && tool_interrupt_number() == 0 && fputc('\n', stdout) != EOF)
         fflush(stdout);
     const int reason = errno;
     if (!said && tool_interrupt_number() == 0)

@@ -45,16 +45,6 @@ typedef struct call {
     uint32_t count, inputs, outputs; /* so far */
 } call;
 
-static mica_operand_desc desc_of(const mica__type *type)
-{
-    mica_operand_desc desc = {.dtype = type->dtype,
-                              .ndim = type->ndim,
-                              .group_size = type->group_size,
-                              .scale_dtype = type->scale_dtype};
-    memcpy(desc.shape, type->shape, sizeof desc.shape);
-    return desc;
-}
-
 /* What output `at` is asked to be; absent where it is not wanted. */
 static mica_operand_desc asked_desc(const mica_operand_desc *asked, bool wanted)
 {
@@ -78,7 +68,7 @@ static bool put_operand(call *all, const mica__slot_info *slot, const mica_tenso
         if (tensor != 0 && mica__graph_takes(all->graph, all->info->name, slot->name, tensor) == NULL)
             return false;
         if (tensor != 0)
-            *desc = desc_of(mica__type_of(all->graph, tensor));
+            *desc = mica__type_desc(mica__type_of(all->graph, tensor));
     } else {
         const bool needed = (slot->flags & MICA__SLOT_OPTIONAL) == 0;
         const uint32_t at = all->outputs;
@@ -239,8 +229,8 @@ uint32_t mica__op_operands(const mica_graph *graph, const mica__node *node, mica
         const bool out = (slot->access & MICA_ACCESS_WRITE) != 0;
         if (!mica__slot_is_given(slot))
             continue;
-        operand[count++] = desc_of(mica__type_of(graph, in ? mica__node_inputs(graph, node)[inputs]
-                                                           : mica__node_outputs(graph, node)[outputs]));
+        operand[count++] = mica__type_desc(mica__type_of(
+            graph, in ? mica__node_inputs(graph, node)[inputs] : mica__node_outputs(graph, node)[outputs]));
         inputs += in;
         outputs += out;
     }

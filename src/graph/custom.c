@@ -9,16 +9,6 @@
 #include "base/alloc.h"
 #include "base/argument.h"
 
-mica_operand_desc mica__custom_desc(const mica__type *type)
-{
-    mica_operand_desc desc = {.dtype = type->dtype,
-                              .ndim = type->ndim,
-                              .group_size = type->group_size,
-                              .scale_dtype = type->scale_dtype};
-    memcpy(desc.shape, type->shape, sizeof desc.shape);
-    return desc;
-}
-
 mica_status mica__custom_ask(const mica__custom_data *data, mica_custom_function function,
                              mica_custom_call *call)
 {
@@ -61,7 +51,7 @@ static bool infer(mica_graph *graph, const mica__custom_data *data, const mica_t
     mica_operand_desc in[MICA_CUSTOM_TENSORS], out[MICA_CUSTOM_TENSORS];
     memset(out, 0, sizeof out);
     for (uint32_t i = 0; i < input_count; i++)
-        in[i] = mica__custom_desc(mica__type_of(graph, inputs[i]));
+        in[i] = mica__type_desc(mica__type_of(graph, inputs[i]));
     mica_custom_call call = {
         .input_count = input_count, .output_count = output_count, .input = in, .output = out};
     if (data->infer == NULL && input_count == 0)

@@ -37,7 +37,5 @@ mica_status mica__custom_check_bound(const mica_graph *graph);
 /* Calls one of the functions of `data`: its parameters are set, the sentence of a failure is in call->sentence. */
 mica_status mica__custom_ask(const mica__custom_data *data, mica_custom_function function,
                              mica_custom_call *call);
-/* What a function sees of a tensor. */
-mica_operand_desc mica__custom_desc(const mica__type *type);
 
 #endif

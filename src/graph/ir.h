@@ -230,6 +230,8 @@ bool mica__graph_bind(const mica_graph *body, const mica__type *inputs, uint64_t
 
 /* The shape that two broadcast to; false where they do not. */
 bool mica__broadcast(uint32_t *ndim, uint64_t *shape, uint32_t other_ndim, const uint64_t *other);
+/* As an operand that need not exist. */
+mica_operand_desc mica__type_desc(const mica__type *type);
 /* Number of elements; MICA_SIZE_UNKNOWN where a size is not known. Shapes of tensors never overflow. */
 uint64_t mica__type_elements(const mica__type *type);
 /* Bytes of contiguous elements of known sizes. */

@@ -37,6 +37,16 @@ bool mica__broadcast(uint32_t *ndim, uint64_t *shape, uint32_t other_ndim, const
     return true;
 }
 
+mica_operand_desc mica__type_desc(const mica__type *type)
+{
+    mica_operand_desc desc = {.dtype = type->dtype,
+                              .ndim = type->ndim,
+                              .group_size = type->group_size,
+                              .scale_dtype = type->scale_dtype};
+    memcpy(desc.shape, type->shape, sizeof desc.shape);
+    return desc;
+}
+
 uint64_t mica__type_elements(const mica__type *type)
 {
     uint64_t elements = 1;

@@ -24,9 +24,9 @@ struct mica__host_call {
 static mica_custom_call call_of(const mica_graph *graph, const mica__node *node, tensors *all)
 {
     for (uint32_t i = 0; i < node->input_count; i++)
-        all->input[i] = mica__custom_desc(mica__type_of(graph, mica__node_inputs(graph, node)[i]));
+        all->input[i] = mica__type_desc(mica__type_of(graph, mica__node_inputs(graph, node)[i]));
     for (uint32_t i = 0; i < node->output_count; i++)
-        all->output[i] = mica__custom_desc(mica__type_of(graph, mica__node_outputs(graph, node)[i]));
+        all->output[i] = mica__type_desc(mica__type_of(graph, mica__node_outputs(graph, node)[i]));
     return (mica_custom_call){.input_count = node->input_count,
                               .output_count = node->output_count,
                               .input = all->input,

@@ -1,8 +1,11 @@
-/* test_backend_shapes_opencl_slow.c - the same shapes on the first OpenCL device: every fifth line of a family, all of one that is named. Sanitizers
- * see the host's part alone, which few lines reach. */
+/* test_backend_shapes_opencl_slow.c - the same shapes on the first OpenCL device: some lines of a family, all of one that is named. Sanitizers
+ * see the host's part alone, which few lines reach. Regions are interpreted: a kernel made for each program would take most of the time, and
+ * test_conform_opencl makes them. */
 #include "conform/shapes_main.h"
 
 int main(int argc, char **argv)
 {
-    return shapes_main("opencl", TEST_ANY_SANITIZER ? 64 : 5, argc, argv);
+    if (setenv("MICA_DEBUG", "interpret", 0) != 0)
+        return 1;
+    return shapes_main("opencl", TEST_ANY_SANITIZER ? 64 : 9, argc, argv);
 }

@@ -3,9 +3,12 @@
 
     VENV/bin/python scripts/beside_torch.py mnist BUILD FOLDER [STEPS]    (VENV has torch and numpy; FOLDER the idx files, unpacked)
     VENV/bin/python scripts/beside_torch.py charlm BUILD TEXT [STEPS]
+    VENV/bin/python scripts/beside_torch.py gpt BUILD "OPTIONS" [STEPS]
+    VENV/bin/python scripts/beside_torch.py golden
 
 mnist: the convolutional network of examples/mnist.c; loss of an epoch, and the time of a step. charlm: the model of examples/charlm.c; its loss at some steps beside
-PyTorch's in f32 and in f64, and the time of a step."""
+PyTorch's in f32 and in f64, and the time of a step. gpt: the model of examples/gpt.c with such options ("" or "--layers 12 --width 768 .."), its losses in each precision
+beside PyTorch's in f32, and the time of a step. golden: writes tests/golden/gpt_curve.json, PyTorch's losses of 200 steps of the model without options."""
 import json
 import os
 import re
@@ -151,7 +154,114 @@ def charlm(build, path, steps):
     print(f"torch {torch.__version__}, {THREADS} threads: {ms:.2f} ms a step; mica: {1000 * (seconds - start) / steps:.2f} ms")
 
 
+# ---- gpt: AdamW of rate 1e-3 behind 20 steps of warming up, gradients clipped to 1, sequences drawn by the step ----
+
+def draws(state, count):
+    """31 bits each of the states behind `state`: a^n state + c (1 + a + .. a^(n-1)), modulo 2^64."""
+    with np.errstate(over="ignore"):
+        power = np.cumprod(np.full(count, 6364136223846793005, np.uint64))
+        series = np.cumsum(np.concatenate([np.ones(1, np.uint64), power[:-1]]))
+        states = power * np.uint64(state) + series * np.uint64(1442695040888963407)
+    return (states >> np.uint64(33)).astype(np.int64), int(states[-1])
+
+
+class Gpt:
+    def __init__(self, words):
+        option = dict(zip(words[::2], map(int, words[1::2])))
+        self.layers, self.width, self.heads, self.vocabulary, self.length, self.batch = (
+            option.get("--" + name, value) for name, value in
+            (("layers", 2), ("width", 64), ("heads", 4), ("vocabulary", 256), ("length", 64), ("batch", 4)))
+
+    def begin(self):
+        """name -> values, in the order of gpt.c."""
+        width, last = self.width, 0.02 / (2.0 * self.layers) ** 0.5
+        shapes = {"tokens": ((self.vocabulary, width), 0.02), "places": ((self.length, width), 0.01)}
+        for i in range(self.layers):
+            for name, out, fan, deviation in (("norm1", width, 0, -1), ("qkv", 3 * width, width, 0.02), ("out", width, width, last),
+                                              ("norm2", width, 0, -1), ("up", 4 * width, width, 0.02), ("down", width, 4 * width, last)):
+                shapes[f"{i}.{name}"] = ((out, fan) if fan else (out,), deviation)
+                shapes[f"{i}.{name}.bias"] = ((out,), 0)
+        shapes.update({"norm": ((width,), -1), "norm.bias": ((width,), 0)})
+        state, values = 1, {}
+        for name, (shape, deviation) in shapes.items():
+            value = np.full(shape, 1 if deviation < 0 else 0, np.float32)
+            if deviation > 0:
+                bits, state = draws(state, value.size)
+                value = ((bits / 1073741824.0 - 1) * (deviation * 3.0 ** 0.5)).astype(np.float32).reshape(shape)
+            values[name] = torch.from_numpy(value).requires_grad_()
+        return values
+
+    def sequences(self, step):
+        """tokens and next [batch, length] as gpt.c draws them."""
+        bits, _ = draws(step, self.batch * (1 + 2 * self.length))
+        bits, at = bits.tolist(), 0
+        rows = []
+        for _ in range(self.batch):
+            row = [bits[at] % self.vocabulary]
+            at += 1
+            for _ in range(self.length):
+                follows = bits[at] % 4 != 0
+                row.append((row[-1] * 31 + 7) % self.vocabulary if follows else bits[at + 1] % self.vocabulary)
+                at += 1 if follows else 2
+            rows.append(row)
+        rows = torch.tensor(rows)
+        return rows[:, :-1], rows[:, 1:]
+
+    def loss(self, w, tokens, following):
+        x = w["tokens"][tokens] + w["places"]
+        for i in range(self.layers):
+            p = {name[len(f"{i}."):]: value for name, value in w.items() if name.startswith(f"{i}.")}
+            h = F.layer_norm(x, (self.width,), p["norm1"], p["norm1.bias"])
+            q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in F.linear(h, p["qkv"], p["qkv.bias"]).chunk(3, -1))
+            seen = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+            x = x + F.linear(seen, p["out"], p["out.bias"])
+            h = F.layer_norm(x, (self.width,), p["norm2"], p["norm2.bias"])
+            x = x + F.linear(F.gelu(F.linear(h, p["up"], p["up.bias"]), approximate="tanh"), p["down"], p["down.bias"])
+        return F.cross_entropy(F.linear(F.layer_norm(x, (self.width,), w["norm"], w["norm.bias"]), w["tokens"]).flatten(0, 1), following.flatten())
+
+    def curve(self, steps):
+        w = self.begin()
+        optimiser = torch.optim.AdamW(w.values(), lr=1e-3, weight_decay=0.1)
+        losses, times = [], []
+        for step in range(1, steps + 1):
+            tokens, following = self.sequences(step)
+            began = time.perf_counter()
+            for group in optimiser.param_groups:
+                group["lr"] = 1e-3 * (step / 20 if step < 20 else 0.5 + 0.5 * np.cos(np.pi * (step - 20) / 980))
+            loss = self.loss(w, tokens, following)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(w.values(), 1.0)
+            optimiser.step()
+            losses.append(loss.item())
+            times.append(time.perf_counter() - began)
+        return losses, 1000 * sorted(times)[steps // 2]
+
+
+def gpt(build, options, steps):
+    theirs, ms = Gpt(options.split()).curve(steps)
+    print(f"torch {torch.__version__}, {THREADS} threads: {ms:.2f} ms a step, last loss {theirs[-1]:.6f}")
+    for precision in ("f32", "bf16", "f16"):
+        out, _ = run(os.path.join(build, "examples", "gpt"), *options.split(), "--precision", precision, "--steps", str(steps), "--device", "cpu")
+        ours = [float(loss) for loss in re.findall(r"loss ([\d.]+)", out)]
+        own = float(re.search(r"([\d.]+) ms a step", out).group(1))
+        worst = [max(abs(a - b) / b for a, b in zip(ours[i:i + 50], theirs[i:i + 50])) for i in range(0, steps, 50)]
+        print(f"mica {precision}: {own:.2f} ms a step, {ms / own:.2f}x; last loss {ours[-1]:.6f}; greatest relative distance in each 50 steps:",
+              " ".join(f"{w:.1e}" for w in worst))
+
+
+def golden():
+    losses, _ = Gpt([]).curve(200)
+    with open(os.path.join(os.path.dirname(__file__), "..", "tests", "golden", "gpt_curve.json"), "w", encoding="utf-8") as file:
+        file.write("[" + ",\n".join("%.6f" % loss for loss in losses) + "]\n")
+
+
+PROGRAMS = {"mnist": (mnist, 600), "charlm": (charlm, 200), "gpt": (gpt, 200)}
+
 if __name__ == "__main__":
-    if len(sys.argv) < 4 or sys.argv[1] not in ("mnist", "charlm"):
+    if sys.argv[1:] == ["golden"]:
+        sys.exit(golden())
+    if len(sys.argv) < 4 or sys.argv[1] not in PROGRAMS:
         sys.exit(__doc__)
-    (mnist if sys.argv[1] == "mnist" else charlm)(sys.argv[2], sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else {"mnist": 600, "charlm": 200}[sys.argv[1]])
+    program, usual = PROGRAMS[sys.argv[1]]
+    program(sys.argv[2], sys.argv[3], int(sys.argv[4]) if len(sys.argv) > 4 else usual)

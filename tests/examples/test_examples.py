@@ -42,7 +42,7 @@ def entropy(counts):
 class Examples(unittest.TestCase):
     def test_each_is_run_here(self):
         names = {os.path.basename(path)[:-2] for path in glob.glob(os.path.join(TREE, "examples", "*.c"))}
-        self.assertEqual(names, {"first", "chat", "batch", "kernel", "mnist", "tour", "charlm", "transformer", "mamba", "longfilter"})
+        self.assertEqual(names, {"first", "chat", "batch", "kernel", "mnist", "tour", "charlm", "gpt", "transformer", "mamba", "longfilter"})
 
     def test_first(self):
         code, out, err = run("first")
@@ -159,6 +159,27 @@ class Examples(unittest.TestCase):
         self.assertEqual((code, out), (1, ""))
         self.assertIn("no.txt", err)
         self.assertEqual(run("charlm")[0], 2)
+
+    def test_gpt(self):
+        """200 steps of a small GPT have the losses that PyTorch has in f32 (scripts/beside_torch.py golden): in f32 within some roundings, and in 16 bits within some of theirs."""
+        with open(os.path.join(TREE, "tests", "golden", "gpt_curve.json"), encoding="utf-8") as file:
+            curve = json.load(file)
+        runs = [("cpu", precision, most, 20 if SANITIZED else 200) for precision, most in (("f32", 2e-6), ("f16", 2e-4), ("bf16", 1e-3))]
+        # what learns on every device is charlm: PoCL's compiler would take twenty seconds for this one's kernels
+        runs += [(device, "bf16", 1e-3, 200) for device in devices_here() if device.startswith("cuda")]
+        seen = set()
+        for device, precision, most, steps in runs:
+            code, out, err = run("gpt", "--device", device, "--steps", str(steps), "--precision", precision)
+            self.assertEqual((code, err), (0, ""), device)
+            losses = [float(loss) for loss in re.findall(r"step \d+: loss ([\d.]+)", out)]
+            for found, right in zip(losses, curve[:steps], strict=True):
+                self.assertLess(abs(found - right), most * right, (device, precision))
+            self.assertRegex(out.split("\n")[-2], r"^[\d.]+ ms a step, [\d.]+ GFLOP/s$")
+            seen.add(tuple(losses[:5]))
+        self.assertGreaterEqual(len(seen), 3)  # three precisions are three curves
+        self.assertLess(curve[-1], curve[0] / 2)
+        for wrong in (["--layers", "0"], ["--layers"], ["--heads", "3"], ["--precision", "f64"], ["--nothing", "1"]):
+            self.assertEqual(run("gpt", *wrong)[0], 2)
 
     def test_transformer(self):
         """Three modes, one result."""

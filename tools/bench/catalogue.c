@@ -113,6 +113,7 @@ static const mica_expert_places_params places = {.capacity = 64};
 static const mica_ssm_conv_params silu = {.activation = MICA_SSM_SILU};
 static const mica_delta_params delta = {.normalise = 1, .eps = 1e-6f};
 static const mica_delta_params delta_tokens = {.normalise = 1, .eps = 1e-6f, .form = MICA_DELTA_SEQUENTIAL};
+static const mica_delta_params delta_chunks = {.normalise = 1, .eps = 1e-6f, .form = MICA_DELTA_CHUNKED};
 static const mica_selective_params softplus = {.softplus = 1};
 static const mica_rnn_params lstm = {.kind = MICA_RNN_LSTM};
 static const mica_hadamard_params hadamard = {.scale = 0.125f};
@@ -169,6 +170,14 @@ static const bench_listed rows[] = {
           "64x32x128x128, -, -, "
           "-, f32 64x32x128, f32 64x32x128x128"),
     LARGE(DELTA_NET, BF16, &delta, "4096, 32 heads of 128",
+          "T 4096x16x128, T 4096x16x128, T 4096x32x128, f32 4096x32 =-0.1, f32 4096x32 =0.5, -, f32 "
+          "1x32x128x128, -, "
+          "-, -, T 4096x32x128, f32 1x32x128x128"),
+    LARGE(DELTA_NET, BF16, &delta_tokens, "4096 one by one",
+          "T 4096x16x128, T 4096x16x128, T 4096x32x128, f32 4096x32 =-0.1, f32 4096x32 =0.5, -, f32 "
+          "1x32x128x128, -, "
+          "-, -, T 4096x32x128, f32 1x32x128x128"),
+    LARGE(DELTA_NET, BF16, &delta_chunks, "4096 in chunks",
           "T 4096x16x128, T 4096x16x128, T 4096x32x128, f32 4096x32 =-0.1, f32 4096x32 =0.5, -, f32 "
           "1x32x128x128, -, "
           "-, -, T 4096x32x128, f32 1x32x128x128"),

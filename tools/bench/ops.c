@@ -13,6 +13,7 @@
 #define ROTATE_BYTES 200e6      /* sets of operands together: more than the caches hold */
 #define ROTATE_BYTES_GPU 1200e6 /* the same for GPUs */
 #define MAX_SETS 128
+#define NAME_BYTES 41
 
 static const tool_column columns[] = {
     {"op", "op", TOOL_TEXT, 22},       {"type", "type", TOOL_TEXT, 8},
@@ -124,11 +125,31 @@ static int is_for(const bench_case *c, int gpu)
     return gpu ? listed == NULL || !listed->host : !c->large;
 }
 
-/* Whether the caller wants the row: NULL wants all. */
-static int is_wanted(const bench_case *c, const char *op, const char *type)
+/* The name at *list, a list with commas, which is then behind it; 0 behind the last. NULL: an empty list. */
+static int next_name(const char **list, char name[NAME_BYTES])
 {
-    return (op == NULL || strcmp(op, bench_case_name(c)) == 0) &&
-           (type == NULL || strcmp(type, mica_dtype_name(c->type)) == 0);
+    if (*list == NULL)
+        return 0;
+    const size_t length = strcspn(*list, ",");
+    snprintf(name, NAME_BYTES, "%.*s", (int)length, *list);
+    *list = (*list)[length] == ',' ? *list + length + 1 : NULL;
+    return 1;
+}
+
+static int is_listed(const char *list, const char *name)
+{
+    char listed[NAME_BYTES];
+    while (next_name(&list, listed))
+        if (strcmp(listed, name) == 0)
+            return 1;
+    return 0;
+}
+
+/* Whether the caller wants the row: NULL wants all. */
+static int is_wanted(const bench_case *c, const char *ops, const char *types)
+{
+    return (ops == NULL || is_listed(ops, bench_case_name(c))) &&
+           (types == NULL || is_listed(types, mica_dtype_name(c->type)));
 }
 
 static int run_cases(mica_device *device, int gpu, const tool_call *call, const tool_ceilings *most,
@@ -175,22 +196,25 @@ static int measure_ops(const tool_call *call, mica_device *device, const mica_de
     return result;
 }
 
-static int is_benched(const char *op, const char *type)
+static int is_benched(const char *ops, const char *types)
 {
     size_t count = 0;
     const bench_case *cases = bench_cases(&count);
     for (size_t i = 0; i < count; i++)
-        if (is_wanted(&cases[i], op, type))
+        if (is_wanted(&cases[i], ops, types))
             return 1;
     return 0;
 }
 
 int bench_ops(const tool_call *call, uint32_t threads)
 {
-    const char *op = tool_word(call, "op"), *type = tool_word(call, "type");
-    if (op != NULL && !is_benched(op, NULL))
-        return tool_misuse("bench: --op is \"%.40s\", which is no op that is measured", op);
-    if (type != NULL && !is_benched(op, type))
-        return tool_misuse("bench: --type is \"%.40s\", which no row has", type);
+    const char *ops = tool_word(call, "op"), *types = tool_word(call, "type");
+    char name[NAME_BYTES];
+    for (const char *at = ops; next_name(&at, name);)
+        if (!is_benched(name, NULL))
+            return tool_misuse("bench: --op is \"%s\", which is no op that is measured", name);
+    for (const char *at = types; next_name(&at, name);)
+        if (!is_benched(ops, name))
+            return tool_misuse("bench: --type is \"%s\", which no row has", name);
     return bench_on_device(call, threads, measure_ops);
 }

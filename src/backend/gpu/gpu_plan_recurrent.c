@@ -156,7 +156,7 @@ mica_status mica__gpu_plan_ssm_conv(const mica__record *record, const mica__devi
 
 /* ---- the delta rule ---- */
 
-static mk_delta_params delta_params(const mica__record *record, const mica__gpu_sequence_slots *at)
+mk_delta_params mica__gpu_delta_params(const mica__record *record, const mica__gpu_sequence_slots *at)
 {
     const mica__delta_record *delta = record->params;
     const mica__operand *operand = record->operand, *q = &operand[MICA__DELTA_Q],
@@ -252,7 +252,7 @@ mica_status mica__gpu_plan_delta_net(const mica__record *record, const mica__dev
     const uint32_t form = ((const mica__delta_record *)record->params)->delta.form;
     (void)info;
     MICA__TRY(mica__gpu_recurrent_check(record, 7u << MICA__DELTA_STARTS));
-    mk_delta_params p = delta_params(record, &at);
+    mk_delta_params p = mica__gpu_delta_params(record, &at);
     uint32_t rows = 4;
     while (rows * PARTS < p.dim && rows <= MOST_ROWS)
         rows *= 2;

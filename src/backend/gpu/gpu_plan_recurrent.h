@@ -23,5 +23,7 @@ mica_status mica__gpu_recurrent_check(const mica__record *record, uint32_t indic
 /* Zeros where no sequence is, in operand y_slot [tokens, .., n], if it is there; and the faults of sequences that lead outside. */
 mica_status mica__gpu_plan_gaps(const mica__record *record, const mica__gpu_sequence_slots *at,
                                 uint32_t y_slot, const mk_sequences *of, mica__plan *plan);
+/* What the kernels of delta_net know of a record. */
+mk_delta_params mica__gpu_delta_params(const mica__record *record, const mica__gpu_sequence_slots *at);
 
 #endif

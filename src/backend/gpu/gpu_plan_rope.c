@@ -162,7 +162,19 @@ static mica_status set_rope(const mica__record *record, mk_rope_params *params)
     return mica__gpu_rope_frequencies(&rope->rope, params);
 }
 
-static mica_status next(const mica__record *record, mk_rope_params *params, mica__plan *plan)
+/* What the kernel asks of the parameters again and again, as constants. */
+static void fix(const mk_rope_params *params, mica__plan *plan)
+{
+    mica__gpu_plan_constant(plan, "FIXED", 1);
+    mica__gpu_plan_constant(plan, "FLAGS", params->flags);
+    mica__gpu_plan_constant(plan, "AXES", params->axes);
+    mica__gpu_plan_constant(plan, "X_TYPE", params->x_type);
+    mica__gpu_plan_constant(plan, "WEIGHT_TYPE", params->weight_type);
+    mica__gpu_plan_constant(plan, "Y_TYPE", params->y_type);
+    mica__gpu_plan_constant(plan, "CACHE_TYPE", params->cache_type);
+}
+
+static mica_status next(const mica__record *record, mk_rope_params *params, bool fixed, mica__plan *plan)
 {
     const uint32_t rows = MICA__MK_WG / SUB; /* of a group */
     params->fault_code = mica__gpu_fault_code(record);
@@ -170,14 +182,15 @@ static mica_status next(const mica__record *record, mk_rope_params *params, mica
         mica__gpu_plan_next(plan, "rope/rope", ((uint64_t)params->rows + rows - 1) / rows);
     if (status == MICA_OK && params->cache_type > MK_Q8_0)
         mica__gpu_plan_constant(plan, params->cache_type >= MK_TURBO2 ? "TURBO" : "CODED", 1);
+    if (status == MICA_OK && fixed)
+        fix(params, plan);
     return status;
 }
 
-mica_status mica__gpu_plan_rope(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+static mica_status plan_rope(const mica__record *record, bool fixed, mica__plan *plan)
 {
     const mica__rope_record *rope = record->params;
     mk_rope_params params;
-    (void)info;
     memset(&params, 0, sizeof params);
     mica_status status = check(record, &rope_slots);
     if (status == MICA_OK)
@@ -187,7 +200,7 @@ mica_status mica__gpu_plan_rope(const mica__record *record, const mica__device_i
     if (status == MICA_OK)
         status = set_rope(record, &params);
     if (status == MICA_OK)
-        status = next(record, &params, plan);
+        status = next(record, &params, fixed, plan);
     if (status != MICA_OK)
         return status;
     for (uint32_t o = 0; o < MICA__ROPE_SLOTS; o++)
@@ -197,15 +210,13 @@ mica_status mica__gpu_plan_rope(const mica__record *record, const mica__device_i
     return MICA_OK;
 }
 
-mica_status mica__gpu_plan_kv_write(const mica__record *record, const mica__device_info *info,
-                                    mica__plan *plan)
+static mica_status plan_kv_write(const mica__record *record, bool fixed, mica__plan *plan)
 {
     /* In the order of the entry; x where kv_write has nothing and the kernel does not look. */
     static const uint32_t slot[] = {MICA__KV_X,         MICA__KV_POSITIONS, MICA__KV_X, MICA__KV_X,
                                     MICA__KV_SEQUENCES, MICA__KV_PAGES,     MICA__KV_X, MICA__KV_CACHE};
     const mica_kv_params *kv = record->params;
     mk_rope_params params;
-    (void)info;
     memset(&params, 0, sizeof params);
     mica_status status = check(record, &kv_slots);
     if (status == MICA_OK)
@@ -213,7 +224,7 @@ mica_status mica__gpu_plan_kv_write(const mica__record *record, const mica__devi
     if (status == MICA_OK)
         status = set_cache(record, &kv_slots, kv->ring, &params);
     if (status == MICA_OK)
-        status = next(record, &params, plan);
+        status = next(record, &params, fixed, plan);
     if (status != MICA_OK)
         return status;
     for (uint32_t i = 0; i < sizeof slot / sizeof slot[0]; i++)
@@ -221,4 +232,36 @@ mica_status mica__gpu_plan_kv_write(const mica__record *record, const mica__devi
     mica__gpu_plan_fault(plan);
     mica__gpu_plan_params(plan, &params, sizeof params);
     return MICA_OK;
+}
+
+/* Texts of their own for each kind of call; where compiling takes longer than running, and where there is no compiler, one text for all.
+ * KERNEL_NOT_FOUND without a sentence: the next row has that. */
+static bool has_own_texts(const mica__device_info *info)
+{
+    return (info->features & MICA__FEATURE_SLOW_BARRIER) == 0;
+}
+
+mica_status mica__gpu_plan_rope(const mica__record *record, const mica__device_info *info, mica__plan *plan)
+{
+    return has_own_texts(info) ? plan_rope(record, true, plan) : MICA_ERR_KERNEL_NOT_FOUND;
+}
+
+mica_status mica__gpu_plan_rope_any(const mica__record *record, const mica__device_info *info,
+                                    mica__plan *plan)
+{
+    (void)info;
+    return plan_rope(record, false, plan);
+}
+
+mica_status mica__gpu_plan_kv_write(const mica__record *record, const mica__device_info *info,
+                                    mica__plan *plan)
+{
+    return has_own_texts(info) ? plan_kv_write(record, true, plan) : MICA_ERR_KERNEL_NOT_FOUND;
+}
+
+mica_status mica__gpu_plan_kv_write_any(const mica__record *record, const mica__device_info *info,
+                                        mica__plan *plan)
+{
+    (void)info;
+    return plan_kv_write(record, false, plan);
 }

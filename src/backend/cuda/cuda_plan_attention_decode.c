@@ -16,15 +16,20 @@
 #define LEAST_ROTATED 32u /* values of a head whose blocks of q8_0 end where it does */
 #define CACHE_ALIGN 16u
 
+static bool is_turbo(uint32_t type)
+{
+    return type >= MK_TURBO2;
+}
+
 static bool is_even(uint64_t stride)
 {
     return stride % CACHE_ALIGN == 0;
 }
 
-/* Heads of a cache begin where 16 bytes at once can be read, or are blocks, which are read two bytes at a time. */
+/* Heads of a cache begin where 16 bytes at once can be read, or are blocks, which are read two bytes at a time, or one. */
 static bool reads_cache(uint32_t type, uint64_t page, uint64_t slot, uint64_t head)
 {
-    return type == MK_Q8_0 || (is_even(page) && is_even(slot) && is_even(head));
+    return type == MK_Q8_0 || is_turbo(type) || (is_even(page) && is_even(slot) && is_even(head));
 }
 
 /* With rope and kv_write: one token, whole heads of f32 in pairs that lie in neighbouring lanes or half a head apart. */
@@ -44,9 +49,13 @@ bool mica__cuda_attention_decode_serves(const mica__record *record, const mica__
     mk_attention_params p;
     if (info->compute < LEAST_COMPUTE || mica__env_debug(MICA__DEBUG_NONATIVE) ||
         mica__operand_present(&record->operand[MICA__ATTENTION_MASK]) ||
-        !mica__gpu_attention_is_plain(record) || mica__gpu_attention_check(record) != MICA_OK)
+        !mica__gpu_attention_is_simple(record) || mica__gpu_attention_check(record) != MICA_OK)
         return false;
     mica__gpu_attention_describe(record, &p);
+    const bool turbo = is_turbo(p.k_type) || is_turbo(p.v_type);
+    if ((p.k_type > MK_Q8_0 && !is_turbo(p.k_type)) || (p.v_type > MK_Q8_0 && !is_turbo(p.v_type)) ||
+        (turbo && record->operand_count != MICA__ATTENTION_SLOTS)) /* nobody makes such blocks here */
+        return false;
     return p.tokens <= MOST_TOKENS && p.dim == p.v_dim && p.dim % EACH == 0 && p.dim <= MOST_DIM &&
            reads_cache(p.k_type, p.k_page, p.k_slot, p.k_head) &&
            reads_cache(p.v_type, p.v_page, p.v_slot, p.v_head) &&
@@ -129,6 +138,8 @@ mica_status mica__cuda_plan_attention_decode(const mica__record *record, const m
     mica__gpu_plan_constant(plan, "KT", p.a.k_type);
     mica__gpu_plan_constant(plan, "VT", p.a.v_type);
     mica__gpu_plan_constant(plan, "ROTATED", rotated);
+    if (is_turbo(p.a.k_type) || is_turbo(p.a.v_type))
+        mica__gpu_plan_constant(plan, "TURBO", 1);
     bind(record, rotated, plan);
     mica__gpu_plan_params(plan, &p, sizeof p);
     return MICA_OK;

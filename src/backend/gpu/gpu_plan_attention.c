@@ -20,12 +20,18 @@ static bool is_there(const mica__record *record, uint32_t slot)
     return mica__operand_present(&record->operand[slot]);
 }
 
+bool mica__gpu_attention_is_simple(const mica__record *record)
+{
+    return !is_there(record, MICA__ATTENTION_SINKS) && !is_there(record, MICA__ATTENTION_SLOPES) &&
+           !is_there(record, MICA__ATTENTION_KEYS) && !is_there(record, MICA__ATTENTION_LSE) &&
+           (!is_there(record, MICA__ATTENTION_MASK) ||
+            record->operand[MICA__ATTENTION_MASK].dtype != MICA_DTYPE_BOOL);
+}
+
 bool mica__gpu_attention_is_plain(const mica__record *record)
 {
     const mica__operand *o = record->operand;
-    return !is_there(record, MICA__ATTENTION_SINKS) && !is_there(record, MICA__ATTENTION_SLOPES) &&
-           !is_there(record, MICA__ATTENTION_KEYS) && !is_there(record, MICA__ATTENTION_LSE) &&
-           (!is_there(record, MICA__ATTENTION_MASK) || o[MICA__ATTENTION_MASK].dtype != MICA_DTYPE_BOOL) &&
+    return mica__gpu_attention_is_simple(record) &&
            mica__gpu_cache_type(o[MICA__ATTENTION_K].dtype) <= MK_Q8_0 &&
            mica__gpu_cache_type(o[MICA__ATTENTION_V].dtype) <= MK_Q8_0;
 }

@@ -4,8 +4,10 @@
 
 #include "backend/gpu/gpu_plan.h"
 
-/* Whether the record has nothing that only the portable kernel knows: no sinks, slopes, lists of keys or lse, no mask of bool, caches of
- * f32, f16, bf16 or q8_0. Native kernels serve no others. */
+/* Whether the record has nothing that only the portable kernel knows: no sinks, slopes, lists of keys or lse, no mask of bool. Native kernels
+ * serve no others. */
+bool mica__gpu_attention_is_simple(const mica__record *record);
+/* The same, and caches of f32, f16, bf16 or q8_0. */
 bool mica__gpu_attention_is_plain(const mica__record *record);
 /* UNSUPPORTED for types of operands and sizes of heads that no kernel takes. */
 mica_status mica__gpu_attention_check(const mica__record *record);

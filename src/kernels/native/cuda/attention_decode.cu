@@ -1,5 +1,6 @@
 //use seen
 //use rotate
+//use turbo_blocks
 //use hopper
 //use params/attention_decode
 /*
@@ -13,11 +14,15 @@
  *
  * ROTATED: queries and the new key are rotated here, and the first group of a kv head writes the new key and value to the caches.
  * All groups have the values that are written there, so nobody waits for anybody. Equals rope.kc and then attention.kc.
+ *
+ * TURBO: keys or values are turbo blocks. Queries are turned into the basis of the keys' blocks here, sums of values back out of theirs.
  */
 #define EACH 8u /* values of a lane */
 #define LANES (DIM <= 8 ? 1u : DIM <= 16 ? 2u : DIM <= 32 ? 4u : DIM <= 64 ? 8u : DIM <= 128 ? 16u : 32u)
 #define ABREAST (32u / LANES)
-#define WANTED_STEPS (KT == MK_F32 || VT == MK_F32 ? 2u : 4u)
+#define IS_TURBO(type) ((type) >= MK_TURBO2)
+#define IS_LARGE(type) ((type) == MK_F32 || (type) > MK_TURBO4) /* in registers */
+#define WANTED_STEPS (IS_LARGE(KT) || IS_LARGE(VT) ? 2u : 4u)
 #define STEPS (WANTED_STEPS < LANES ? WANTED_STEPS : LANES)
 #define PER_WARP (ABREAST * STEPS)
 #define WARPS (MK_WG / 32)
@@ -30,15 +35,98 @@
 #define SHARE (SCORES > LANES ? 1u : LANES / SCORES)
 #define STEP_LANES (ROWS * SHARE / HELD) /* from a score to the same row's of the next step */
 
-/* Eight values as they lie in a cache. q8_0: eight codes, and the scale. */
-#define RAW_WORDS(type) ((type) == MK_F32 ? 8 : (type) == MK_Q8_0 ? 3 : 4)
+/* Eight values as they lie in a cache. q8_0: eight codes, and the scale; turbo blocks: a byte of each plane, and the scale. */
+#define PLANES(type) ((type) == MK_TURBO2 ? 2u : (type) == MK_TURBO2_5 ? 3u : (type) == MK_TURBO8 ? 8u : (type) - MK_TURBO3 + 3u)
+#define RAW_WORDS(type) ((type) == MK_F32 ? 8u : (type) == MK_Q8_0 ? 3u : IS_TURBO(type) ? PLANES(type) + 1u : 4u)
+#define MOST_WORDS 9u
 typedef struct raw_values {
-    mk_u32 word[8];
+    mk_u32 word[MOST_WORDS];
 } raw_values;
+
+#ifdef TURBO
+/* The levels of a type; of 2.5 bits those of two bits, then those of three. */
+#define FIRST_LEVEL(type) ((type) == MK_TURBO2_5 ? 0u : turbo_first(PLANES(type)))
+#define LEVELS(type) ((type) == MK_TURBO2_5 ? 12u : IS_TURBO(type) ? 1u << PLANES(type) : 1u)
+__shared__ mk_f32 key_levels[LEVELS(KT)], value_levels[LEVELS(VT)];
+
+/* All threads; known after the next barrier. */
+MK_FN void load_levels(mk_f32 *levels, const mk_u32 type, mk_u32 lid)
+{
+    if (IS_TURBO(type))
+        for (mk_u32 i = lid; i < LEVELS(type); i += MK_WG)
+            levels[i] = turbo_levels[FIRST_LEVEL(type) + i];
+}
+
+MK_FN void load_turbo(const mk_u8 *p, mk_u64 at, mk_u32 d, const mk_u32 type, raw_values *out)
+{
+    at += (mk_u64)(d >> 6) * turbo_bytes(type);
+    out->word[PLANES(type)] = mk_ld_u16(p, at);
+    at += 2u + ((d & 63u) >> 3);
+#pragma unroll
+    for (mk_u32 k = 0; k < PLANES(type); k++)
+        out->word[k] = type != MK_TURBO2_5 || k < 2u || (d & 32u) == 0u ? p[at + 8u * k] : 0u;
+}
+
+/* Codes 0 to 3 and 4 to 7 in the bytes of two words: a bit of each plane to the lowest of its byte, by a product without carries. */
+MK_FN void unpack_turbo(const raw_values *raw, mk_u32 d, const mk_u32 type, const mk_f32 *levels, mk_f32 *v)
+{
+    const mk_f32 scale = mk_f32_of_f16((mk_u16)raw->word[PLANES(type)]);
+    const mk_u32 first = type == MK_TURBO2_5 && (d & 32u) == 0u ? 4u : 0u;
+    mk_u32 low = 0, high = 0;
+#pragma unroll
+    for (mk_u32 k = 0; k < PLANES(type); k++) {
+        low |= ((raw->word[k] & 15u) * 0x00204081u & 0x01010101u) << k;
+        high |= ((raw->word[k] >> 4) * 0x00204081u & 0x01010101u) << k;
+    }
+#pragma unroll
+    for (mk_u32 j = 0; j < EACH; j++)
+        v[j] = scale * levels[first + ((j < 4 ? low : high) >> (j % 4 * 8) & 255u)];
+}
+
+/* The Walsh-Hadamard transform of 64 values that lie in eight neighbouring lanes, neighbours first. */
+MK_FN void transform(mk_f32 *v, mk_u32 lane)
+{
+#pragma unroll
+    for (mk_u32 h = 1; h < EACH; h *= 2)
+#pragma unroll
+        for (mk_u32 j = 0; j < EACH; j++)
+            if ((j & h) == 0) {
+                const mk_f32 a = v[j], b = v[j + h];
+                v[j] = a + b;
+                v[j + h] = a - b;
+            }
+#pragma unroll
+    for (mk_u32 step = 1; step < 64 / EACH; step *= 2)
+#pragma unroll
+        for (mk_u32 j = 0; j < EACH; j++) {
+            const mk_f32 other = mk_shuffle_xor(v[j], step);
+            v[j] = (lane & step) != 0 ? other - v[j] : v[j] + other;
+        }
+}
+
+/* Into the basis of the blocks, H (s x) / 8, and back, s (H y) / 8; a lane has values d to d + 7. */
+MK_FN void turn(mk_f32 *v, mk_u32 d, mk_u32 lane, const int back)
+{
+    if (!back)
+#pragma unroll
+        for (mk_u32 j = 0; j < EACH; j++)
+            v[j] *= turbo_sign((d + j) & 63u);
+    transform(v, lane);
+#pragma unroll
+    for (mk_u32 j = 0; j < EACH; j++)
+        v[j] *= back ? 0.125f * turbo_sign((d + j) & 63u) : 0.125f;
+}
+#endif
 
 /* Values d to d + 7 of the head at byte `at`; `wide`: at a multiple of 16. */
 MK_FN void load_raw(const mk_u8 *p, mk_u64 at, mk_u32 d, const mk_u32 type, mk_u32 wide, raw_values *out)
 {
+#ifdef TURBO
+    if (IS_TURBO(type)) {
+        load_turbo(p, at, d, type, out);
+        return;
+    }
+#endif
     if (type == MK_Q8_0) {
         at += (mk_u64)(d >> 5) * 34u;
         out->word[2] = mk_ld_u16(p, at);
@@ -72,6 +160,28 @@ MK_FN void unpack(const raw_values *raw, const mk_u32 type, mk_f32 *v)
                : type == MK_BF16 ? mk_f32_of_bf16((mk_u16)half)
                                  : scale * (mk_f32)(mk_i8)(raw->word[j / 4] >> (j % 4 * 8));
     }
+}
+
+MK_FN void unpack_keys(const raw_values *raw, mk_u32 d, mk_f32 *v)
+{
+#ifdef TURBO
+    if (IS_TURBO(KT)) {
+        unpack_turbo(raw, d, KT, key_levels, v);
+        return;
+    }
+#endif
+    unpack(raw, KT, v);
+}
+
+MK_FN void unpack_values(const raw_values *raw, mk_u32 d, mk_f32 *v)
+{
+#ifdef TURBO
+    if (IS_TURBO(VT)) {
+        unpack_turbo(raw, d, VT, value_levels, v);
+        return;
+    }
+#endif
+    unpack(raw, VT, v);
 }
 
 /* e^x. */
@@ -131,11 +241,12 @@ MK_FN mk_u32 score_number(mk_u32 lane, mk_u32 j)
 MK_FN void take_keys(sums *s, const mk_f32 (*q)[EACH], const raw_values *keys, const raw_values *values, mk_u32 seen,
                      const mk_attention_params *p, mk_u32 lane)
 {
+    const mk_u32 d = lane % LANES * EACH;
     mk_f32 score[SCORES], shrink[HELD];
 #pragma unroll
     for (mk_u32 i = 0; i < STEPS; i++) {
         mk_f32 k[EACH];
-        unpack(&keys[i], KT, k);
+        unpack_keys(&keys[i], d, k);
 #pragma unroll
         for (mk_u32 r = 0; r < ROWS; r++) {
             mk_f32 dot = 0.0f;
@@ -174,7 +285,7 @@ MK_FN void take_keys(sums *s, const mk_f32 (*q)[EACH], const raw_values *keys, c
 #pragma unroll
     for (mk_u32 i = 0; i < STEPS; i++) {
         mk_f32 v[EACH];
-        unpack(&values[i], VT, v);
+        unpack_values(&values[i], d, v);
 #pragma unroll
         for (mk_u32 r = 0; r < ROWS; r++) {
             const mk_u32 n = i * ROWS + r;
@@ -227,36 +338,49 @@ MK_FN void place_of(const mk_attention_decode_params *all, const mk_u8 *pages, m
     *value_at = page * p->v_page + place * p->v_slot + kv_head * p->v_head;
 }
 
-/* An iteration's keys and values, from `base` on; those behind the end are the last, which is not there twice. Returns a bit for
- * each step whose key is in the part. */
-MK_FN mk_u32 load_keys(const mk_attention_decode_params *all, const mk_u8 *k, const mk_u8 *v, const mk_u8 *pages, mk_u32 sequence,
-                       mk_u32 kv_head, mk_u32 base, mk_u32 end, mk_u32 lane, raw_values *keys, raw_values *values)
+/* Where the keys and values of an iteration lie, and a bit for each step whose key is in the part. */
+typedef struct places {
+    mk_u64 key[STEPS], value[STEPS];
+    mk_u32 seen;
+} places;
+
+/* From `base` on; those behind the end are the last, which is not there twice. */
+MK_FN void find_places(const mk_attention_decode_params *all, const mk_u8 *pages, mk_u32 sequence, mk_u32 kv_head, mk_u32 base,
+                       mk_u32 end, mk_u32 lane, places *out)
 {
-    const mk_u32 d = lane % LANES * EACH, k_wide = mk_is_aligned(k), v_wide = mk_is_aligned(v);
-    mk_u64 key_at[STEPS], value_at[STEPS];
-    mk_u32 seen = 0;
+    out->seen = 0;
 #pragma unroll
     for (mk_u32 i = 0; i < STEPS; i++) {
         const mk_u32 key = base + i * ABREAST + lane / LANES;
-        place_of(all, pages, sequence, kv_head, key < end ? key : end - 1u, &key_at[i], &value_at[i]);
-        seen |= key < end ? 1u << i : 0u;
+        place_of(all, pages, sequence, kv_head, key < end ? key : end - 1u, &out->key[i], &out->value[i]);
+        out->seen |= key < end ? 1u << i : 0u;
     }
+}
+
+MK_FN void load_keys(const mk_u8 *k, const mk_u8 *v, const places *at, mk_u32 lane, raw_values *keys, raw_values *values)
+{
+    const mk_u32 d = lane % LANES * EACH, k_wide = mk_is_aligned(k), v_wide = mk_is_aligned(v);
 #pragma unroll
     for (mk_u32 i = 0; i < STEPS; i++)
-        load_raw(k, key_at[i], d < DIM ? d : 0u, KT, k_wide, &keys[i]);
+        load_raw(k, at->key[i], d < DIM ? d : 0u, KT, k_wide, &keys[i]);
 #pragma unroll
     for (mk_u32 i = 0; i < STEPS; i++)
-        load_raw(v, value_at[i], d < DIM ? d : 0u, VT, v_wide, &values[i]);
+        load_raw(v, at->value[i], d < DIM ? d : 0u, VT, v_wide, &values[i]);
+}
+
+/* A value that nobody sees may be anything. Where they are used and not where they are loaded: nobody waits for what is still under way. */
+MK_FN void clear_unseen(mk_u32 seen, mk_u32 lane, raw_values *keys, raw_values *values)
+{
+    const mk_u32 outside = DIM < LANES * EACH && lane % LANES * EACH >= DIM;
 #pragma unroll
     for (mk_u32 i = 0; i < STEPS; i++)
 #pragma unroll
-        for (mk_u32 w = 0; w < 8; w++) { /* a value that nobody sees may be anything */
-            if (w >= RAW_WORDS(KT) || d >= DIM)
+        for (mk_u32 w = 0; w < MOST_WORDS; w++) {
+            if (w >= RAW_WORDS(KT) || outside != 0)
                 keys[i].word[w] = 0;
-            if (w >= RAW_WORDS(VT) || d >= DIM || (seen >> i & 1u) == 0)
+            if (w >= RAW_WORDS(VT) || outside != 0 || (seen >> i & 1u) == 0)
                 values[i].word[w] = 0;
         }
-    return seen;
 }
 
 /* All threads: whether a page of the keys lies outside. */
@@ -525,7 +649,7 @@ MK_FN void join_groups(const mk_attention_params *p, const tile *t, mk_u32 lid, 
     }
 }
 
-extern "C" __global__ void __cluster_dims__(1, SPLITS, 1) __launch_bounds__(MK_WG, 2)
+extern "C" __global__ void __cluster_dims__(1, SPLITS, 1) __launch_bounds__(MK_WG, 1)
     attention_decode(const mk_u8 *q, mk_u8 *k, mk_u8 *v, const mk_u8 *positions, const mk_u8 *lengths, const mk_u8 *sequences,
            const mk_u8 *pages, const mk_u8 *factors, const mk_u8 *new_k, const mk_u8 *new_v, mk_u8 *y, mk_u8 *fault,
            const __grid_constant__ mk_attention_decode_params all)
@@ -539,46 +663,82 @@ extern "C" __global__ void __cluster_dims__(1, SPLITS, 1) __launch_bounds__(MK_W
     __shared__ mk_f32 cosine[DIM / 2], sine[DIM / 2];
     make_angles(&all, positions, factors, cosine, sine, lid);
 #endif
+#ifdef TURBO /* the barrier is in any_page_outside */
+    load_levels(key_levels, KT, lid);
+    load_levels(value_levels, VT, lid);
+#endif
     int outside = look(&p, positions, lengths, sequences, t.token, &sequence, &first, &last) == 0;
     outside = any_page_outside(&p, pages, sequence, first, last, outside, lid);
     if (outside != 0)
         first = last = 0;
     const mk_u32 each = keys_of_part(last - first), begin = first + t.rank * each;
     const mk_u32 end = begin + each < last ? begin + each : last;
-    mk_u32 base = begin + warp * PER_WARP, seen = 0;
+    mk_u32 base = begin + warp * PER_WARP;
     raw_values keys_here[STEPS], values_here[STEPS];
+    places here;
 #if ROTATED /* nobody but this kernel writes these caches, and only where it does not look */
-    if (base < end)
-        seen = load_keys(&all, k, v, pages, sequence, t.kv_head, base, end, lane, keys_here, values_here);
+    if (base < end) {
+        find_places(&all, pages, sequence, t.kv_head, base, end, lane, &here);
+        load_keys(k, v, &here, lane, keys_here, values_here);
+    }
 #endif
     wait_for_inputs();
 #pragma unroll
     for (mk_u32 r = 0; r < ROWS; r++)
         load_query(q + t.token * p.q_token + (t.head0 + (r < t.rows ? r : 0)) * p.q_head, p.q_type, d, query[r]);
+#ifdef TURBO
+    if (IS_TURBO(KT))
+#pragma unroll
+        for (mk_u32 r = 0; r < ROWS; r++)
+            turn(query[r], d, lane, 0);
+#endif
 #if ROTATED
     const fresh_pair fresh =
         rotate_and_write(&all, &t, positions, pages, sequence, new_k, new_v, cosine, sine, lid, d, query, k, v);
     outside |= !fresh.has_place;
 #else
     (void)factors, (void)new_k, (void)new_v;
-    if (base < end)
-        seen = load_keys(&all, k, v, pages, sequence, t.kv_head, base, end, lane, keys_here, values_here);
+    if (base < end) {
+        find_places(&all, pages, sequence, t.kv_head, base, end, lane, &here);
+        load_keys(k, v, &here, lane, keys_here, values_here);
+    }
 #endif
     if (lid == 0 && outside != 0)
         mk_fault(fault, p.fault_code);
 
+    /* The keys behind these are under way while these are used, and the pages of those behind them are asked for. */
     sums s = no_sums();
-    while (base < end) {
+    places ahead;
+    if (base + PER_GROUP < end)
+        find_places(&all, pages, sequence, t.kv_head, base + PER_GROUP, end, lane, &ahead);
+    for (; base < end; base += PER_GROUP) {
+        raw_values keys_next[STEPS], values_next[STEPS];
+        const mk_u32 seen = here.seen;
+        if (base + PER_GROUP < end) {
+            load_keys(k, v, &ahead, lane, keys_next, values_next);
+            here = ahead;
+        }
+        if (base + 2 * PER_GROUP < end)
+            find_places(&all, pages, sequence, t.kv_head, base + 2 * PER_GROUP, end, lane, &ahead);
+        clear_unseen(seen, lane, keys_here, values_here);
 #if ROTATED
         take_fresh(&fresh, base, end, lane, keys_here, values_here);
 #endif
         take_keys(&s, query, keys_here, values_here, seen, &p, lane);
-        base += PER_GROUP;
-        if (base < end)
-            seen = load_keys(&all, k, v, pages, sequence, t.kv_head, base, end, lane, keys_here, values_here);
+#pragma unroll
+        for (mk_u32 i = 0; i < STEPS; i++) {
+            keys_here[i] = keys_next[i];
+            values_here[i] = values_next[i];
+        }
     }
     launch_dependents(); /* not earlier: the next kernel's groups would fill the multiprocessors that have none of this one */
     join_runs(&s);
+#ifdef TURBO
+    if (IS_TURBO(VT))
+#pragma unroll
+        for (mk_u32 r = 0; r < ROWS; r++)
+            turn(s.value[r], d, lane, 1);
+#endif
     share_sums(&s, warp, lane, d);
     __syncthreads();
     const mk_u32 alone = SPLITS == 1 || last - first <= each; /* the first group has all keys */

@@ -2,6 +2,7 @@
  * conform_main.h - the conformance table as a cmocka program for one kind of device.
  *
  *   test_conform_X                        the fixed seeds
+ *   test_conform_X part K N               the same, rows K, K + N, K + 2 N and so on alone: for several processes
  *   test_conform_X SEED [ROW [COUNT]]     one case, or COUNT of them, of the row that a report names; of each row without one or with "all"
  */
 #ifndef CONFORM_MAIN_H
@@ -85,7 +86,10 @@ static int conform_main(const conform_program *program, int argc, char **argv)
 {
     struct CMUnitTest *tests;
     uint32_t count = 0;
-    const bool all = argc < 3 || strcmp(argv[2], "all") == 0;
+    const bool part = argc == 4 && strcmp(argv[1], "part") == 0;
+    const uint32_t first = part ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
+    const uint32_t step = part ? (uint32_t)strtoul(argv[3], NULL, 10) : 1;
+    const bool all = argc < 3 || part || strcmp(argv[2], "all") == 0;
     const int missing = test_need(program->id);
     int failed;
 
@@ -94,20 +98,20 @@ static int conform_main(const conform_program *program, int argc, char **argv)
     conform_running = *program;
     conform_running.seed = CONFORM_SEED;
     conform_running.scalars = TEST_ANY_SANITIZER ? 0 : conform_scalar_calls;
-    if (argc > 1) {
+    if (argc > 1 && !part) {
         conform_running.seed = strtoull(argv[1], NULL, 10);
         conform_running.cases = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 1;
         conform_running.scalars = 0;
     }
     tests = test_alloc(conform_table_count + 1, sizeof *tests);
-    for (uint32_t i = 0; i < conform_table_count; i++) {
+    for (uint32_t i = first; i < conform_table_count && step > 0; i += step) {
         if (!all && strcmp(argv[2], conform_table[i].name) != 0)
             continue;
         tests[count] = (struct CMUnitTest)cmocka_unit_test_prestate(conform_test_row,
                                                                     (void *)(uintptr_t)&conform_table[i]);
         tests[count++].name = conform_table[i].name;
     }
-    if (all)
+    if (all && first == 0 && step > 0)
         tests[count++] = (struct CMUnitTest)cmocka_unit_test(conform_test_edges);
     if (count == 0)
         print_error("no row is called \"%s\"\n", argv[2]);

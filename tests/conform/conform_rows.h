@@ -46,6 +46,8 @@ void conform_make_matmul_library(conform_case *c, test_random *random);
 void conform_make_route_scored(conform_case *c, test_random *random);
 /* Reductions that are cut into parts. */
 void conform_make_reduce_long(conform_case *c, test_random *random);
+/* Of the delta rule what matrix units take. */
+void conform_make_delta_tiles(conform_case *c, test_random *random);
 /* Rows that a GPU transforms in several passes. */
 void conform_make_hadamard_long(conform_case *c, test_random *random);
 /* Rows of scans and sorts that are cut into parts. */

@@ -221,6 +221,8 @@ const conform_row conform_table[] = {
         "a sum of as many products as the filter is wide, perhaps silu; states are moved"),
     ROW("delta_net", DELTA_NET, delta_net, NONE, 2,
         "roundings of each token, carried on by the norm of what multiplies the state"),
+    MADE("delta_net tiles", DELTA_NET, delta_tiles, delta_net, NONE, 2,
+         "roundings of each token, carried on by the norm of what multiplies the state"),
     ROW("selective_scan", SELECTIVE_SCAN, selective_scan, NONE, 4,
         "roundings of each place and token, carried on by the decays; a sum over the places"),
     ROW("rnn", RNN, rnn, NONE, 2,
@@ -254,6 +256,10 @@ const conform_row conform_table[] = {
     ROW("embedding turbo6", EMBEDDING, embedding, TURBO6, 8, TURNED_BACK),
     ROW("embedding turbo8", EMBEDDING, embedding, TURBO8, 8, TURNED_BACK),
     MADE("attention prompt turbo4", ATTENTION, prompt, attention, TURBO4, 2, TURNED),
+    /* without what only the portable kernel knows: CUDA reads these blocks where they lie */
+    MADE("attention plain turbo2_5", ATTENTION, attention, attention, TURBO2_5, 2, TURNED),
+    MADE("attention plain turbo4", ATTENTION, attention, attention, TURBO4, 2, TURNED),
+    MADE("attention plain turbo8", ATTENTION, attention, attention, TURBO8, 2, TURNED),
     /* ---- convolution, pooling, resizing ---- */
     ROW("conv", CONV, conv, NONE, 2, DOT),
     ROW("conv_weight_backward", CONV_WEIGHT_BACKWARD, conv_weight_backward, NONE, 2, DOT),

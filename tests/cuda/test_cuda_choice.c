@@ -1,4 +1,4 @@
-/* test_cuda_choice.c - which kernels matmuls get on a Hopper: those of 8B models, and what the conformance table draws for a
+/* test_cuda_choice.c - which kernels matmuls and the delta rule get on a Hopper: those of 8B models, and what the conformance table draws for a
  * GPU, whose rows must reach the kernels that they are there for. The stand-in says that it is one and computes nothing; what
  * kernels compute is for test_conform_cuda on a real one. */
 #include "cuda_rig.h"
@@ -325,12 +325,93 @@ static void test_gates(void **state)
     assert_int_equal(records_of_gate(device, MICA_DTYPE_Q4_K, MICA_DTYPE_Q6_K, 256), 1);
 }
 
+/* ---- the delta rule ---- */
+
+/* Of a model with linear attention but for what a test changes. */
+typedef struct delta_case {
+    uint64_t tokens, sequences, dim, columns;
+    mica_dtype type;
+    mica_delta_form form;
+    bool by_row;
+    uint64_t offset; /* of k, bytes */
+    const char *kernel;
+} delta_case;
+
+static const delta_case delta_cases[] = {
+    {4096, 1, 128, 128, MICA_DTYPE_BF16, MICA_DELTA_AUTO, false, 0, "delta_forward"},
+    {4096, 1, 128, 128, MICA_DTYPE_F32, MICA_DELTA_AUTO, false, 0, "delta_forward"},
+    {4096, 1, 128, 128, MICA_DTYPE_F16, MICA_DELTA_CHUNKED, false, 0, "delta_forward"},
+    {256, 4, 64, 64, MICA_DTYPE_BF16, MICA_DELTA_AUTO, false, 0, "delta_forward"},
+    {100, 1, 40, 16, MICA_DTYPE_F16, MICA_DELTA_AUTO, false, 16, "delta_forward"},
+    {2, 2, 128, 128, MICA_DTYPE_BF16, MICA_DELTA_CHUNKED, false, 0, "delta_forward"},
+    /* short ones, token by token */
+    {4, 4, 128, 128, MICA_DTYPE_BF16, MICA_DELTA_AUTO, false, 0, "delta_net/forward"},
+    {252, 4, 128, 128, MICA_DTYPE_BF16, MICA_DELTA_AUTO, false, 0, "delta_net/forward"},
+    {4096, 1, 128, 128, MICA_DTYPE_BF16, MICA_DELTA_SEQUENTIAL, false, 0, "delta_net/forward"},
+    {4096, 1, 128, 128, MICA_DTYPE_BF16, MICA_DELTA_AUTO, true, 0, "delta_net/forward"},
+    /* rows that do not begin where 16 bytes are copied, keys that registers do not hold */
+    {4096, 1, 128, 128, MICA_DTYPE_BF16, MICA_DELTA_AUTO, false, 8, "delta_net/forward"},
+    {4096, 1, 128, 128, MICA_DTYPE_BF16, MICA_DELTA_CHUNKED, false, 2, "delta_chunk/forward"},
+    {4096, 1, 60, 128, MICA_DTYPE_BF16, MICA_DELTA_AUTO, false, 0, "delta_net/forward"},
+    {4096, 1, 128, 36, MICA_DTYPE_BF16, MICA_DELTA_CHUNKED, false, 0, "delta_chunk/forward"},
+    {4096, 1, 136, 128, MICA_DTYPE_BF16, MICA_DELTA_AUTO, false, 0, "delta_net/forward"},
+};
+
+static mica_buffer *buffer_of(mica_device *device, mica_dtype dtype, uint32_t ndim, const uint64_t *shape)
+{
+    mica_buffer *buffer = NULL;
+    must(mica_buffer_alloc(device, dtype, ndim, shape, &buffer));
+    return buffer;
+}
+
+static void check_delta(mica_device *device, const delta_case *c)
+{
+    const uint64_t key[] = {c->tokens, 2, c->dim}, value[] = {c->tokens, 4, c->columns},
+                   rates[] = {c->tokens, 4, c->dim}, states[] = {c->sequences, 4, c->dim, c->columns},
+                   bytes = c->tokens * 2 * c->dim * 4 + c->offset;
+    mica_buffer *memory = buffer_of(device, MICA_DTYPE_U8, 1, &bytes), *k = NULL,
+                *q = buffer_of(device, c->type, 3, key);
+    mica_buffer *v = buffer_of(device, c->type, 3, value), *y = buffer_of(device, c->type, 3, value);
+    mica_buffer *g = buffer_of(device, MICA_DTYPE_F32, c->by_row ? 3 : 2, rates),
+                *state = buffer_of(device, MICA_DTYPE_F32, 4, states);
+    must(mica_buffer_view(memory, c->type, 3, key, NULL, c->offset, &k));
+    mica_encoder *encoder = begin_profile(device);
+    must(mica_delta_net(encoder, &(mica_delta_operands){q, k, v, g, NULL, NULL},
+                        &(mica_sequences){.state = state},
+                        &(mica_delta_params){.normalise = 1, .form = c->form}, y));
+    const mica_profile_entry last = end_profile(device, encoder);
+    if (strcmp(last.kernel, c->kernel) != 0)
+        fail_msg("case %u: %s", (unsigned)(c - delta_cases), last.kernel);
+    mica_buffer *all[] = {memory, k, q, v, y, g, state};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mica_buffer_release(all[i]);
+}
+
+static void test_delta(void **state)
+{
+    for (size_t i = 0; i < sizeof delta_cases / sizeof *delta_cases; i++)
+        check_delta(*state, &delta_cases[i]);
+}
+
+/* The row that is there for it: all of its cases but those without tokens for each sequence. */
+static void test_delta_row(void **state)
+{
+    const conform_row *row = row_named("delta_net tiles");
+    uint32_t reached = 0;
+    for (uint64_t i = 0; i < CONFORM_GPU_CASES; i++) {
+        uint64_t shape[2];
+        reached += strcmp(run_case(*state, row, CONFORM_SEED + i, shape).kernel, "delta_forward") == 0;
+    }
+    assert_true(2 * reached > CONFORM_GPU_CASES);
+}
+
 int main(void)
 {
 #define WITH_DEVICE(test) cmocka_unit_test_setup_teardown(test, open_device, close_device)
     const struct CMUnitTest tests[] = {WITH_DEVICE(test_models),  WITH_DEVICE(test_other_weights),
                                        WITH_DEVICE(test_streams), WITH_DEVICE(test_stream_rows),
                                        WITH_DEVICE(test_tiles),   WITH_DEVICE(test_library),
-                                       WITH_DEVICE(test_gates),   WITH_DEVICE(test_experts_rows)};
+                                       WITH_DEVICE(test_gates),   WITH_DEVICE(test_experts_rows),
+                                       WITH_DEVICE(test_delta),   WITH_DEVICE(test_delta_row)};
     return cmocka_run_group_tests_name("which kernels CUDA runs", tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@ static const mica__kernel_row rows[] = {
      mica__cuda_plan_attention_prefill},
     {MICA_OP_ATTENTION, "attention_decode", mica__cuda_attention_decode_serves,
      mica__cuda_plan_attention_decode},
+    {MICA_OP_DELTA_NET, "delta_tiles", mica__cuda_delta_serves, mica__cuda_plan_delta},
 #define MICA__GPU_KERNEL_ROW(op, name, plan) {MICA_OP_##op, name, NULL, plan},
 #include "backend/gpu/gpu_kernel_rows.def"
 #undef MICA__GPU_KERNEL_ROW

@@ -33,4 +33,9 @@ bool mica__cuda_attention_decode_serves(const mica__record *record, const mica__
 mica_status mica__cuda_plan_attention_decode(const mica__record *record, const mica__device_info *info,
                                              mica__plan *plan);
 
+/* The gated delta rule of long sequences by the matrix units. */
+bool mica__cuda_delta_serves(const mica__record *record, const mica__device_info *info);
+mica_status mica__cuda_plan_delta(const mica__record *record, const mica__device_info *info,
+                                  mica__plan *plan);
+
 #endif

@@ -301,6 +301,14 @@ static uint64_t draw_dim(const conform_case *c, test_random *random)
     return test_random_one_in(random, 3) ? round[test_random_below(random, 3)] : test_random_size(random, 70);
 }
 
+/* Keys and values whose rows are whole pieces of 16 bytes of any type, most of them as long as models have them. */
+static uint64_t draw_pieces(const conform_case *c, test_random *random)
+{
+    const uint64_t some = 8 * (1 + test_random_below(random, 16));
+
+    return c->typical ? 128 : test_random_one_in(random, 3) ? some : some > 64 ? 128 : 64;
+}
+
 static void add_head_operand(conform_case *c, test_random *random, const char *name, const batch *b,
                              uint64_t heads, double low, double high)
 {
@@ -314,13 +322,20 @@ static void add_head_operand(conform_case *c, test_random *random, const char *n
     test_tensor_uniform(conform_tensor(c, c->operand_count - 1), random, low, high);
 }
 
-static void add_delta(conform_case *c, test_random *random, batch b, bool typical_heads)
+/* `tiles`: what a GPU with matrix units copies and multiplies as it is. */
+static void add_delta(conform_case *c, test_random *random, batch b, bool tiles)
 {
-    const uint64_t groups = typical_heads ? 16 : test_random_size(random, 3),
-                   heads = groups * (typical_heads ? 2 : test_random_size(random, 3));
-    const bool longer = !c->typical && test_random_one_in(random, 16); /* than what registers of a GPU hold */
-    const uint64_t dim = longer ? 1025 + test_random_below(random, 60) : draw_dim(c, random),
-                   columns = longer ? test_random_size(random, 5) : draw_dim(c, random);
+    const uint64_t groups = c->typical ? 16 : test_random_size(random, tiles ? 2 : 3),
+                   heads = groups * (c->typical ? 2 : test_random_size(random, tiles ? 2 : 3));
+    const bool longer =
+        !tiles && !c->typical && test_random_one_in(random, 16); /* than what registers of a GPU hold */
+    const uint64_t dim = longer  ? 1025 + test_random_below(random, 60)
+                         : tiles ? draw_pieces(c, random)
+                                 : draw_dim(c, random),
+                   columns = longer  ? test_random_size(random, 5)
+                             : tiles ? draw_pieces(c, random)
+                                     : draw_dim(c, random);
+    const test_layout layout = tiles ? TEST_ALIGNED : TEST_ROWS_REPEAT;
     const uint64_t key[] = {b.tokens, groups, dim}, value[] = {b.tokens, heads, columns};
     const uint64_t state[] = {b.state_slots, heads, dim, columns},
                    next[] = {b.next_slots, heads, dim, columns};
@@ -328,17 +343,17 @@ static void add_delta(conform_case *c, test_random *random, batch b, bool typica
     mica_delta_params *delta = &c->params.delta;
 
     delta->rule = !c->typical && test_random_one_in(random, 3) ? MICA_DELTA_ADD : MICA_DELTA_CORRECT;
-    delta->form = c->typical                      ? MICA_DELTA_AUTO
-                  : test_random_one_in(random, 2) ? MICA_DELTA_CHUNKED
-                                                  : (uint32_t)test_random_below(random, 2);
+    delta->form = c->typical                               ? MICA_DELTA_AUTO
+                  : tiles || test_random_one_in(random, 2) ? MICA_DELTA_CHUNKED
+                                                           : (uint32_t)test_random_below(random, 2);
     delta->normalise = c->typical || delta->rule == MICA_DELTA_CORRECT;
     delta->eps = test_random_one_in(random, 2) ? 1e-6f : 0.01f;
     delta->scale = test_random_one_in(random, 2) ? 0 : 0.7f;
     for (uint32_t i = 0; i < 2; i++) {
-        conform_add(c, random, i == 0 ? "q" : "k", draw_type(c, random, &b), 3, key, TEST_ROWS_REPEAT);
+        conform_add(c, random, i == 0 ? "q" : "k", draw_type(c, random, &b), 3, key, layout);
         test_tensor_normal(conform_tensor(c, i), random, 1);
     }
-    conform_add(c, random, "v", draw_type(c, random, &b), 3, value, TEST_ROWS_REPEAT);
+    conform_add(c, random, "v", draw_type(c, random, &b), 3, value, layout);
     test_tensor_normal(conform_tensor(c, DELTA_V), random, 1);
     add_odd(c, conform_tensor(c, DELTA_V), random, false);
     if (delta->form != MICA_DELTA_CHUNKED && !c->typical && test_random_one_in(random, 3)) {
@@ -371,7 +386,20 @@ static void add_delta(conform_case *c, test_random *random, batch b, bool typica
 
 void conform_make_delta_net(conform_case *c, test_random *random)
 {
-    add_delta(c, random, draw_batch(c, random, test_random_one_in(random, 3) ? 150 : 20), c->typical);
+    add_delta(c, random, draw_batch(c, random, test_random_one_in(random, 3) ? 150 : 20), false);
+}
+
+void conform_make_delta_tiles(conform_case *c, test_random *random)
+{
+    batch b = draw_batch(c, random, test_random_one_in(random, 3) ? 70 : 250);
+
+    b.wide = false;
+    add_delta(c, random, b, true);
+    if (!c->typical && c->operand[DELTA_G].present && test_random_one_in(random, 3)) { /* all is forgotten */
+        test_tensor *g = conform_tensor(c, DELTA_G);
+
+        test_tensor_set(g, test_random_below(random, g->count), -(double)INFINITY);
+    }
 }
 
 mica_status conform_encode_delta_net(const conform_case *c, mica_encoder *encoder)

@@ -181,3 +181,8 @@ void mica__gpu_view_collapse(mica__gpu_view *view, uint32_t count, uint32_t kept
         }
     }
 }
+
+bool mica__gpu_has_own_texts(const mica__device_info *info)
+{
+    return (info->features & MICA__FEATURE_SLOW_BARRIER) == 0;
+}

@@ -74,6 +74,11 @@ mica_layout mica__gpu_weight_layout(const mica__operand *weight, const mica__dev
 /* A copy between layouts. */
 mica_status mica__gpu_plan_pack(const mica__record *record, mica__plan *plan);
 
+/* Whether each kind of call of an op gets a text of its own, its types and flags constants: 3 KB of instructions instead of 27, which a step of a
+ * model finds in no cache. Not where compiling takes longer than running; there, and where there is no compiler, the op's row NAME_any has
+ * one text for all, to which KERNEL_NOT_FOUND without a sentence leads. */
+bool mica__gpu_has_own_texts(const mica__device_info *info);
+
 /* The rows of all GPU backends are MICA__GPU_KERNEL_ROW of gpu_kernel_rows.def; a backend may put its own in front. */
 #define MICA__GPU_KERNEL_ROW(op, name, plan) \
     mica_status plan(const mica__record *, const mica__device_info *, mica__plan *);

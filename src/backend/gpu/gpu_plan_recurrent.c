@@ -197,14 +197,31 @@ mk_delta_params mica__gpu_delta_params(const mica__record *record, const mica__g
     return p;
 }
 
+/* What `forward` asks of the parameters for every token, as constants. */
+static void fix(const mk_delta_params *p, mica__plan *plan)
+{
+    mica__gpu_plan_constant(plan, "FIXED", 1);
+    mica__gpu_plan_constant(plan, "PRESENT", p->present);
+    mica__gpu_plan_constant(plan, "BY_ROW", p->by_row);
+    mica__gpu_plan_constant(plan, "Q_TYPE", p->q_type);
+    mica__gpu_plan_constant(plan, "K_TYPE", p->k_type);
+    mica__gpu_plan_constant(plan, "V_TYPE", p->v_type);
+    mica__gpu_plan_constant(plan, "G_TYPE", p->g_type);
+    mica__gpu_plan_constant(plan, "BETA_TYPE", p->beta_type);
+    mica__gpu_plan_constant(plan, "SKIP_TYPE", p->skip_type);
+    mica__gpu_plan_constant(plan, "Y_TYPE", p->y_type);
+}
+
 /* Rows that do not fit into registers lie in the scratch. */
-static mica_status plan_tokens(const mica__record *record, const mk_delta_params *p, uint32_t rows,
+static mica_status plan_tokens(const mica__record *record, const mk_delta_params *p, uint32_t rows, bool fixed,
                                mica__plan *plan)
 {
     const uint64_t groups = (uint64_t)p->of.count * p->heads * p->blocks;
     const bool fits = rows <= MOST_ROWS;
     MICA__TRY(mica__gpu_plan_next(plan, fits ? "delta_net/forward" : "delta_net/forward_long", groups));
     mica__gpu_plan_constant(plan, "ROWS", fits ? rows : 4);
+    if (fixed && fits)
+        fix(p, plan);
     for (uint32_t slot = 0; slot < MICA__DELTA_SLOTS; slot++)
         mica__gpu_plan_operand(plan, record, slot, 0);
     if (!fits)
@@ -245,12 +262,10 @@ static mica_status plan_chunks(const mica__record *record, mk_delta_params *p, m
 }
 
 /* By itself token by token: whether chunks are faster has not been measured on a GPU. But for keys that are too long for its registers. */
-mica_status mica__gpu_plan_delta_net(const mica__record *record, const mica__device_info *info,
-                                     mica__plan *plan)
+static mica_status plan_delta(const mica__record *record, bool fixed, mica__plan *plan)
 {
     const mica__gpu_sequence_slots at = slots_of(MICA__DELTA_STATE, MICA__DELTA_Y);
     const uint32_t form = ((const mica__delta_record *)record->params)->delta.form;
-    (void)info;
     MICA__TRY(mica__gpu_recurrent_check(record, 7u << MICA__DELTA_STARTS));
     mk_delta_params p = mica__gpu_delta_params(record, &at);
     uint32_t rows = 4;
@@ -261,7 +276,20 @@ mica_status mica__gpu_plan_delta_net(const mica__record *record, const mica__dev
     MICA__TRY(mica__gpu_plan_gaps(record, &at, at.y, &p.of, plan));
     if (p.of.count == 0 || p.heads == 0 || p.blocks == 0)
         return MICA_OK;
-    return tokens ? plan_tokens(record, &p, rows, plan) : plan_chunks(record, &p, plan);
+    return tokens ? plan_tokens(record, &p, rows, fixed, plan) : plan_chunks(record, &p, plan);
+}
+
+mica_status mica__gpu_plan_delta_net(const mica__record *record, const mica__device_info *info,
+                                     mica__plan *plan)
+{
+    return mica__gpu_has_own_texts(info) ? plan_delta(record, true, plan) : MICA_ERR_KERNEL_NOT_FOUND;
+}
+
+mica_status mica__gpu_plan_delta_net_any(const mica__record *record, const mica__device_info *info,
+                                         mica__plan *plan)
+{
+    (void)info;
+    return plan_delta(record, false, plan);
 }
 
 /* ---- selective scan ---- */

@@ -234,16 +234,9 @@ static mica_status plan_kv_write(const mica__record *record, bool fixed, mica__p
     return MICA_OK;
 }
 
-/* Texts of their own for each kind of call; where compiling takes longer than running, and where there is no compiler, one text for all.
- * KERNEL_NOT_FOUND without a sentence: the next row has that. */
-static bool has_own_texts(const mica__device_info *info)
-{
-    return (info->features & MICA__FEATURE_SLOW_BARRIER) == 0;
-}
-
 mica_status mica__gpu_plan_rope(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
-    return has_own_texts(info) ? plan_rope(record, true, plan) : MICA_ERR_KERNEL_NOT_FOUND;
+    return mica__gpu_has_own_texts(info) ? plan_rope(record, true, plan) : MICA_ERR_KERNEL_NOT_FOUND;
 }
 
 mica_status mica__gpu_plan_rope_any(const mica__record *record, const mica__device_info *info,
@@ -256,7 +249,7 @@ mica_status mica__gpu_plan_rope_any(const mica__record *record, const mica__devi
 mica_status mica__gpu_plan_kv_write(const mica__record *record, const mica__device_info *info,
                                     mica__plan *plan)
 {
-    return has_own_texts(info) ? plan_kv_write(record, true, plan) : MICA_ERR_KERNEL_NOT_FOUND;
+    return mica__gpu_has_own_texts(info) ? plan_kv_write(record, true, plan) : MICA_ERR_KERNEL_NOT_FOUND;
 }
 
 mica_status mica__gpu_plan_kv_write_any(const mica__record *record, const mica__device_info *info,

@@ -117,7 +117,8 @@ static const tool_option train_options[] = {
 static const tool_group train_group = {"training", train_options, COUNT(train_options)};
 
 static const tool_option bench_options[] = {
-    {"op", NULL, TOOL_WORD, "NAME", NULL, NULL, 0, 0, "of 'bench ops': only this op, e.g. matmul; a list with commas"},
+    {"op", NULL, TOOL_WORD, "NAME", NULL, NULL, 0, 0,
+     "of 'bench ops': only this op, e.g. matmul; a list with commas"},
     {"type", NULL, TOOL_WORD, "NAME", NULL, NULL, 0, 0, "of 'bench ops': only rows of this type, e.g. q4_0"},
     {"quick", NULL, TOOL_FLAG, NULL, NULL, NULL, 0, 0,
      "of 'bench ops': operands that stay in the caches, each run once; of 'bench fusion': only the smallest "

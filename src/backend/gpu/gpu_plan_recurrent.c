@@ -213,8 +213,8 @@ static void fix(const mk_delta_params *p, mica__plan *plan)
 }
 
 /* Rows that do not fit into registers lie in the scratch. */
-static mica_status plan_tokens(const mica__record *record, const mk_delta_params *p, uint32_t rows, bool fixed,
-                               mica__plan *plan)
+static mica_status plan_tokens(const mica__record *record, const mk_delta_params *p, uint32_t rows,
+                               bool fixed, mica__plan *plan)
 {
     const uint64_t groups = (uint64_t)p->of.count * p->heads * p->blocks;
     const bool fits = rows <= MOST_ROWS;

@@ -130,6 +130,7 @@ const conform_row conform_table[] = {
     DRAWN("matmul several f16", MATMUL, matmul_several, F16, 2, DOT),
     DRAWN("matmul several q4_0", MATMUL, matmul_several, Q4_0, 2, DOT),
     MADE("matmul tiles q4_0", MATMUL, matmul_tiles, matmul, Q4_0, 2, DOT),
+    MADE("matmul tiles f32", MATMUL, matmul_tiles, matmul, F32, 2, DOT),
     MADE("matmul tiles f16", MATMUL, matmul_tiles, matmul, F16, 2, DOT),
     MADE("matmul tiles q5_k", MATMUL, matmul_tiles, matmul, Q5_K, 2, DOT),
     MADE("matmul tiles affine4", MATMUL, matmul_tiles, matmul, AFFINE4, 2, DOT),

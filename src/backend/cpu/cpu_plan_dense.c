@@ -83,13 +83,24 @@ static uint64_t at_most(uint64_t n, uint64_t most)
     return n < most ? n : most;
 }
 
-/* Columns of a block whose packed rows leave most of the second cache to what streams past them. */
-static uint64_t tile_columns(const mica__device_info *info, uint64_t k, uint32_t weights)
+static uint64_t second_cache(const mica__device_info *info)
 {
-    const uint64_t cache = info->cache_bytes != 0 ? info->cache_bytes : 512 << 10;
-    const uint64_t budget = at_most(at_least(cache / 3, 128 << 10), 768 << 10) / weights;
-    const uint64_t columns = budget / (mica__dense_row_floats(k) * sizeof(float));
-    return at_most(at_least(columns / MICA__DENSE_TILE_STEP, 1), 8) * MICA__DENSE_TILE_STEP;
+    return info->cache_bytes != 0 ? info->cache_bytes : 512 << 10;
+}
+
+/* Rows of x of which a part of K takes half of the second cache. */
+static uint64_t tile_rows(const mica__device_info *info, uint64_t k)
+{
+    return at_least(second_cache(info) / 2 / (at_most(k, MICA__DENSE_K_PART) * sizeof(float)),
+                    MICA__DENSE_PANEL);
+}
+
+/* Columns of a block of so many rows, whose results and waiting sums take a quarter of it. */
+static uint64_t tile_columns(const mica__device_info *info, uint64_t k, uint64_t rows, uint32_t weights)
+{
+    const uint64_t bytes = sizeof(float) * (k > MICA__DENSE_K_PART ? MICA__DENSE_LANES : weights);
+    const uint64_t columns = second_cache(info) / 4 / (rows * bytes);
+    return at_most(at_least(columns / MICA__DENSE_TILE_STEP, 1), 12) * MICA__DENSE_TILE_STEP;
 }
 
 /* Column blocks of all weights, each at most `columns` wide. */
@@ -146,17 +157,15 @@ static mica_status plan_tiles(const mica__record *record, const mica__device_inf
                               mica__dense_params *p, mica__plan *plan)
 {
     const uint32_t weights = p->matmul.gate != MICA__GATE_NONE ? 2 : 1;
-    const uint64_t wanted = (uint64_t)info->threads * UNITS_PER_THREAD;
-    uint64_t columns = tile_columns(info, p->k, weights), row_blocks = 1;
+    const uint64_t wanted = (uint64_t)info->threads * UNITS_PER_THREAD, most = tile_rows(info, p->k);
+    uint64_t row_blocks = (p->rows + most - 1) / most;
+    uint64_t columns = tile_columns(info, p->k, (p->rows + row_blocks - 1) / row_blocks, weights);
     uint64_t blocks = cut_columns(record, p, columns);
     while (p->groups * row_blocks * blocks < wanted) {
-        const uint64_t rows = p->rows / row_blocks;
-        if (rows >= 64 && rows > columns)
-            row_blocks *= 2;
-        else if (columns > MICA__DENSE_TILE_STEP)
+        if (columns > MICA__DENSE_TILE_STEP)
             blocks =
                 cut_columns(record, p, columns = columns / 2 / MICA__DENSE_TILE_STEP * MICA__DENSE_TILE_STEP);
-        else if (rows >= 4 * MICA__DENSE_PANEL)
+        else if (p->rows / row_blocks >= 8 * MICA__DENSE_PANEL)
             row_blocks *= 2;
         else
             break;
@@ -164,6 +173,7 @@ static mica_status plan_tiles(const mica__record *record, const mica__device_inf
     const uint64_t row_floats = mica__dense_row_floats(p->k), rows = (p->rows + row_blocks - 1) / row_blocks;
     const uint64_t scratch = p->groups * p->rows * row_floats * sizeof(float);
     p->row_blocks = (uint32_t)row_blocks;
+    p->block_rows = (uint32_t)rows;
     p->pieces =
         (uint32_t)at_most(at_least(rows * row_floats / (16 << 10), 1), at_least(rows / MICA__DENSE_PANEL, 1));
     p->mode = MICA__DENSE_PACK;
@@ -173,8 +183,8 @@ static mica_status plan_tiles(const mica__record *record, const mica__device_inf
     if (status != MICA_OK)
         return status;
     p->mode = MICA__DENSE_TILES;
-    const uint64_t local = weights * mica__dense_packed_floats(columns, p->k) +
-                           2 * mica__dense_out_floats(columns) + mica__dense_partial_floats(columns);
+    const uint64_t local = 2 * mica__dense_out_floats(rows, columns) + mica__dense_lines_floats(p->k) +
+                           mica__dense_partial_floats(rows, columns, p->k);
     const double unit_ns = (double)(2 * weights * rows * columns) * (double)p->k / FLOPS_PER_NS;
     return add_dispatch(record, p, p->groups * row_blocks * blocks, scratch, local, unit_ns, plan);
 }
@@ -243,10 +253,12 @@ static mica_status plan_many_slots(const mica__record *record, const mica__devic
     const uint64_t experts = w->shape[0], n = w->shape[1], k = w->shape[2],
                    row_floats = mica__dense_row_floats(k);
     const uint64_t tile = at_most(at_least(2 * slots / experts, 16), 256);
-    const uint64_t tiles = mica__experts_max_tiles(slots, experts, tile), columns = tile_columns(info, k, 1);
+    const uint64_t tiles = mica__experts_max_tiles(slots, experts, tile),
+                   columns = tile_columns(info, k, tile, 1);
     const uint64_t map_bytes = mica__dense_round(mica__experts_map_bytes(slots, experts, tile), 64);
     const uint64_t packed_bytes = slots * row_floats * sizeof(float);
-    mica__experts_dense_params p = {.mode = MICA__EXPERTS_PACK, .block_columns = (uint32_t)columns};
+    mica__experts_dense_params p = {
+        .mode = MICA__EXPERTS_PACK, .block_columns = (uint32_t)columns, .block_rows = (uint32_t)tile};
     p.column_blocks = (uint32_t)((n + columns - 1) / columns);
     if (slots > UINT32_MAX || experts > UINT32_MAX || tiles * p.column_blocks > UINT32_MAX)
         return mica__fail(MICA_ERR_UNSUPPORTED,
@@ -260,8 +272,8 @@ static mica_status plan_many_slots(const mica__record *record, const mica__devic
         return status;
     p.mode = MICA__EXPERTS_TILES;
     add_experts(record, &p, tiles * p.column_blocks, map_bytes, packed_bytes, plan);
-    const uint64_t local = mica__dense_packed_floats(columns, k) + mica__dense_out_floats(columns) +
-                           mica__dense_partial_floats(columns);
+    const uint64_t local = mica__dense_out_floats(tile, columns) + mica__dense_lines_floats(k) +
+                           mica__dense_partial_floats(tile, columns, k);
     const double unit_ns =
         (double)(columns * row_floats) / BYTES_PER_NS + (double)(tile * columns) * (double)k / FLOPS_PER_NS;
     return finish(record, k, local, unit_ns, plan);

@@ -14,8 +14,8 @@
 #define MICA__DENSE_LANES 16     /* of the widest vector */
 #define MICA__DENSE_PANEL 5      /* rows of the widest panel */
 #define MICA__DENSE_DOTS 4       /* rows of x that a row of w meets in one go without packing */
-#define MICA__DENSE_FEW 16       /* rows of x up to which packing w does not pay */
-#define MICA__DENSE_K_PART 1280  /* most values of a row that a tile takes in one go: two panels fit L1 */
+#define MICA__DENSE_FEW 16       /* rows of x up to which packing x does not pay */
+#define MICA__DENSE_K_PART 1024  /* most values of a row that a tile takes in one go: two panels fit L1 */
 #define MICA__DENSE_TILE_STEP 20 /* columns: blocks are whole panels of every instruction set */
 
 typedef enum mica__dense_mode {
@@ -33,7 +33,7 @@ typedef struct mica__dense_params {
     uint32_t mode;
     uint32_t row_blocks, pieces;
     uint32_t column_blocks[MICA__MAX_WEIGHTS]; /* with a gate the first counts for both */
-    uint32_t block_columns;                    /* of the largest column block */
+    uint32_t block_rows, block_columns;        /* of the largest blocks */
     uint64_t groups, rows, k;
 } mica__dense_params;
 
@@ -48,7 +48,7 @@ typedef enum mica__experts_mode {
  * of TILES a tile by a column block. */
 typedef struct mica__experts_dense_params {
     uint32_t mode;
-    uint32_t column_blocks, block_columns;
+    uint32_t column_blocks, block_columns, block_rows;
 } mica__experts_dense_params;
 
 static inline uint64_t mica__dense_round(uint64_t n, uint64_t multiple)
@@ -92,22 +92,23 @@ static inline uint64_t mica__dense_row_floats(uint64_t k)
     return mica__dense_round(k, MICA__DENSE_LANES);
 }
 
-/* Floats of the results of a panel of x. */
-static inline uint64_t mica__dense_out_floats(uint64_t columns)
+/* Floats of a block's results. */
+static inline uint64_t mica__dense_out_floats(uint64_t rows, uint64_t columns)
 {
-    return mica__dense_round(columns + MICA__DENSE_PANEL, MICA__DENSE_LANES) * MICA__DENSE_PANEL;
+    return mica__dense_round(rows * (columns + MICA__DENSE_PANEL), MICA__DENSE_LANES);
 }
 
-/* Floats of the rows of w in a block, packed and filled up to whole panels. */
-static inline uint64_t mica__dense_packed_floats(uint64_t columns, uint64_t k)
+/* Floats of the rows of w of a tile and a part of K, widened. */
+static inline uint64_t mica__dense_lines_floats(uint64_t k)
 {
-    return mica__dense_round(columns, MICA__DENSE_PANEL) * mica__dense_row_floats(k);
+    const uint64_t row = mica__dense_row_floats(k);
+    return MICA__DENSE_PANEL * (row < MICA__DENSE_K_PART ? row : MICA__DENSE_K_PART);
 }
 
-/* Floats of the sums that wait between two parts of K: those of one panel of x. */
-static inline uint64_t mica__dense_partial_floats(uint64_t columns)
+/* Floats of a block's sums that wait between two parts of K. */
+static inline uint64_t mica__dense_partial_floats(uint64_t rows, uint64_t columns, uint64_t k)
 {
-    return mica__dense_round(columns, MICA__DENSE_PANEL) * MICA__DENSE_PANEL * MICA__DENSE_LANES;
+    return k <= MICA__DENSE_K_PART ? 0 : rows * (columns + MICA__DENSE_PANEL) * MICA__DENSE_LANES;
 }
 
 #endif

@@ -113,34 +113,30 @@ static void store_rows(const mica__cpu_args *args, const uint32_t *slot, uint64_
         row_store(y_row(args, slot[i], c.first), args->view[MICA__EXPERTS_Y].dtype, out + i * ld, c.count);
 }
 
-/* Per-thread memory is packed rows of w, a panel of results, partial sums. */
+/* Per-thread memory is results, rows of w, partial sums. */
 static void tile_unit(const mica__cpu_args *args, tile_rows t, expert_columns c)
 {
     const mica__experts_dense_params *p = args->params;
     const mica__cpu_view *w = &args->view[MICA__EXPERTS_WEIGHT];
-    const uint64_t k = w->shape[2], panels = gemm_row_panels(t.count), ld = gemm_out_stride(c.count);
-    float *packed = args->local, *out = packed + mica__dense_packed_floats(p->block_columns, k);
+    const uint64_t k = w->shape[2], ld = gemm_out_stride(c.count);
+    float *out = args->local, *lines = out + mica__dense_out_floats(p->block_rows, p->block_columns);
     const gemm_block b = {.x = t.packed,
+                          .rows = t.count,
                           .k = k,
                           .w = expert_rows(args, t.expert, c.first),
                           .columns = c.count,
                           .w_stride = w->stride[1],
                           .dtype = w->dtype,
-                          .packed = packed,
-                          .partial = out + mica__dense_out_floats(p->block_columns)};
+                          .lines = lines,
+                          .partial = lines + mica__dense_lines_floats(k),
+                          .out = out};
     if (t.count <= MICA__DENSE_DOTS) {
         const gemm_dots dots = {t.packed, gemm_steps(k) * VW, k, b.w, b.w_stride, b.dtype, out, ld};
         gemm_dot(&dots, t.count, c.count);
-        store_rows(args, t.slot, t.count, c, out, ld);
-        return;
+    } else {
+        gemm_run(&b);
     }
-    gemm_pack_columns(&b);
-    for (uint64_t panel = 0; panel < panels; panel++) {
-        const uint64_t from = mica__dense_cut(t.count, panels, panel),
-                       to = mica__dense_cut(t.count, panels, panel + 1);
-        gemm_panel(&b, from, to - from, out);
-        store_rows(args, t.slot + from, to - from, c, out, ld);
-    }
+    store_rows(args, t.slot, t.count, c, out, ld);
 }
 
 void MICA__ISA(experts_dense)(const mica__cpu_args *args, uint32_t first, uint32_t last)

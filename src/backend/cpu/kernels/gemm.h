@@ -7,7 +7,7 @@
  * all that differs between them is what is kept close to the arithmetic.
  *
  * A packed panel holds a few rows interleaved vector by vector (vector s of row i at (s * rows + i) * VW),
- * so that a tile reads both its sides in one rising stream. Nothing here knows a view, a record or an op.
+ * so that a tile reads it in one rising stream. Nothing here knows a view, a record or an op.
  */
 #ifndef MICA_CPU_GEMM_H
 #define MICA_CPU_GEMM_H
@@ -93,8 +93,20 @@ static inline void gemm_pack_zero(uint64_t steps, uint32_t i, uint32_t rows, flo
         vf_store(panel + (s * rows + i) * VW, vf_zero());
 }
 
+/* Rows of w for a tile: `row` floats from one to the next, `step` from a vector of a row to its next. */
+typedef struct gemm_lines {
+    const float *from;
+    uint64_t row, step;
+} gemm_lines;
+
+/* Those of a packed panel of GEMM_NR. */
+static inline gemm_lines gemm_panel_lines(const float *panel)
+{
+    return (gemm_lines){panel, VW, GEMM_NR * VW};
+}
+
 /* What a tile does before and after its part of K: the first part starts at zero, the last one ends in
- * sums, and the vectors between them wait in `partial` (GEMM_MR * GEMM_NR of them; unused if first and
+ * sums, and the vectors between them wait in `partial` (GEMM_NR for each row of x; unused if first and
  * last). */
 typedef struct gemm_part {
     uint64_t steps;
@@ -103,8 +115,8 @@ typedef struct gemm_part {
     const unsigned char *ahead; /* one cache line of it is prefetched per step; may be any address */
 } gemm_part;
 
-/* One tile: mr rows of the x panel, GEMM_NR of the w panel. out[i * ld + j] for j < GEMM_NR. */
-GEMM_INLINE void gemm_tile_rows(const float *x, const float *w, const gemm_part *part, int mr, float *out,
+/* One tile: a panel of mr rows of x, GEMM_NR rows of w. out[i * ld + j] for j < GEMM_NR. */
+GEMM_INLINE void gemm_tile_rows(const float *x, gemm_lines lines, const gemm_part *part, int mr, float *out,
                                 uint64_t ld)
 {
     vf sum[GEMM_SUMS];
@@ -118,18 +130,19 @@ GEMM_INLINE void gemm_tile_rows(const float *x, const float *w, const gemm_part 
     }
     const uint64_t steps = part->steps;
     const unsigned char *ahead = part->ahead;
+    const float *w = lines.from;
     for (uint64_t s = 0; s < steps; s++) {
         vf a[GEMM_MR];
         __builtin_prefetch(ahead + s * 64, 0, 2);
         for (int i = 0; i < mr; i++)
             a[i] = vf_load(x + i * VW);
         for (int j = 0; j < GEMM_NR; j++) {
-            const vf b = vf_load(w + j * VW);
+            const vf b = vf_load(w + (uint64_t)j * lines.row);
             for (int i = 0; i < mr; i++)
                 sum[i * GEMM_NR + j] = vf_fma(a[i], b, sum[i * GEMM_NR + j]);
         }
         x += mr * VW;
-        w += GEMM_NR * VW;
+        w += lines.step;
     }
     if (!part->last) {
         GEMM_UNROLL
@@ -146,18 +159,28 @@ GEMM_INLINE void gemm_tile_rows(const float *x, const float *w, const gemm_part 
             out[(uint64_t)i * ld + (uint64_t)j] = total[i * GEMM_NR + j];
 }
 
-static inline void gemm_tile(const float *x, const float *w, const gemm_part *part, uint64_t mr, float *out,
+/* With the strides of packed rows known, and not. */
+GEMM_INLINE void gemm_tile_lines(const float *x, gemm_lines w, const gemm_part *part, int mr, float *out,
+                                 uint64_t ld)
+{
+    if (w.row == VW)
+        gemm_tile_rows(x, gemm_panel_lines(w.from), part, mr, out, ld);
+    else
+        gemm_tile_rows(x, (gemm_lines){w.from, w.row, VW}, part, mr, out, ld);
+}
+
+static inline void gemm_tile(const float *x, gemm_lines w, const gemm_part *part, uint64_t mr, float *out,
                              uint64_t ld)
 {
     switch (mr) {
-    case 1: gemm_tile_rows(x, w, part, 1, out, ld); return;
-    case 2: gemm_tile_rows(x, w, part, 2, out, ld); return;
+    case 1: gemm_tile_lines(x, w, part, 1, out, ld); return;
+    case 2: gemm_tile_lines(x, w, part, 2, out, ld); return;
 #if GEMM_MR > 2
-    case 3: gemm_tile_rows(x, w, part, 3, out, ld); return;
+    case 3: gemm_tile_lines(x, w, part, 3, out, ld); return;
 #endif
 #if GEMM_MR > 3
-    case 4: gemm_tile_rows(x, w, part, 4, out, ld); return;
-    case 5: gemm_tile_rows(x, w, part, 5, out, ld); return;
+    case 4: gemm_tile_lines(x, w, part, 4, out, ld); return;
+    case 5: gemm_tile_lines(x, w, part, 5, out, ld); return;
 #endif
     default: return;
     }
@@ -169,16 +192,17 @@ static inline uint64_t gemm_row_panels(uint64_t rows)
     return (rows + GEMM_MR - 1) / GEMM_MR;
 }
 
-/* A block: packed rows of x against rows of w as they lie in memory. The rows of w are packed first and
- * stay in L2; a panel of x stays in L1 while they pass, and its results are ready after that. */
+/* A block: rows of x, packed, against rows of w as they lie in memory. Some rows of w at a time pass along all panels of x with a part of
+ * K, so that they come from memory once and stay in the first cache, while x stays in the second. */
 typedef struct gemm_block {
     const float *x; /* panel that begins at row r: at r * gemm_steps(k) * VW */
-    uint64_t k;
+    uint64_t rows, k;
     const unsigned char *w; /* `columns` rows of this type, `w_stride` bytes apart */
     uint64_t columns, w_stride;
     uint16_t dtype;
-    float *packed;  /* mica__dense_packed_floats: the rows of w */
+    float *lines;   /* mica__dense_lines_floats: rows of w that cannot be read as they lie */
     float *partial; /* mica__dense_partial_floats */
+    float *out;     /* out[i * gemm_out_stride + j]: mica__dense_out_floats */
 } gemm_block;
 
 /* Floats from one row of results to the next. */
@@ -187,37 +211,51 @@ static inline uint64_t gemm_out_stride(uint64_t columns)
     return mica__dense_round(columns, GEMM_NR);
 }
 
-static inline void gemm_pack_columns(const gemm_block *b)
+/* GEMM_NR rows of w from `column` on, `steps` vectors of each from `step` on: as they lie where that is whole vectors of f32, else widened
+ * into a panel; rows that are not there are zeros. */
+static inline gemm_lines gemm_lines_of(const gemm_block *b, uint64_t column, uint64_t step, uint64_t steps)
 {
-    const uint64_t steps = gemm_steps(b->k);
-    for (uint64_t column = 0; column < gemm_out_stride(b->columns); column++) {
-        const uint32_t j = (uint32_t)(column % GEMM_NR);
-        float *panel = b->packed + (column - j) * steps * VW;
-        if (column < b->columns)
-            gemm_pack_row(b->w + column * b->w_stride, b->dtype, b->k, j, GEMM_NR, panel);
+    const uint64_t size = row_element_bytes(b->dtype), from = step * VW;
+    const uint64_t n = b->k - from < steps * VW ? b->k - from : steps * VW;
+    const unsigned char *w = b->w + column * b->w_stride + from * size;
+    if (b->dtype == MICA_DTYPE_F32 && n % VW == 0 && column + GEMM_NR <= b->columns &&
+        b->w_stride % sizeof(float) == 0)
+        return (gemm_lines){(const float *)(const void *)w, b->w_stride / sizeof(float), VW};
+    for (uint32_t j = 0; j < GEMM_NR; j++, w += b->w_stride) {
+        if (column + j < b->columns)
+            gemm_pack_row(w, b->dtype, n, j, GEMM_NR, b->lines);
         else
-            gemm_pack_zero(steps, j, GEMM_NR, panel);
+            gemm_pack_zero(steps, j, GEMM_NR, b->lines);
+    }
+    return gemm_panel_lines(b->lines);
+}
+
+/* The rows of w from `column` on against all of x, for one part of K. While the first panels pass, the rows of w behind are asked for. */
+static inline void gemm_pass(const gemm_block *b, uint64_t column, uint64_t step, gemm_part part)
+{
+    const uint64_t steps = gemm_steps(b->k), panels = gemm_row_panels(b->rows),
+                   ld = gemm_out_stride(b->columns);
+    const gemm_lines w = gemm_lines_of(b, column, step, part.steps);
+    const unsigned char *next =
+        b->w + (column + GEMM_NR) * b->w_stride + step * VW * row_element_bytes(b->dtype);
+    for (uint64_t panel = 0; panel < panels; panel++) {
+        const uint64_t row = mica__dense_cut(b->rows, panels, panel),
+                       mr = mica__dense_cut(b->rows, panels, panel + 1) - row;
+        part.partial = b->partial + (column * b->rows + row * GEMM_NR) * VW;
+        part.ahead = next + panel * b->w_stride;
+        gemm_tile(b->x + (row * steps + step * mr) * VW, w, &part, mr, b->out + row * ld + column, ld);
     }
 }
 
-/* One panel of x against all of w, both packed: out[i * gemm_out_stride + j]. The panel has mr rows from
- * `row`. */
-static inline void gemm_panel(const gemm_block *b, uint64_t row, uint64_t mr, float *out)
+static inline void gemm_run(const gemm_block *b)
 {
     const uint64_t steps = gemm_steps(b->k), parts = (b->k + MICA__DENSE_K_PART - 1) / MICA__DENSE_K_PART;
-    const uint64_t ld = gemm_out_stride(b->columns);
-    gemm_part part = {.ahead = (const unsigned char *)(b->x + (row + mr) * steps * VW)}; /* the next panel */
     for (uint64_t i = 0; i < parts; i++) {
         const uint64_t step = mica__dense_cut(steps, parts, i);
-        const float *x = b->x + (row * steps + step * mr) * VW;
-        part.steps = mica__dense_cut(steps, parts, i + 1) - step;
-        part.first = i == 0;
-        part.last = i + 1 == parts;
-        for (uint64_t column = 0; column < b->columns; column += GEMM_NR) {
-            part.partial = b->partial + column * GEMM_MR * VW;
-            gemm_tile(x, b->packed + (column * steps + step * GEMM_NR) * VW, &part, mr, out + column, ld);
-            part.ahead += part.steps * 64;
-        }
+        const gemm_part part = {
+            .steps = mica__dense_cut(steps, parts, i + 1) - step, .first = i == 0, .last = i + 1 == parts};
+        for (uint64_t column = 0; column < b->columns; column += GEMM_NR)
+            gemm_pass(b, column, step, part);
     }
 }
 

@@ -120,10 +120,10 @@ static void load_group(const mica__cpu_args *args, uint64_t group)
 }
 
 /* All rows of x against rows of w, few of x at a time: w comes from memory once and then from the cache. */
-static void rows_dot(const mica__cpu_args *args, const mica__cpu_view *w, uint64_t group, dense_columns c,
-                     float *out)
+static void rows_dot(const mica__cpu_args *args, uint32_t weight, uint64_t group, dense_columns c, float *out)
 {
     const mica__dense_params *p = args->params;
+    const mica__cpu_view *w = weight_view(args, weight, MICA__WEIGHT_DATA);
     const uint64_t stride = mica__dense_row_floats(p->k),
                    parts = (p->rows + MICA__DENSE_DOTS - 1) / MICA__DENSE_DOTS;
     const float *x = (const float *)args->local + stride;
@@ -146,9 +146,9 @@ static void rows_unit(const mica__cpu_args *args, uint64_t group, dense_columns 
     const mica__dense_params *p = args->params;
     float *out = (float *)args->local + (1 + p->rows) * mica__dense_row_floats(p->k);
     float *up = out + p->rows * p->block_columns;
-    rows_dot(args, weight_view(args, c.weight, MICA__WEIGHT_DATA), group, c, out);
+    rows_dot(args, c.weight, group, c, out);
     if (p->matmul.gate != MICA__GATE_NONE)
-        rows_dot(args, weight_view(args, c.weight + 1, MICA__WEIGHT_DATA), group, c, up);
+        rows_dot(args, c.weight + 1, group, c, up);
     for (uint64_t i = 0; i < p->rows; i++)
         finish_row(args, c, group * p->rows + i, out + i * p->block_columns, up + i * p->block_columns);
 }
@@ -188,42 +188,33 @@ static void pack_unit(const mica__cpu_args *args, uint64_t block, uint64_t piece
     }
 }
 
-/* TILES: per-thread memory is, for each weight of a unit, its packed rows and a panel of results; then
- * partial sums. */
+/* TILES: per-thread memory is the results for each weight of a unit, rows of w, partial sums. */
 static void tile_unit(const mica__cpu_args *args, uint64_t block, dense_columns c)
 {
     const mica__dense_params *p = args->params;
     const uint64_t index = block % p->row_blocks, first = mica__dense_cut(p->rows, p->row_blocks, index);
     const uint64_t rows = mica__dense_cut(p->rows, p->row_blocks, index + 1) - first;
     const uint64_t group = block / p->row_blocks, row = group * p->rows + first;
-    const uint64_t packed_floats = mica__dense_packed_floats(p->block_columns, p->k);
-    const uint32_t weights = p->matmul.gate != MICA__GATE_NONE ? 2 : 1;
+    const uint64_t ld = gemm_out_stride(c.count),
+                   out_floats = mica__dense_out_floats(p->block_rows, p->block_columns);
     const float *x = (const float *)(const void *)args->view[args->view_count - 1].data;
-    float *packed = args->local, *out = packed + weights * packed_floats;
-    float *up = out + mica__dense_out_floats(p->block_columns), *partial = up + (up - out);
-    gemm_block b[2];
-    for (uint32_t i = 0; i < weights; i++) {
+    float *out = args->local, *up = out + out_floats, *lines = up + out_floats;
+    for (uint32_t i = 0; i < (p->matmul.gate != MICA__GATE_NONE ? 2 : 1); i++) {
         const mica__cpu_view *w = weight_view(args, c.weight + i, MICA__WEIGHT_DATA);
-        b[i] = (gemm_block){.x = x + row * gemm_steps(p->k) * VW,
-                            .k = p->k,
-                            .w = weight_rows(w, group, c.first),
-                            .columns = c.count,
-                            .w_stride = w->stride[w->ndim - 2],
-                            .dtype = w->dtype,
-                            .packed = packed + i * packed_floats,
-                            .partial = partial};
-        gemm_pack_columns(&b[i]);
+        const gemm_block b = {.x = x + row * gemm_steps(p->k) * VW,
+                              .rows = rows,
+                              .k = p->k,
+                              .w = weight_rows(w, group, c.first),
+                              .columns = c.count,
+                              .w_stride = w->stride[w->ndim - 2],
+                              .dtype = w->dtype,
+                              .lines = lines,
+                              .partial = lines + mica__dense_lines_floats(p->k),
+                              .out = i == 0 ? out : up};
+        gemm_run(&b);
     }
-    const uint64_t panels = gemm_row_panels(rows), ld = gemm_out_stride(c.count);
-    for (uint64_t panel = 0; panel < panels; panel++) {
-        const uint64_t from = mica__dense_cut(rows, panels, panel),
-                       to = mica__dense_cut(rows, panels, panel + 1);
-        gemm_panel(&b[0], from, to - from, out);
-        if (weights == 2)
-            gemm_panel(&b[1], from, to - from, up);
-        for (uint64_t i = 0; i < to - from; i++)
-            finish_row(args, c, row + from + i, out + i * ld, up + i * ld);
-    }
+    for (uint64_t i = 0; i < rows; i++)
+        finish_row(args, c, row + i, out + i * ld, up + i * ld);
 }
 
 void MICA__ISA(matmul_dense_prepare)(const mica__cpu_args *args)

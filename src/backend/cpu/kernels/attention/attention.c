@@ -183,7 +183,8 @@ static void score_panels(const tile *t, uint64_t base, uint64_t dim)
         for (uint64_t key = first / GEMM_NR * GEMM_NR; key < last; key += GEMM_NR) {
             const float *keys = t->key_packed + key * part.steps * VW;
             part.ahead = (const unsigned char *)(keys + GEMM_NR * part.steps * VW);
-            gemm_tile(q, keys, &part, end - row, t->score + row * SCORE_STRIDE + key, SCORE_STRIDE);
+            gemm_tile(q, gemm_panel_lines(keys), &part, end - row, t->score + row * SCORE_STRIDE + key,
+                      SCORE_STRIDE);
         }
     }
 }

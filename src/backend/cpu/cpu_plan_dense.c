@@ -204,7 +204,9 @@ mica_status mica__cpu_plan_matmul_dense(const mica__record *record, const mica__
             p.groups = w->shape[w->ndim - 3];
     }
     p.rows = rows_of(x) / p.groups;
-    return p.rows <= MICA__DENSE_FEW ? plan_rows(record, &p, plan) : plan_tiles(record, info, &p, plan);
+    const bool f32 = record->operand[MICA__MATMUL_SLOT(0, MICA__WEIGHT_DATA)].dtype == MICA_DTYPE_F32;
+    return p.rows <= (f32 ? MICA__DENSE_FEW_F32 : MICA__DENSE_FEW) ? plan_rows(record, &p, plan)
+                                                                   : plan_tiles(record, info, &p, plan);
 }
 
 /* Adds experts_dense with all operands, then the map and the packed rows unless the mode is FEW. */

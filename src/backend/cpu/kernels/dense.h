@@ -14,8 +14,10 @@
 #define MICA__DENSE_LANES 16     /* of the widest vector */
 #define MICA__DENSE_PANEL 5      /* rows of the widest panel */
 #define MICA__DENSE_DOTS 4       /* rows of x that a row of w meets in one go without packing */
-#define MICA__DENSE_FEW 16       /* rows of x up to which packing x does not pay */
+#define MICA__DENSE_FEW 16       /* rows of x up to which packing x does not pay, where w is widened, */
+#define MICA__DENSE_FEW_F32 8    /* and where it is read as it lies */
 #define MICA__DENSE_K_PART 1024  /* most values of a row that a tile takes in one go: two panels fit L1 */
+#define MICA__DENSE_NEAR 131072  /* most values of x that stay in the second cache while w passes */
 #define MICA__DENSE_TILE_STEP 20 /* columns: blocks are whole panels of every instruction set */
 
 typedef enum mica__dense_mode {

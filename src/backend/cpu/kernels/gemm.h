@@ -230,14 +230,13 @@ static inline gemm_lines gemm_lines_of(const gemm_block *b, uint64_t column, uin
     return gemm_panel_lines(b->lines);
 }
 
-/* The rows of w from `column` on against all of x, for one part of K. While the first panels pass, the rows of w behind are asked for. */
-static inline void gemm_pass(const gemm_block *b, uint64_t column, uint64_t step, gemm_part part)
+/* The rows of w from `column` on against all of x, for one part of K. While the first panels pass, rows of w that come `next` are asked for. */
+static inline void gemm_pass(const gemm_block *b, uint64_t column, uint64_t step, gemm_part part,
+                             const unsigned char *next)
 {
     const uint64_t steps = gemm_steps(b->k), panels = gemm_row_panels(b->rows),
                    ld = gemm_out_stride(b->columns);
     const gemm_lines w = gemm_lines_of(b, column, step, part.steps);
-    const unsigned char *next =
-        b->w + (column + GEMM_NR) * b->w_stride + step * VW * row_element_bytes(b->dtype);
     for (uint64_t panel = 0; panel < panels; panel++) {
         const uint64_t row = mica__dense_cut(b->rows, panels, panel),
                        mr = mica__dense_cut(b->rows, panels, panel + 1) - row;
@@ -247,15 +246,23 @@ static inline void gemm_pass(const gemm_block *b, uint64_t column, uint64_t step
     }
 }
 
+/* Passes in the order of w in memory where all of x stays in the second cache, else a part of K after the other. */
 static inline void gemm_run(const gemm_block *b)
 {
-    const uint64_t steps = gemm_steps(b->k), parts = (b->k + MICA__DENSE_K_PART - 1) / MICA__DENSE_K_PART;
-    for (uint64_t i = 0; i < parts; i++) {
+    const uint64_t steps = gemm_steps(b->k), parts = (b->k + MICA__DENSE_K_PART - 1) / MICA__DENSE_K_PART,
+                   tiles = (b->columns + GEMM_NR - 1) / GEMM_NR, passes = parts * tiles;
+    const bool near = b->rows * b->k <= MICA__DENSE_NEAR;
+    for (uint64_t pass = 0; pass < passes; pass++) {
+        const uint64_t i = near ? pass % parts : pass / tiles,
+                       then = near ? (pass + 1) % parts : (pass + 1) / tiles;
+        const uint64_t tile = near ? pass / parts : pass % tiles,
+                       next = near ? (pass + 1) / parts : (pass + 1) % tiles;
         const uint64_t step = mica__dense_cut(steps, parts, i);
         const gemm_part part = {
             .steps = mica__dense_cut(steps, parts, i + 1) - step, .first = i == 0, .last = i + 1 == parts};
-        for (uint64_t column = 0; column < b->columns; column += GEMM_NR)
-            gemm_pass(b, column, step, part);
+        gemm_pass(b, tile * GEMM_NR, step, part,
+                  b->w + next * GEMM_NR * b->w_stride +
+                      mica__dense_cut(steps, parts, then) * VW * row_element_bytes(b->dtype));
     }
 }
 

@@ -12,6 +12,8 @@
 #include "backend/cpu/kernels/rows.h"
 #include "backend/rope_axes.h"
 
+#define AHEAD 2048 /* bytes from what is computed to what is asked for */
+
 /* Where a thread works; the layout of args->local. `cosine` and `sine` hold one value per element of the rotated
  * part in STANDARD mode (the sine of even ones negated), one per pair in NEOX mode. */
 typedef struct rope_rows {
@@ -148,6 +150,8 @@ void MICA__ISA(rope)(const mica__cpu_args *args, uint32_t first, uint32_t last)
         if (kept->data != NULL && slot == NULL)
             mica__cpu_fault(args);
         for (uint64_t h = 0; h < heads; h++) {
+            row_ahead(x->data + token * x->stride[0] + h * x->stride[1] + AHEAD,
+                      rows.dim * row_element_bytes(x->dtype));
             rope_head(&rows, &params->record, x->data + token * x->stride[0] + h * x->stride[1], x->dtype);
             if (y->data != NULL)
                 row_store(y->data + token * y->stride[0] + h * y->stride[1], y->dtype, rows.row, rows.dim);

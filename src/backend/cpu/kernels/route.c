@@ -175,6 +175,50 @@ static inline void add_scaled(const float *x, float weight, uint64_t n, float *s
     }
 }
 
+#define SUMS 8 /* vectors of sums that stay in registers while the slots go by */
+
+/* n columns, at most SUMS vectors, of one token's slots, in their order. The type is a constant in each call of this. */
+static inline void sum_columns(const mica__cpu_view *x, const unsigned char *from, uint16_t dtype,
+                               const mica__cpu_view *weights, const unsigned char *weight, uint64_t n,
+                               float *to)
+{
+    const uint64_t vector = VW * row_element_bytes(dtype), slots = x->shape[1];
+    const bool whole = n == SUMS * VW;
+    vf sum[SUMS];
+    for (uint32_t j = 0; j < SUMS; j++)
+        sum[j] = vf_zero();
+    for (uint64_t s = 0; s < slots; s++, from += x->stride[1], weight += weights->stride[1]) {
+        const vf w = vf_set1(row_element(weight, weights->dtype));
+        for (uint32_t j = 0; j < SUMS && whole; j++) {
+            __builtin_prefetch(from + (j + SUMS) * vector);
+            sum[j] = vf_fma(w, row_load_n(from + j * vector, dtype, VW), sum[j]);
+        }
+        for (uint32_t j = 0; j < SUMS && !whole && j * VW < n; j++)
+            sum[j] =
+                vf_fma(w, row_load_n(from + j * vector, dtype, n - j * VW < VW ? n - j * VW : VW), sum[j]);
+    }
+    for (uint32_t j = 0; j < SUMS && j * VW < n; j++)
+        vf_store_n(to + j * VW, sum[j], n - j * VW < VW ? n - j * VW : VW);
+}
+
+/* `part` columns from `at` on of the weighted sum of a token's slots. */
+static void sum_slots(const mica__cpu_args *args, uint64_t token, uint64_t at, uint64_t part, float *sum)
+{
+    const mica__cpu_view *x = &args->view[MICA__EXPERT_SUM_X],
+                         *weights = &args->view[MICA__EXPERT_SUM_WEIGHTS];
+    const unsigned char *weight = weights->data + token * weights->stride[0];
+    const unsigned char *from = x->data + token * x->stride[0] + at * row_element_bytes(x->dtype);
+    for (uint64_t i = 0; i < part; i += SUMS * VW) {
+        const uint64_t n = part - i < SUMS * VW ? part - i : SUMS * VW;
+        if (x->dtype == MICA_DTYPE_F32)
+            sum_columns(x, from + 4 * i, MICA_DTYPE_F32, weights, weight, n, sum + i);
+        else if (x->dtype == MICA_DTYPE_F16)
+            sum_columns(x, from + 2 * i, MICA_DTYPE_F16, weights, weight, n, sum + i);
+        else
+            sum_columns(x, from + 2 * i, MICA_DTYPE_BF16, weights, weight, n, sum + i);
+    }
+}
+
 /* The shared expert and the residual. */
 static void add_rest(const mica__cpu_args *args, uint64_t token, uint64_t at, uint64_t part, float *sum)
 {
@@ -199,23 +243,14 @@ static void add_rest(const mica__cpu_args *args, uint64_t token, uint64_t at, ui
 void MICA__ISA(expert_sum)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
     const mica__cpu_row_range *range = args->params;
-    const mica__cpu_view *x = &args->view[MICA__EXPERT_SUM_X], *y = &args->view[MICA__EXPERT_SUM_Y];
-    const mica__cpu_view *weights = &args->view[MICA__EXPERT_SUM_WEIGHTS];
-    const uint64_t slots = x->shape[1], n = x->shape[2],
-                   tiles = (n + MICA__CPU_SUM_TILE - 1) / MICA__CPU_SUM_TILE;
+    const mica__cpu_view *y = &args->view[MICA__EXPERT_SUM_Y];
+    const uint64_t n = y->shape[1], tiles = (n + MICA__CPU_SUM_TILE - 1) / MICA__CPU_SUM_TILE;
     const uint64_t end = mica__cpu_rows_end(range, last);
-    float sum[MICA__CPU_SUM_TILE], tmp[MICA__CPU_SUM_TILE];
+    float sum[MICA__CPU_SUM_TILE];
     for (uint64_t row = mica__cpu_rows_begin(range, first); row < end; row++) {
         const uint64_t token = row / tiles, at = row % tiles * MICA__CPU_SUM_TILE;
         const uint64_t part = n - at < MICA__CPU_SUM_TILE ? n - at : MICA__CPU_SUM_TILE;
-        memset(sum, 0, sizeof sum);
-        for (uint64_t s = 0; s < slots; s++) {
-            const unsigned char *from = x->data + token * x->stride[0] + s * x->stride[1];
-            const float weight = row_element(
-                weights->data + token * weights->stride[0] + s * weights->stride[1], weights->dtype);
-            add_scaled(row_f32(from + at * row_element_bytes(x->dtype), x->dtype, part, tmp), weight, part,
-                       sum);
-        }
+        sum_slots(args, token, at, part, sum);
         add_rest(args, token, at, part, sum);
         row_store(y->data + token * y->stride[0] + at * row_element_bytes(y->dtype), y->dtype, sum, part);
     }

@@ -20,6 +20,14 @@ static inline uint64_t row_element_bytes(uint16_t dtype)
     return dtype == MICA_DTYPE_F32 ? 4 : 2;
 }
 
+/* Asks for the lines of n bytes, whoever's they are: they come while something else is computed. What is read row by row with work in between leaves
+ * memory idle otherwise. */
+static inline void row_ahead(const unsigned char *at, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i += 64)
+        __builtin_prefetch(at + i);
+}
+
 static inline vf row_load_n(const void *src, uint16_t dtype, uint64_t n)
 {
     if (dtype == MICA_DTYPE_F32)

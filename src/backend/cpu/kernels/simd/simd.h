@@ -92,16 +92,36 @@ static inline vf vf_copysign(vf a, vf b)
     return vi_float(vi_or(vf_bits(a), vi_and(vf_bits(b), vi_set1(INT32_MIN))));
 }
 
-/* x = n ln 2 + r with |r| <= ln 2 / 2; gives n as lanes of integers. |x| < 2^21. Adding 1.5 * 2^23 rounds to
- * whole numbers and leaves them in the low bits. ln 2 is split so that n times its upper part is exact. */
-static inline vf mica__reduce_ln2(vf x, vi *out_n)
+#define MICA__WHOLE \
+    12582912.0f /* 1.5 * 2^23: adding it rounds to whole numbers and leaves them in the low bits */
+
+/* x = n ln 2 + r with |r| <= ln 2 / 2; gives r, and n + MICA__WHOLE. |x| < 2^21. ln 2 is split so that n times its upper part is exact. */
+static inline vf mica__take_ln2(vf x, vf *out_shifted)
 {
-    const vf magic = vf_set1(12582912.0f);
-    const vf shifted = vf_add(vf_mul(x, vf_set1(1.44269504f)), magic);
-    const vf n = vf_sub(shifted, magic);
-    *out_n = vi_sub(vf_bits(shifted), vf_bits(magic));
+    const vf magic = vf_set1(MICA__WHOLE);
+    *out_shifted = vf_add(vf_mul(x, vf_set1(1.44269504f)), magic);
+    const vf n = vf_sub(*out_shifted, magic);
     const vf r = vf_fma(n, vf_set1(-0.693145751953125f), x);
     return vf_fma(n, vf_set1(-1.42860682e-6f), r);
+}
+
+/* The same with n as lanes of integers. */
+static inline vf mica__reduce_ln2(vf x, vi *out_n)
+{
+    vf shifted;
+    const vf r = mica__take_ln2(x, &shifted);
+    *out_n = vi_sub(vf_bits(shifted), vf_bits(vf_set1(MICA__WHOLE)));
+    return r;
+}
+
+/* v * 2^n, as vf_scale2, given n + MICA__WHOLE. */
+static inline vf mica__scale2_shifted(vf v, vf shifted)
+{
+#if MICA__ISA_LEVEL == 3
+    return _mm512_scalef_ps(v, vf_sub(shifted, vf_set1(MICA__WHOLE)));
+#else
+    return vf_scale2(v, vi_sub(vf_bits(shifted), vf_bits(vf_set1(MICA__WHOLE))));
+#endif
 }
 
 /* (exp(r) - 1 - r) / r^2 on |r| <= ln 2 / 2. */
@@ -119,10 +139,10 @@ static inline vf mica__exp_tail(vf r)
 static inline vf vf_exp(vf x)
 {
     const vf bounded = vf_max(vf_set1(-104.0f), vf_min(vf_set1(89.0f), x));
-    vi n;
-    const vf r = mica__reduce_ln2(bounded, &n);
+    vf shifted;
+    const vf r = mica__take_ln2(bounded, &shifted);
     const vf tail = vf_fma(vf_mul(r, r), mica__exp_tail(r), r);
-    return vf_scale2(vf_add(vf_set1(1.0f), tail), n);
+    return mica__scale2_shifted(vf_add(vf_set1(1.0f), tail), shifted);
 }
 
 /* log x = n ln 2 + log(1 + f), 1 + f = x / 2^n in [sqrt(1/2), sqrt 2): f - f^2/2 + f^3 p(f), where p was fitted, within

@@ -10,7 +10,7 @@
 
 #include <float.h>
 
-enum { BLOCK = 1024 };
+enum { BLOCK = 1024, AHEAD = 2048 }; /* elements; bytes from what is computed to what is asked for */
 
 typedef struct seen {
     double greatest, total, sum; /* total: of e^(x - top(greatest)) */
@@ -36,25 +36,49 @@ static void join(seen *s, double greatest, double total, double sum)
     s->sum += sum;
 }
 
-/* n floats of a block; NaN is passed over by the greatest and found in the total. */
-static void join_floats(seen *s, const float *x, uint64_t n)
+/* The greatest and the sum of n floats of a block; NaN is passed over by the greatest. Vector j goes to sum j % 4, the four are added as (0+1) + (2+3). */
+static float survey(const float *x, uint64_t n, double *sum)
 {
     const vf none = vf_set1(-INFINITY);
-    vf best = none, sum = vf_zero(), total = vf_zero();
-    for (uint64_t i = 0; i < n; i += VW) {
+    vf best[4] = {none, none, none, none}, part[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
+    uint64_t i = 0;
+    for (; i + 4 * VW <= n; i += 4 * VW)
+        for (uint32_t j = 0; j < 4; j++) {
+            const vf v = vf_load(x + i + j * VW);
+            best[j] = vf_max(v, best[j]);
+            part[j] = vf_add(part[j], v);
+        }
+    for (uint32_t j = 0; i < n; i += VW, j++) {
         const uint64_t left = n - i < VW ? n - i : VW;
         const vf v = vf_load_n(x + i, left);
-        best = vf_max(vf_merge_n(v, none, left), best);
-        sum = vf_add(sum, v);
+        best[j] = vf_max(vf_merge_n(v, none, left), best[j]);
+        part[j] = vf_add(part[j], v);
     }
-    const float greatest = vf_hmax(best);
+    *sum = (double)vf_sum(vf_add(vf_add(part[0], part[1]), vf_add(part[2], part[3])));
+    return vf_hmax(vf_max(vf_max(best[0], best[1]), vf_max(best[2], best[3])));
+}
+
+/* n floats of a block; NaN is found in the total. What follows in memory at `next` is on its way meanwhile. */
+static void join_floats(seen *s, const float *x, uint64_t n, const unsigned char *next, uint64_t size)
+{
+    double sum;
+    const float greatest = survey(x, n, &sum);
     const float top = greatest == -INFINITY ? 0.0f : greatest > FLT_MAX ? FLT_MAX : greatest;
-    for (uint64_t i = 0; i < n; i += VW) {
+    const vf none = vf_set1(-INFINITY), from = vf_set1(top);
+    vf total[2] = {vf_zero(), vf_zero()};
+    uint64_t i = 0;
+    for (; i + 2 * VW <= n; i += 2 * VW)
+        for (uint32_t j = 0; j < 2; j++) {
+            __builtin_prefetch(next + (i + j * VW) * size);
+            total[j] = vf_add(total[j], vf_exp(vf_sub(vf_load(x + i + j * VW), from)));
+        }
+    for (uint32_t j = 0; i < n; i += VW, j++) {
         const uint64_t left = n - i < VW ? n - i : VW;
-        total = vf_add(total, vf_exp(vf_sub(vf_merge_n(vf_load_n(x + i, left), none, left), vf_set1(top))));
+        const vf v = vf_merge_n(vf_load_n(x + i, left), none, left);
+        total[j] = vf_add(total[j], vf_exp(vf_sub(v, from)));
     }
-    join(s, greatest == -INFINITY ? -(double)INFINITY : (double)top, (double)vf_sum(total),
-         (double)vf_sum(sum));
+    join(s, greatest == -INFINITY ? -(double)INFINITY : (double)top,
+         (double)vf_sum(vf_add(total[0], total[1])), sum);
 }
 
 static double element(const unsigned char *x, uint16_t dtype, uint64_t i)
@@ -96,9 +120,10 @@ static seen row_seen(const unsigned char *x, uint16_t dtype, uint64_t n)
     seen s = {-(double)INFINITY, 0, 0};
     if (dtype == MICA_DTYPE_F64)
         return doubles_seen(x, n);
+    const uint64_t size = row_element_bytes(dtype);
     for (uint64_t i = 0; i < n; i += BLOCK) {
         const uint64_t left = n - i < BLOCK ? n - i : BLOCK;
-        join_floats(&s, row_f32(x + i * row_element_bytes(dtype), dtype, left, room), left);
+        join_floats(&s, row_f32(x + i * size, dtype, left, room), left, x + (i + left) * size, size);
     }
     return s;
 }
@@ -217,45 +242,83 @@ void MICA__ISA(cross_entropy)(const mica__cpu_args *args, uint32_t first, uint32
 
 /* ---- the derivative ---- */
 
-/* Elements [first, first + n) of a row, a block at most: dloss (e^(x - lse) whole - part). */
-static void backward_floats(const aim *a, const float *x, uint64_t first, uint64_t n, float lse, float whole,
-                            float dloss, float *out)
+/* What a row's derivative is made of: dloss (e^(x - lse) whole - part). */
+typedef struct slope {
+    float lse, whole, dloss;
+} slope;
+
+/* The element whose part is `part` of two terms. */
+static inline vf slope_at(const slope *s, vf x, float own, float each)
 {
-    for (uint64_t i = 0; i < n; i += VW) {
-        const uint64_t left = n - i < VW ? n - i : VW;
-        const vf e = vf_exp(vf_sub(vf_load_n(x + i, left), vf_set1(lse)));
-        vf_store_n(out + i, vf_mul(e, vf_set1(whole)), left);
+    const vf e = vf_mul(vf_exp(vf_sub(x, vf_set1(s->lse))), vf_set1(s->whole));
+    return vf_mul(vf_set1(s->dloss), vf_sub(vf_sub(e, vf_set1(own)), vf_set1(each)));
+}
+
+/* Every class alike; the type is a constant in each call of this. What follows in memory is on its way meanwhile. */
+static inline void slope_row(const slope *s, float each, const unsigned char *x, uint16_t dtype, uint64_t n,
+                             unsigned char *to)
+{
+    const uint64_t size = row_element_bytes(dtype);
+    uint64_t i = 0;
+    for (; i + VW <= n; i += VW) {
+        __builtin_prefetch(x + i * size + AHEAD);
+        row_store_n(to + i * size, dtype, slope_at(s, row_load_n(x + i * size, dtype, VW), 0.0f, each), VW);
     }
-    if (a->targets == NULL && a->weight == NULL) {
-        const float each = (float)a->each;
-        if (a->label >= first && a->label < first + n)
-            out[a->label - first] -= (float)a->own;
-        for (uint64_t i = 0; i < n; i++)
-            out[i] = dloss * (out[i] - each);
-        return;
-    }
-    for (uint64_t i = 0; i < n; i++)
-        out[i] = dloss * (out[i] - (float)part_of(a, first + i));
+    if (i < n)
+        row_store_n(to + i * size, dtype, slope_at(s, row_load_n(x + i * size, dtype, n - i), 0.0f, each),
+                    n - i);
+}
+
+/* All classes weigh the same and the row has a label, so that all elements but the label's have the same part. `to` may be `x`. */
+static void backward_label(const aim *a, const slope *s, const unsigned char *x, uint16_t dtype,
+                           unsigned char *to)
+{
+    const uint64_t at = a->label * row_element_bytes(dtype);
+    const float each = (float)a->each;
+    const vf label = slope_at(s, row_load_n(x + at, dtype, 1), (float)a->own, each);
+    if (dtype == MICA_DTYPE_F32)
+        slope_row(s, each, x, MICA_DTYPE_F32, a->n, to);
+    else if (dtype == MICA_DTYPE_F16)
+        slope_row(s, each, x, MICA_DTYPE_F16, a->n, to);
+    else
+        slope_row(s, each, x, MICA_DTYPE_BF16, a->n, to);
+    row_store_n(to + at, dtype, label, 1);
 }
 
 /* In place: a block is read before it is written. */
+static void backward_parts(const aim *a, const slope *s, const unsigned char *x, uint16_t dtype,
+                           unsigned char *to, uint16_t to_type)
+{
+    float room[BLOCK], out[BLOCK];
+    for (uint64_t first = 0; first < a->n; first += BLOCK) {
+        const uint64_t n = a->n - first < BLOCK ? a->n - first : BLOCK;
+        const float *from = row_f32(x + first * row_element_bytes(dtype), dtype, n, room);
+        for (uint64_t i = 0; i < n; i += VW) {
+            const uint64_t left = n - i < VW ? n - i : VW;
+            const vf e = vf_exp(vf_sub(vf_load_n(from + i, left), vf_set1(s->lse)));
+            vf_store_n(out + i, vf_mul(e, vf_set1(s->whole)), left);
+        }
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = s->dloss * (out[i] - (float)part_of(a, first + i));
+        row_store(to + first * row_element_bytes(to_type), to_type, out, n);
+    }
+}
+
 static void backward_row(const aim *a, const unsigned char *x, uint16_t dtype, double lse, double dloss,
                          unsigned char *to, uint16_t to_type)
 {
     const double whole = a->none ? 0 : whole_of(a);
-    float room[BLOCK], out[BLOCK];
-    for (uint64_t c = 0; dtype == MICA_DTYPE_F64 && c < a->n; c++)
-        put(to + c * sizeof(double), to_type,
-            a->none ? 0 : dloss * (exp(element(x, dtype, c) - lse) * whole - part_of(a, c)));
-    for (uint64_t i = 0; dtype != MICA_DTYPE_F64 && i < a->n; i += BLOCK) {
-        const uint64_t left = a->n - i < BLOCK ? a->n - i : BLOCK;
-        if (a->none)
-            memset(out, 0, sizeof out);
-        else
-            backward_floats(a, row_f32(x + i * row_element_bytes(dtype), dtype, left, room), i, left,
-                            (float)lse, (float)whole, (float)dloss, out);
-        row_store(to + i * row_element_bytes(to_type), to_type, out, left);
-    }
+    const slope s = {(float)lse, (float)whole, (float)dloss};
+    if (a->none) /* zeros have no bits set in any type */
+        memset(to, 0, a->n * (to_type == MICA_DTYPE_F64 ? sizeof(double) : row_element_bytes(to_type)));
+    else if (dtype == MICA_DTYPE_F64)
+        for (uint64_t c = 0; c < a->n; c++)
+            put(to + c * sizeof(double), to_type,
+                dloss * (exp(element(x, dtype, c) - lse) * whole - part_of(a, c)));
+    else if (a->targets == NULL && a->weight == NULL && dtype == to_type)
+        backward_label(a, &s, x, dtype, to);
+    else
+        backward_parts(a, &s, x, dtype, to, to_type);
 }
 
 void MICA__ISA(cross_entropy_backward)(const mica__cpu_args *args, uint32_t first, uint32_t last)

@@ -97,10 +97,10 @@ typedef struct mica__cpu_gather {
     uint32_t quiet; /* 1: an id outside is none, not a fault */
 } mica__cpu_gather;
 
-/* chosen_count, chosen_sums, chosen_list: which of `elements` are not 0, in runs of MICA__CPU_CHOSEN_RUN. A unit of the first counts a run into a u32; the
- * second, one unit, makes of the counts what is before each run, and writes the sum behind them and into count; a unit of the third is a run of
- * elements and of the list: entry j is where the j-th lies, in steps of its place in `shape`, NOWHERE behind the last one.
- * chosen_places: unit u is rows from u * MICA__CPU_CHOSEN_RUN on of the coordinates of the list's entries in `shape`. */
+/* chosen_count, chosen_sums: which of `elements` are not 0, in runs of MICA__CPU_CHOSEN_RUN. A unit of the first counts a run into a u32; the
+ * second, one unit, makes of the counts what is before each run, and writes the sum behind them and into count.
+ * chosen_list, chosen_places: a unit is a run of elements and of the list; entry j is where the j-th lies, in steps of its place in `shape`, or its
+ * coordinates; NOWHERE behind the last one. */
 #define MICA__CPU_CHOSEN_RUN 4096u
 
 typedef struct mica__cpu_chosen {

@@ -20,9 +20,9 @@ static uint64_t list_at(const mica__cpu_chosen *p)
     return (counts_bytes(p) + 63) / 64 * 64;
 }
 
-/* Of the elements of operand `slot`: how many are not 0 into operand `count`, and where they lie into the scratch where p->listed says so. */
-static void plan_list(const mica__record *record, uint32_t slot, uint32_t count, mica__cpu_chosen *p,
-                      mica__plan *plan)
+/* Of the elements of operand `slot`: how many are not 0, into operand `count`, and how many before each run, into the scratch. */
+static void plan_counts(const mica__record *record, uint32_t slot, uint32_t count, mica__cpu_chosen *p,
+                        mica__plan *plan)
 {
     const mica__operand *x = &record->operand[slot];
     p->elements = mica__chosen_elements(x);
@@ -33,21 +33,23 @@ static void plan_list(const mica__record *record, uint32_t slot, uint32_t count,
         mica__cpu_plan_operand(plan, record, slot, 0);
         mica__cpu_plan_scratch(plan, 0, counts_bytes(p), MICA_ACCESS_WRITE);
         mica__cpu_plan_params(plan, p, sizeof *p);
-        mica__cpu_plan_grain(dispatch, MICA__CPU_CHOSEN_RUN);
+        mica__cpu_plan_grain(dispatch, 0.1 * MICA__CPU_CHOSEN_RUN);
     }
     mica__cpu_plan_next(plan, "chosen_sums", 1);
     mica__cpu_plan_scratch(plan, 0, counts_bytes(p), MICA_ACCESS_READ | MICA_ACCESS_WRITE);
     mica__cpu_plan_operand(plan, record, count, 0);
     mica__cpu_plan_params(plan, p, sizeof *p);
-    if (p->listed == 0)
-        return;
+}
+
+/* The runs of the elements and of what is made of them: `kernel` reads operand `slot` and the counts; its output comes next. */
+static mica__plan_dispatch *plan_runs(const mica__record *record, uint32_t slot, const mica__cpu_chosen *p,
+                                      const char *kernel, mica__plan *plan)
+{
     mica__plan_dispatch *dispatch =
-        mica__cpu_plan_next(plan, "chosen_list", runs_of(p->elements > p->listed ? p->elements : p->listed));
+        mica__cpu_plan_next(plan, kernel, runs_of(p->elements > p->listed ? p->elements : p->listed));
     mica__cpu_plan_operand(plan, record, slot, 0);
     mica__cpu_plan_scratch(plan, 0, counts_bytes(p), MICA_ACCESS_READ);
-    mica__cpu_plan_scratch(plan, list_at(p), p->listed * sizeof(uint32_t), MICA_ACCESS_WRITE);
-    mica__cpu_plan_params(plan, p, sizeof *p);
-    mica__cpu_plan_grain(dispatch, 2 * MICA__CPU_CHOSEN_RUN);
+    return dispatch;
 }
 
 mica_status mica__cpu_plan_nonzero(const mica__record *record, const mica__device_info *info,
@@ -59,19 +61,23 @@ mica_status mica__cpu_plan_nonzero(const mica__record *record, const mica__devic
     (void)info;
     if (mica__operand_present(places) && x->ndim > 0)
         params.listed = places->shape[0];
-    plan_list(record, MICA__NONZERO_X, MICA__NONZERO_COUNT, &params, plan);
+    plan_counts(record, MICA__NONZERO_X, MICA__NONZERO_COUNT, &params, plan);
     if (params.listed == 0)
         return MICA_OK;
-    const uint64_t at = list_at(&params);
-    params.ndim = x->ndim;
-    for (uint32_t d = 0; d < x->ndim; d++)
-        params.shape[d] = x->shape[d] > 0 ? x->shape[d] : 1; /* nothing is listed then */
-    mica__plan_dispatch *dispatch = mica__cpu_plan_next(plan, "chosen_places", runs_of(params.listed));
-    mica__cpu_plan_scratch(plan, at, params.listed * sizeof(uint32_t), MICA_ACCESS_READ);
+    mica__plan_dispatch *dispatch = plan_runs(record, MICA__NONZERO_X, &params, "chosen_places", plan);
     mica__cpu_plan_operand(plan, record, MICA__NONZERO_PLACES, 0);
     mica__cpu_plan_params(plan, &params, sizeof params);
-    mica__cpu_plan_grain(dispatch, 3.0 * MICA__CPU_CHOSEN_RUN);
+    mica__cpu_plan_grain(dispatch, MICA__CPU_CHOSEN_RUN);
     return MICA_OK;
+}
+
+/* Where the chosen elements of the condition lie, into the scratch. */
+static void plan_list(const mica__record *record, const mica__cpu_chosen *p, mica__plan *plan)
+{
+    mica__plan_dispatch *dispatch = plan_runs(record, MICA__COMPRESS_CONDITION, p, "chosen_list", plan);
+    mica__cpu_plan_scratch(plan, list_at(p), p->listed * sizeof(uint32_t), MICA_ACCESS_WRITE);
+    mica__cpu_plan_params(plan, p, sizeof *p);
+    mica__cpu_plan_grain(dispatch, MICA__CPU_CHOSEN_RUN);
 }
 
 /* Gathers by the list, an element wide where x is flat; what is behind its last entry is no fault. */
@@ -87,9 +93,10 @@ mica_status mica__cpu_plan_compress(const mica__record *record, const mica__devi
         MICA__TRY(mica__chosen_flat(record, x, params.shape, params.step, &params.ndim));
     if (y->length == 0)
         params.listed = 0;
-    plan_list(record, MICA__COMPRESS_CONDITION, MICA__COMPRESS_COUNT, &params, plan);
+    plan_counts(record, MICA__COMPRESS_CONDITION, MICA__COMPRESS_COUNT, &params, plan);
     if (params.listed == 0)
         return MICA_OK;
+    plan_list(record, &params, plan);
     mica__cpu_gather gather = {.count = MICA__FOLD_NOWHERE,
                                .x_step = compress->flat != 0 ? bytes : x->stride[axis],
                                .element_bytes = bytes,

@@ -35,6 +35,33 @@ static inline void move_places(unsigned char *to, int64_t to_stride, const unsig
         move_each(to, to_stride, from, from_stride, 8, n);
 }
 
+#define LINE 64 /* bytes of a cache line */
+
+/* n bytes; meanwhile the lines of as many bytes at `next` come, wherever that is. */
+static inline void move_ahead(unsigned char *to, const unsigned char *from, uint64_t n,
+                              const unsigned char *next)
+{
+    uint64_t i = 0;
+    for (; i + LINE <= n; i += LINE) {
+        __builtin_prefetch(next + i);
+        memcpy(to + i, from + i, LINE);
+    }
+    if (i == n)
+        return;
+    __builtin_prefetch(next + i);
+    __builtin_prefetch(next + n - 1);
+    for (; i + 16 <= n; i += 16)
+        memcpy(to + i, from + i, 16);
+    if ((n & 8) != 0)
+        memcpy(to + i, from + i, 8);
+    if ((n & 4) != 0)
+        memcpy(to + i + (n & 8), from + i + (n & 8), 4);
+    if ((n & 2) != 0)
+        memcpy(to + n - 2 - (n & 1), from + n - 2 - (n & 1), 2);
+    if ((n & 1) != 0)
+        to[n - 1] = from[n - 1];
+}
+
 static inline void fill_places(unsigned char *to, int64_t stride, uint64_t bits, uint32_t bytes, uint64_t n)
 {
     unsigned char element[8];

@@ -10,6 +10,8 @@
 
 #define FEW_COLUMNS 8u /* outputs side by side that are better summed one by one */
 #define TILE 64u       /* of them that are not */
+#define TOGETHER 32u   /* rows whose gradients are added before those of others come in */
+#define MANY_ROWS 128u /* from which on there are enough of such blocks for threads */
 
 static uint64_t ceil_of(uint64_t a, uint64_t b)
 {
@@ -203,24 +205,86 @@ static mica_status plan_sums(const mica__record *record, uint64_t rows, mica__pl
                   50 + elements / (double)params.range.rows);
 }
 
+/* Whether the output, if it is there, has one element for each that is normalised together, equally far apart, so that it is a sum over rows. */
+static bool sums_rows(const mica__operand *x, const mica__operand *output, uint32_t outer)
+{
+    if (!mica__operand_present(output))
+        return true;
+    const uint32_t missing = x->ndim - output->ndim;
+    uint64_t step = output->ndim > 0 ? output->stride[output->ndim - 1] : 0;
+    for (uint32_t d = x->ndim; d-- > 0;) {
+        const uint64_t size = d < missing ? 1 : output->shape[d - missing];
+        if (size != (d < outer ? 1 : x->shape[d]))
+            return false;
+        if (size != 1 && output->stride[d - missing] != step)
+            return false;
+        step *= size;
+    }
+    return true;
+}
+
+/* How many rows are summed together on their way, 0: none, as their sums are others or they are few. */
+static uint32_t rows_together(const mica__record *record, uint32_t outer, uint64_t rows)
+{
+    const mica__operand *x = &record->operand[MICA__NORMALIZE_BACKWARD_X],
+                        *dweight = &record->operand[MICA__NORMALIZE_BACKWARD_DWEIGHT],
+                        *dbias = &record->operand[MICA__NORMALIZE_BACKWARD_DBIAS];
+    const bool wanted = mica__operand_present(dweight) || mica__operand_present(dbias);
+    return wanted && rows >= MANY_ROWS && rows / TOGETHER < UINT32_MAX && sums_rows(x, dweight, outer) &&
+                   sums_rows(x, dbias, outer)
+               ? TOGETHER
+               : 0;
+}
+
+static mica_status plan_totals(const mica__record *record, uint64_t blocks, uint64_t n, uint64_t bytes,
+                               mica__plan *plan)
+{
+    static const uint32_t slots[] = {MICA__NORMALIZE_BACKWARD_DWEIGHT, MICA__NORMALIZE_BACKWARD_DBIAS};
+    const uint64_t each = bytes_of(&record->operand[MICA__NORMALIZE_BACKWARD_X]);
+    mica__cpu_normalize_totals params = {.n = n, .blocks = blocks, .wide = each == sizeof(double)};
+    mica__cpu_plan_next(plan, "normalize_totals", ceil_of(n, MICA__CPU_NORM_LINE));
+    for (uint32_t i = 0; i < 2; i++) {
+        const mica__operand *output = &record->operand[slots[i]];
+        mica__cpu_plan_operand(plan, record, slots[i], 0);
+        for (uint32_t d = 0; mica__operand_present(output) && d < output->ndim; d++)
+            if (output->shape[d] != 1) /* the last of them that varies */
+                params.stride[i] = output->stride[d];
+    }
+    mica__cpu_plan_scratch(plan, 0, bytes, MICA_ACCESS_READ);
+    return finish(plan, &params, sizeof params, MICA__CPU_NORM_LINE * (each + sizeof(double)),
+                  50 + 0.5 * (double)(blocks * MICA__CPU_NORM_LINE));
+}
+
 mica_status mica__cpu_plan_normalize_backward(const mica__record *record, const mica__device_info *info,
                                               mica__plan *plan)
 {
     const mica_normalize_params *normalize = record->params;
     const mica__operand *x = &record->operand[MICA__NORMALIZE_BACKWARD_X];
-    const uint32_t count = MICA__NORMALIZE_BACKWARD_DX + 1;
-    const uint64_t rows = row_count(x, normalize->dims);
-    const mica__cpu_row_range range = range_of(rows);
+    const uint32_t count = MICA__NORMALIZE_BACKWARD_DX + 1, outer = x->ndim - normalize->dims;
+    const uint64_t rows = row_count(x, normalize->dims), each = bytes_of(x);
+    const uint32_t together = rows_together(record, outer, rows);
+    uint64_t n = 1;
     (void)info;
-    mica__cpu_plan_next(plan, "normalize_backward", ceil_of(range.rows, range.rows_per_unit));
+    for (uint32_t d = outer; d < x->ndim; d++)
+        n *= x->shape[d];
+    mica__cpu_row_range range = range_of(rows);
+    if (together != 0)
+        range.rows_per_unit = together;
+    const uint64_t units = ceil_of(range.rows, range.rows_per_unit),
+                   bytes = together != 0 ? units * 2 * n * each : rows * 2 * sizeof(double);
+    mica__cpu_plan_next(plan, "normalize_backward", units);
     mica__cpu_plan_operands(plan, record, count);
-    mica__cpu_plan_scratch(plan, 0, rows * 2 * sizeof(double), MICA_ACCESS_WRITE);
+    mica__cpu_plan_scratch(plan, 0, bytes, MICA_ACCESS_WRITE);
     mica__cpu_view *view = mica__cpu_plan_views(plan);
     for (uint32_t v = 1; v < count; v++)
         mica__cpu_view_expand(&view[v], view);
-    const mica__cpu_normalize params = rows_of(plan, normalize, count);
-    MICA__TRY(finish(plan, &params, sizeof params, mica__cpu_normalize_bytes(&params, bytes_of(x)),
-                     20 + 1.2 * (double)(params.lines * params.line)));
+    mica__cpu_normalize params = rows_of(plan, normalize, count);
+    params.together = together;
+    params.range = range;
+    MICA__TRY(finish(plan, &params, sizeof params, mica__cpu_normalize_backward_bytes(&params, each),
+                     (20 + 1.2 * (double)n) * (double)range.rows_per_unit));
+    if (together != 0)
+        return plan_totals(record, units, n, bytes, plan);
     if (!mica__operand_present(&record->operand[MICA__NORMALIZE_BACKWARD_DWEIGHT]) &&
         !mica__operand_present(&record->operand[MICA__NORMALIZE_BACKWARD_DBIAS]))
         return MICA_OK;

@@ -51,14 +51,20 @@ static double exp_f64(double x)
 
 #define REAL float
 #define FN(name) name##_f32
+#define VECTORS 1
+#include "backend/cpu/kernels/norm/normalize_loops.h"
 #include "backend/cpu/kernels/norm/normalize_body.h"
 #undef REAL
 #undef FN
+#undef VECTORS
 #define REAL double
 #define FN(name) name##_f64
+#define VECTORS 0
+#include "backend/cpu/kernels/norm/normalize_loops.h"
 #include "backend/cpu/kernels/norm/normalize_body.h"
 #undef REAL
 #undef FN
+#undef VECTORS
 
 /* By the type of the first view; all of a record are f64 or none. */
 #define RUN(rows, range)                                               \
@@ -81,6 +87,12 @@ void MICA__ISA(normalize_sums)(const mica__cpu_args *args, uint32_t first, uint3
 {
     const mica__cpu_normalize_sums *params = args->params;
     RUN(sum_rows, &params->range);
+}
+
+void MICA__ISA(normalize_totals)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+{
+    const mica__cpu_normalize_totals *params = args->params;
+    (params->wide != 0 ? total_rows_f64 : total_rows_f32)(args, first, last);
 }
 
 void MICA__ISA(softmax_backward)(const mica__cpu_args *args, uint32_t first, uint32_t last)

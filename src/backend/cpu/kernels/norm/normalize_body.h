@@ -1,29 +1,15 @@
 /*
- * normalize_body.h - norms of one row and their gradients, in REAL (float or double): included once for each, with the names that FN makes.
- *
- * A row lies contiguous in the thread's memory. Sums go through LANES sums of at most BLOCK elements, then in double: their order is that of
- * the elements alone.
+ * normalize_body.h - norms of rows and their gradients, in REAL (float or double): included once for each, with the names that FN makes, behind its loops.
  */
-#define LANES 16u
-#define BLOCK 1024u
 
-/* The sum of (a[i] - from) * (b[i] - from), b NULL: of a[i] - from. */
-static double FN(sum)(const REAL *a, const REAL *b, REAL from, uint64_t n)
+/* A row where it lies, or may lie, as a row does here; else NULL. */
+static REAL *FN(row_in_place)(const mica__cpu_normalize *p, const mica__cpu_view *view,
+                              const unsigned char *at)
 {
-    double total = 0;
-    for (uint64_t begin = 0; begin < n; begin += BLOCK) {
-        const uint64_t end = n - begin < BLOCK ? n : begin + BLOCK;
-        REAL lane[LANES] = {0};
-        uint64_t i = begin;
-        for (; i + LANES <= end; i += LANES)
-            for (uint32_t j = 0; j < LANES; j++)
-                lane[j] += b != NULL ? (a[i + j] - from) * (b[i + j] - from) : a[i + j] - from;
-        for (uint32_t j = 0; i + j < end; j++)
-            lane[j] += b != NULL ? (a[i + j] - from) * (b[i + j] - from) : a[i + j] - from;
-        for (uint32_t j = 0; j < LANES; j++)
-            total += (double)lane[j];
-    }
-    return total;
+    const bool same = sizeof(REAL) == sizeof(double) || view->dtype == MICA_DTYPE_F32;
+    const bool is = same && p->lines == 1 && view->stride[view->ndim - 1] == sizeof(REAL) &&
+                    (uintptr_t)at % sizeof(REAL) == 0;
+    return is ? (REAL *)(uintptr_t)at : NULL;
 }
 
 /* Mean, variance as the kind has it, and 1 / sqrt(var + eps). */
@@ -62,6 +48,17 @@ static void FN(load_row)(const mica__cpu_normalize *p, const mica__cpu_view *vie
     (from + FN(line_at)(p, view, l), view->dtype, view->stride[view->ndim - 1], p->line, row + l * p->line);
 }
 
+/* A row where it lies, if it lies as a row does here, else in the room. */
+static const REAL *FN(row_of)(const mica__cpu_normalize *p, const mica__cpu_view *view,
+                              const unsigned char *from, REAL *room)
+{
+    const REAL *at = FN(row_in_place)(p, view, from);
+    if (at != NULL)
+        return at;
+    FN(load_row)(p, view, from, room);
+    return room;
+}
+
 /* offset + weight of a line, NULL where that is 1. */
 static const REAL *FN(weights)(const mica__cpu_normalize *p, const mica__cpu_view *view,
                                const unsigned char *from, uint64_t l, REAL *tmp)
@@ -80,82 +77,143 @@ static void FN(normalize_rows)(const mica__cpu_args *args, uint64_t row, uint64_
     const mica__cpu_view *view = args->view, *bias = &view[MICA__NORMALIZE_BIAS],
                          *y = &view[MICA__NORMALIZE_Y];
     const uint64_t n = p->lines * p->line;
-    REAL *x = args->local, *weight_room = x + 2 * n, *bias_room = weight_room + p->line,
+    REAL *room = args->local, *weight_room = room + 2 * n, *bias_room = weight_room + p->line,
          *out = bias_room + p->line;
     walk w;
     walk_begin(&w, view, MICA__NORMALIZE_SLOTS, p->outer, row);
     for (; row < end; row++, walk_next(&w)) {
-        FN(load_row)(p, &view[MICA__NORMALIZE_X], walk_at(&w, MICA__NORMALIZE_X), x);
+        const unsigned char *at = walk_at(&w, MICA__NORMALIZE_X);
+        const REAL *x = FN(row_of)(p, &view[MICA__NORMALIZE_X], at, room);
         const FN(statistics) s = FN(measure)(p, x, n);
-        const REAL mean = (REAL)s.mean, scale = (REAL)s.scale, var = (REAL)s.var;
+        const REAL mean = (REAL)s.mean, var = (REAL)s.var;
         if (view[MICA__NORMALIZE_MEAN].data != NULL)
             FN(store)(walk_at(&w, MICA__NORMALIZE_MEAN), view[MICA__NORMALIZE_MEAN].dtype, 0, 1, &mean);
         if (view[MICA__NORMALIZE_VAR].data != NULL)
             FN(store)(walk_at(&w, MICA__NORMALIZE_VAR), view[MICA__NORMALIZE_VAR].dtype, 0, 1, &var);
-        for (uint64_t l = 0; l < p->lines && y->data != NULL; l++) {
-            const REAL *from = x + l * p->line, *shift = NULL;
+        unsigned char *to = walk_at(&w, MICA__NORMALIZE_Y);
+        REAL *row_y = to != NULL ? FN(row_in_place)(p, y, to) : NULL;
+        for (uint64_t l = 0; l < p->lines && to != NULL; l++) {
+            const REAL *shift = NULL;
             const REAL *weight = FN(weights)(p, &view[MICA__NORMALIZE_WEIGHT],
                                              walk_at(&w, MICA__NORMALIZE_WEIGHT), l, weight_room);
             if (bias->data != NULL)
                 shift = FN(load)(walk_at(&w, MICA__NORMALIZE_BIAS) + FN(line_at)(p, bias, l), bias->dtype,
                                  bias->stride[bias->ndim - 1], p->line, bias_room);
-            for (uint64_t i = 0; i < p->line; i++)
-                out[i] = (from[i] - mean) * scale;
-            for (uint64_t i = 0; i < p->line && weight != NULL; i++)
-                out[i] *= weight[i];
-            for (uint64_t i = 0; i < p->line && shift != NULL; i++)
-                out[i] += shift[i];
-            FN(store)
-            (walk_at(&w, MICA__NORMALIZE_Y) + FN(line_at)(p, y, l), y->dtype, y->stride[y->ndim - 1], p->line,
-             out);
+            FN(scale_line)
+            (x + l * p->line, mean, (REAL)s.scale, weight, shift, p->line, row_y != NULL ? row_y : out,
+             at + (n + l * p->line) * sizeof(REAL));
+            if (row_y == NULL)
+                FN(store)
+            (to + FN(line_at)(p, y, l), y->dtype, y->stride[y->ndim - 1], p->line, out);
         }
     }
 }
 
-/* x becomes n, g is dy (offset + weight); then dx. */
-static void FN(gradient_row)(const mica__cpu_normalize *p, const FN(statistics) * s, REAL *x, REAL *g)
+/* n and g, and what is in dx by their sums. */
+static void FN(gradient_row)(const mica__cpu_normalize *p, FN(gradient) * r, uint64_t count)
 {
-    const uint64_t n = p->lines * p->line;
-    const REAL mean = (REAL)s->mean, scale = (REAL)s->scale;
-    for (uint64_t i = 0; i < n; i++)
-        x[i] = (x[i] - mean) * scale;
-    const double over = p->kind == MICA_NORMALIZE_L2 ? 1 : (double)n;
-    const REAL share = (REAL)(FN(sum)(g, x, 0, n) / over);
-    const REAL shift = p->kind == MICA_NORMALIZE_LAYER ? (REAL)(FN(sum)(g, NULL, 0, n) / over) : 0;
-    for (uint64_t i = 0; i < n; i++)
-        g[i] = scale * (g[i] - shift - x[i] * share);
+    double products, all;
+    if (r->weight != NULL && r->dweight != NULL)
+        FN(gradient_terms)(r, count, true, true, &products, &all);
+    else if (r->weight != NULL)
+        FN(gradient_terms)(r, count, true, false, &products, &all);
+    else if (r->dweight != NULL)
+        FN(gradient_terms)(r, count, false, true, &products, &all);
+    else
+        FN(gradient_terms)(r, count, false, false, &products, &all);
+    const double over = p->kind == MICA_NORMALIZE_L2 ? 1 : (double)count;
+    r->share = (REAL)(products / over);
+    r->shift = p->kind == MICA_NORMALIZE_LAYER ? (REAL)(all / over) : 0;
 }
 
-enum { FN(GRADIENT_STATISTICS) = MICA__NORMALIZE_BACKWARD_DX + 1 };
+enum { FN(GRADIENT_SCRATCH) = MICA__NORMALIZE_BACKWARD_DX + 1 };
+
+/* The row's weights, where they are the same for each row once for all. */
+static const REAL *FN(weight_row)(const mica__cpu_normalize *p, const mica__cpu_view *view,
+                                  const unsigned char *from, REAL *room)
+{
+    for (uint64_t l = 0; l < p->lines && from != NULL; l++)
+        (void)FN(weights)(p, view, from, l, room + l * p->line);
+    return from != NULL ? room : NULL;
+}
+
+static bool FN(stands_still)(const mica__cpu_view *view, uint32_t outer)
+{
+    bool still = true;
+    for (uint32_t d = 0; d < outer; d++)
+        still = still && (view->stride[d] == 0 || view->shape[d] == 1);
+    return still;
+}
+
+/* The sums of a block of rows, dweight and dbias, begin with nothing and go into the scratch. */
+static void FN(keep_sums)(const mica__cpu_normalize *p, const mica__cpu_view *scratch, uint64_t row,
+                          const REAL *sums, uint64_t n)
+{
+    const uint64_t bytes = 2 * n * sizeof *sums;
+    memcpy(scratch->data + row / p->together * bytes, sums, bytes);
+}
+
+static void FN(gradient_end)(const mica__cpu_normalize *p, const FN(gradient) * r, const mica__cpu_view *dx,
+                             unsigned char *at)
+{
+    REAL *to = FN(row_in_place)(p, dx, at);
+    for (uint64_t l = 0; l < p->lines; l++) {
+        FN(gradient_line)(r, l * p->line, p->line, to != NULL ? to : r->g + l * p->line);
+        if (to == NULL)
+            FN(store)
+        (at + FN(line_at)(p, dx, l), dx->dtype, dx->stride[dx->ndim - 1], p->line, r->g + l * p->line);
+    }
+}
 
 static void FN(gradient_rows)(const mica__cpu_args *args, uint64_t row, uint64_t end)
 {
     const mica__cpu_normalize *p = args->params;
-    const mica__cpu_view *view = args->view, *dx = &view[MICA__NORMALIZE_BACKWARD_DX];
+    const mica__cpu_view *view = args->view, *dx = &view[MICA__NORMALIZE_BACKWARD_DX],
+                         *weight = &view[MICA__NORMALIZE_BACKWARD_WEIGHT],
+                         *scratch = &view[FN(GRADIENT_SCRATCH)];
     const uint64_t n = p->lines * p->line;
-    REAL *x = args->local, *g = x + n, *weight_room = g + n;
-    double *statistics = (double *)(void *)view[FN(GRADIENT_STATISTICS)].data;
+    const bool still = FN(stands_still)(weight, p->outer);
+    REAL *room = args->local, *sums = room + 3 * n;
+    double *statistics = (double *)(void *)scratch->data;
+    FN(gradient)
+    r = {.n = room,
+         .g = room + n,
+         .x_bytes = mica_dtype_block_bytes((mica_dtype)view[0].dtype),
+         .dy_bytes = mica_dtype_block_bytes((mica_dtype)view[MICA__NORMALIZE_BACKWARD_DY].dtype)};
     walk w;
     walk_begin(&w, view, MICA__NORMALIZE_BACKWARD_DX + 1, p->outer, row);
+    if (still)
+        r.weight = FN(weight_row)(p, weight, weight->data, room + 2 * n);
+    if (p->together != 0) {
+        r.dweight = sums;
+        r.dbias = sums + n;
+    }
     for (; row < end; row++, walk_next(&w)) {
-        FN(load_row)(p, &view[MICA__NORMALIZE_BACKWARD_X], walk_at(&w, MICA__NORMALIZE_BACKWARD_X), x);
-        const FN(statistics) s = FN(measure)(p, x, n);
-        statistics[2 * row] = s.mean;
-        statistics[2 * row + 1] = s.scale;
-        if (dx->data == NULL)
-            continue;
-        FN(load_row)(p, &view[MICA__NORMALIZE_BACKWARD_DY], walk_at(&w, MICA__NORMALIZE_BACKWARD_DY), g);
-        for (uint64_t l = 0; l < p->lines; l++) {
-            const REAL *weight = FN(weights)(p, &view[MICA__NORMALIZE_BACKWARD_WEIGHT],
-                                             walk_at(&w, MICA__NORMALIZE_BACKWARD_WEIGHT), l, weight_room);
-            for (uint64_t i = 0; i < p->line && weight != NULL; i++)
-                g[l * p->line + i] *= weight[i];
+        if (p->together != 0 && row % p->together == 0)
+            memset(sums, 0, 2 * n * sizeof *sums);
+        const unsigned char *from_x = walk_at(&w, MICA__NORMALIZE_BACKWARD_X);
+        r.x = FN(row_of)(p, view, from_x, r.n);
+        const FN(statistics) s = FN(measure)(p, r.x, n);
+        r.mean = (REAL)s.mean;
+        r.scale = (REAL)s.scale;
+        if (p->together == 0) {
+            statistics[2 * row] = s.mean;
+            statistics[2 * row + 1] = s.scale;
+            if (dx->data == NULL)
+                continue;
         }
-        FN(gradient_row)(p, &s, x, g);
-        for (uint64_t l = 0; l < p->lines; l++)
-            FN(store)
-        (walk_at(&w, MICA__NORMALIZE_BACKWARD_DX) + FN(line_at)(p, dx, l), dx->dtype,
-         dx->stride[dx->ndim - 1], p->line, g + l * p->line);
+        const mica__cpu_view *dy = &view[MICA__NORMALIZE_BACKWARD_DY];
+        const unsigned char *from_dy = walk_at(&w, MICA__NORMALIZE_BACKWARD_DY);
+        r.dy = FN(row_of)(p, dy, from_dy, r.g);
+        r.next_x = from_x + n * r.x_bytes;
+        r.next_dy = from_dy + n * r.dy_bytes;
+        if (!still)
+            r.weight = FN(weight_row)(p, weight, walk_at(&w, MICA__NORMALIZE_BACKWARD_WEIGHT), room + 2 * n);
+        FN(gradient_row)(p, &r, n);
+        if (dx->data != NULL)
+            FN(gradient_end)(p, &r, dx, walk_at(&w, MICA__NORMALIZE_BACKWARD_DX));
+        if (p->together != 0 && (row % p->together == p->together - 1 || row + 1 == p->range.rows))
+            FN(keep_sums)(p, scratch, row, sums, n);
     }
 }
 
@@ -278,37 +336,59 @@ static void FN(sum_rows)(const mica__cpu_args *args, uint64_t tile, uint64_t end
     }
 }
 
-/* ---- softmax ---- */
-
-/* dx to `y`: scale y (dy - sum(y dy)), or scale (dy - e^y sum(dy)). */
-static void FN(softmax_gradient)(const mica_softmax_params *p, uint64_t n, REAL *y, const REAL *dy)
+/* Blocks of rows one after another, for a tile of outputs. */
+static void FN(total_rows)(const mica__cpu_args *args, uint64_t tile, uint64_t end)
 {
-    const REAL scale = (REAL)p->scale;
-    if (p->log != 0) {
-        const REAL sum = (REAL)FN(sum)(dy, NULL, 0, n);
-        for (uint64_t i = 0; i < n; i++)
-            y[i] = scale * (dy[i] - FN(exp)(y[i]) * sum);
-        return;
+    const mica__cpu_normalize_totals *p = args->params;
+    REAL *tmp = args->local;
+    double *sums = (double *)(void *)(tmp + MICA__CPU_NORM_LINE);
+    for (tile *= 2; tile < 2 * end; tile++) {
+        const uint32_t output = tile & 1;
+        const uint64_t at = tile / 2 * MICA__CPU_NORM_LINE,
+                       count = p->n - at < MICA__CPU_NORM_LINE ? p->n - at : MICA__CPU_NORM_LINE;
+        const unsigned char *from = args->view[2].data + (output * p->n + at) * sizeof *tmp;
+        for (uint64_t i = 0; i < count; i++)
+            sums[i] = 0;
+        for (uint64_t b = 0; b < p->blocks; b++, from += 2 * p->n * sizeof *tmp)
+            for (uint64_t i = 0; i < count; i++)
+                sums[i] += (double)((const REAL *)(const void *)from)[i];
+        FN(store_sums)
+        (&args->view[output], at * p->stride[output], p->stride[output], count, sums, tmp);
     }
-    const REAL sum = (REAL)FN(sum)(y, dy, 0, n);
-    for (uint64_t i = 0; i < n; i++)
-        y[i] = scale * y[i] * (dy[i] - sum);
 }
 
+/* ---- softmax ---- */
+
+/* Of a logarithm dx is scale (dy - e^y sum(dy)), to `to`, which may be y. */
+static void FN(log_gradient)(REAL scale, uint64_t n, const REAL *y, const REAL *dy, REAL *to)
+{
+    const REAL sum = (REAL)FN(sum)(dy, NULL, 0, n);
+    for (uint64_t i = 0; i < n; i++)
+        to[i] = scale * (dy[i] - FN(exp)(y[i]) * sum);
+}
+
+/* Else it is scale y (dy - sum(y dy)). */
 static void FN(softmax_gradients)(const mica__cpu_args *args, uint64_t row, uint64_t end)
 {
     const mica__cpu_softmax *p = args->params;
-    const mica__cpu_view *view = args->view;
-    const uint32_t last = view->ndim - 1u;
-    const uint64_t n = view->shape[last];
-    REAL *y = args->local, *dy = y + n;
+    const mica__cpu_normalize one = {.lines = 1, .line = args->view->shape[args->view->ndim - 1u]};
+    const mica__cpu_view *view = args->view, *dx = &view[2];
+    const uint64_t n = one.line, bytes = n * mica_dtype_block_bytes((mica_dtype)view[0].dtype);
+    const REAL scale = (REAL)p->softmax.scale;
+    REAL *room = args->local;
     walk w;
-    walk_begin(&w, view, MICA__SOFTMAX_BACKWARD_SLOTS, last, row);
+    walk_begin(&w, view, MICA__SOFTMAX_BACKWARD_SLOTS, view->ndim - 1u, row);
     for (; row < end; row++, walk_next(&w)) {
-        FN(load)(walk_at(&w, 0), view[0].dtype, view[0].stride[last], n, y);
-        FN(load)(walk_at(&w, 1), view[1].dtype, view[1].stride[last], n, dy);
-        FN(softmax_gradient)(&p->softmax, n, y, dy);
-        FN(store)(walk_at(&w, 2), view[2].dtype, view[2].stride[last], n, y);
+        const REAL *y = FN(row_of)(&one, &view[0], walk_at(&w, 0), room);
+        const REAL *dy = FN(row_of)(&one, &view[1], walk_at(&w, 1), room + n);
+        REAL *to = FN(row_in_place)(&one, dx, walk_at(&w, 2)), *result = to != NULL ? to : room;
+        if (p->softmax.log != 0)
+            FN(log_gradient)(scale, n, y, dy, result);
+        else
+            FN(softmax_line)
+        (y, dy, scale, (REAL)FN(sum)(y, dy, 0, n), n, result, walk_at(&w, 0) + bytes, walk_at(&w, 1) + bytes);
+        if (to == NULL)
+            FN(store)(walk_at(&w, 2), dx->dtype, dx->stride[dx->ndim - 1u], n, room);
     }
 }
 
@@ -367,6 +447,3 @@ static void FN(softmax_rows)(const mica__cpu_args *args, uint64_t row, uint64_t 
         (walk_at(&w, MICA__SOFTMAX_Y), view[MICA__SOFTMAX_Y].dtype, view[MICA__SOFTMAX_Y].stride[last], n, z);
     }
 }
-
-#undef LANES
-#undef BLOCK

@@ -7,6 +7,8 @@
 #include "backend/cpu/cpu_recurrent_backward.h"
 #include "base/status.h"
 
+#define UNITS_PER_THREAD 4u /* so that the last ones even out */
+
 static uint64_t ceil_of(uint64_t a, uint64_t b)
 {
     return (a + b - 1) / b;
@@ -59,13 +61,17 @@ mica_status mica__cpu_plan_ssm_conv_backward(const mica__record *record, const m
 {
     const mica__ssm_conv_record *conv = record->params;
     const mica__operand *weight = &record->operand[MICA__SSM_CONV_BACKWARD_WEIGHT];
-    mica__cpu_conv_backward params = {.activation = conv->conv.activation};
-    (void)info;
+    mica__cpu_conv_backward params = {.activation = conv->conv.activation,
+                                      .channels = MICA__CPU_CONV_BACKWARD_MOST};
     params.split = split_of(record, conv->sequences, MICA__SSM_CONV_BACKWARD_STATE);
-    params.range = range_of(weight->shape[0] + 1);
-    const uint64_t local = 3 * params.split.longest + 4 * weight->shape[1];
+    while (params.channels > MICA__CPU_CONV_BACKWARD_LEAST &&
+           ceil_of(weight->shape[0], params.channels) < (uint64_t)info->threads * UNITS_PER_THREAD)
+        params.channels /= 2;
+    params.range = range_of(ceil_of(weight->shape[0], params.channels) + 1);
+    const uint64_t local = mica__cpu_conv_backward_room(params.channels, weight->shape[1]);
     MICA__TRY(begin(record, "ssm_conv_backward", &params.range, local,
-                    100 + 10.0 * (double)(params.split.tokens * weight->shape[1]), plan));
+                    100 + 0.5 * (double)(params.split.tokens * params.channels * (4 + weight->shape[1])),
+                    plan));
     mica__cpu_plan_params(plan, &params, sizeof params);
     return MICA_OK;
 }

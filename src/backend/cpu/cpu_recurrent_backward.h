@@ -4,7 +4,7 @@
 #ifndef MICA_CPU_RECURRENT_BACKWARD_H
 #define MICA_CPU_RECURRENT_BACKWARD_H
 
-#include "backend/cpu/cpu_params.h"
+#include "backend/cpu/cpu_recurrent.h"
 
 /* Sequences as mica__cpu_sequences has them, without places for last states. */
 typedef struct mica__cpu_split {
@@ -13,12 +13,23 @@ typedef struct mica__cpu_split {
     uint32_t state, starts, read_slots;
 } mica__cpu_split;
 
-/* ssm_conv_backward: row r of the range is channel r, the row behind them the zeros of tokens that nobody has. */
+/* ssm_conv_backward: row r of the range is block r of `channels` channels, the row behind them the zeros of tokens that nobody has. */
+#define MICA__CPU_CONV_BACKWARD_MOST 64u /* channels of a block, whole vectors of every instruction set */
+#define MICA__CPU_CONV_BACKWARD_LEAST 16u
+#define MICA__CPU_CONV_BACKWARD_TAPS 4u /* that stay in registers */
+
 typedef struct mica__cpu_conv_backward {
     mica__cpu_row_range range;
     mica__cpu_split split;
+    uint64_t channels;
     uint32_t activation, reserved;
 } mica__cpu_conv_backward;
+
+/* Numbers of a block's work memory: of bias, weight and their gradients, of inputs and what reaches sums, and a row. */
+static inline uint64_t mica__cpu_conv_backward_room(uint64_t channels, uint64_t width)
+{
+    return channels * (3 + 2 * width + 2 * (width + MICA__CPU_CONV_TOKENS - 1));
+}
 
 /* delta_net_backward: row r of the range is key head r % groups of sequence r / groups; behind them a row for each value head, of dskip, and one of the
  * zeros. States are kept every `stride` tokens and computed again between. */

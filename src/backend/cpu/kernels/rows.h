@@ -67,13 +67,14 @@ static inline const float *row_f32(const void *src, uint16_t dtype, uint64_t n, 
 static inline void row_store(void *dst, uint16_t dtype, const float *src, uint64_t n)
 {
     unsigned char *to = dst;
-    const uint64_t size = row_element_bytes(dtype);
-    if (dtype == MICA_DTYPE_F32) {
-        if ((const void *)src != dst)
-            memcpy(dst, src, n * size);
+    uint64_t i = 0;
+    if (dtype == MICA_DTYPE_F32) { /* not memcpy, which compilers make a slow instruction of for rows */
+        for (; i + VW <= n && (const void *)src != dst; i += VW)
+            vf_store(to + 4 * i, vf_load(src + i));
+        if (i < n && (const void *)src != dst)
+            vf_store_n(to + 4 * i, vf_load_n(src + i, n - i), n - i);
         return;
     }
-    uint64_t i = 0;
     if (dtype == MICA_DTYPE_F16)
         for (; i + VW <= n; i += VW)
             vf_store_f16(to + 2 * i, vf_load(src + i));

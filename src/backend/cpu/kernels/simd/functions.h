@@ -147,6 +147,8 @@ static inline vf vf_mod(vf a, vf b)
 
 /* ---- exponentials and logarithms ---- */
 
+#define LN2 0.6931471805599453
+
 static inline vd vd_poly(vd x, const double *c, int count)
 {
     vd p = vd_set1(c[0]);
@@ -166,6 +168,34 @@ static inline vd vd_exp2(vd x)
     return (vd)((vl)vd_poly(r, series, 11) + ((vl)shifted << 52));
 }
 
+#if MICA__ISA_LEVEL != 3
+/* v 2^n for whole n, by two factors of which none is subnormal. */
+static inline vd vd_scale2(vd v, vd n)
+{
+    const vd half = (n * 0.5 + 0x1.8p52) - 0x1.8p52;
+    const vl first = (vl)(half + (0x1.8p52 + 1023)) << 52, second = (vl)(n - half + (0x1.8p52 + 1023)) << 52;
+    return v * (vd)first * (vd)second;
+}
+#endif
+
+/* e^x for x <= 0, to three units in the last place of f64; subnormal, then 0, below -708; NaN stays. ln 2 in two parts, so that n times the first is
+ * exact. Odd and even terms of the series are two chains of half the length. */
+static inline vd vd_exp(vd x)
+{
+    static const double odd[] = {1.0 / 39916800, 1.0 / 362880, 1.0 / 5040, 1.0 / 120, 1.0 / 6, 1},
+                        even[] = {1.0 / 479001600, 1.0 / 3628800, 1.0 / 40320, 1.0 / 720, 1.0 / 24, 0.5, 1};
+    const vd bounded = vd_select(x < -750, vd_set1(-750), x), magic = vd_set1(0x1.8p52);
+    const vd n = vd_fma(bounded, vd_set1(1 / LN2), magic) - magic;
+    const vd r = vd_fma(n, vd_set1(-0x1.a39ef35793c76p-33), vd_fma(n, vd_set1(-0x1.62e42feep-1), bounded));
+    const vd square = r * r;
+    vd p = vd_set1(odd[0]), q = vd_set1(even[0]);
+    for (int i = 1; i < 6; i++)
+        p = vd_fma(p, square, vd_set1(odd[i]));
+    for (int i = 1; i < 7; i++)
+        q = vd_fma(q, square, vd_set1(even[i]));
+    return vd_scale2(vd_fma(p, r, q), n);
+}
+
 /* n + log2(m), m from sqrt(1/2) to sqrt(2): the series of s = (m - 1) / (m + 1), |s| < 0.172, within 2^-50 of it. Not for subnormal
  * x, which no f32 is in f64. */
 static inline vd vd_log2(vd x)
@@ -182,8 +212,6 @@ static inline vd vd_log2(vd x)
                                vd_select(x == (double)INFINITY, x, vd_set1((double)NAN)));
     return vd_select((x > 0) & (x < (double)INFINITY), log, other);
 }
-
-#define LN2 0.6931471805599453
 
 static inline vd vd_log10(vd x)
 {

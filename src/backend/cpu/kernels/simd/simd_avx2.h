@@ -294,4 +294,9 @@ static inline vd vd_sqrt(vd a)
     return (vd)_mm256_sqrt_pd((__m256d)a);
 }
 
+static inline vd vd_fma(vd a, vd b, vd c)
+{
+    return (vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+}
+
 #endif

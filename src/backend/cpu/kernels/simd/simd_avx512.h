@@ -330,4 +330,14 @@ static inline vd vd_sqrt(vd a)
     return (vd)_mm512_sqrt_pd((__m512d)a);
 }
 
+static inline vd vd_fma(vd a, vd b, vd c)
+{
+    return (vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+}
+
+static inline vd vd_scale2(vd v, vd n)
+{
+    return (vd)_mm512_scalef_pd((__m512d)v, (__m512d)n);
+}
+
 #endif

@@ -371,4 +371,9 @@ static inline vd vd_sqrt(vd a)
     return (vd){sqrt(a[0]), sqrt(a[1])};
 }
 
+static inline vd vd_fma(vd a, vd b, vd c)
+{
+    return a * b + c;
+}
+
 #endif

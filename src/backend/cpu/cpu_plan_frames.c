@@ -10,14 +10,16 @@ static uint64_t real_bytes(const mica__record *record)
     return record->operand[0].dtype == MICA_DTYPE_F64 ? 8 : 4;
 }
 
-/* Ends the dispatch: per-thread memory and grain. */
-#define UNITS_PER_THREAD 4u /* so that the last ones even out */
+#define UNITS_PER_THREAD 4u    /* so that the last ones even out */
+#define SAMPLE_MOST (1u << 15) /* places of an image whose channels are turned: about as many as the second cache holds */
+#define BACK_MOST (1u << 19)   /* the same where the other way is much slower */
 
 static uint64_t ceil_of(uint64_t a, uint64_t b)
 {
     return (a + b - 1) / b;
 }
 
+/* Ends the dispatch: per-thread memory and grain. */
 static mica_status finish(const mica__record *record, mica__plan *plan, uint64_t units, uint64_t local_bytes,
                           double unit_ns)
 {
@@ -171,8 +173,32 @@ static mica__cpu_grid describe_grid(const mica_grid_params *grid, const mica__op
                               .mode = grid->mode,
                               .padding = grid->padding,
                               .align_corners = grid->align_corners,
+                              .groups = ceil_of(y->shape[1], MICA__CPU_GRID_LANES),
                               .unit_rows = 1};
     return p;
+}
+
+/* Whether channels go in lanes: where an image's planes are not worth turning for so few places, or there are too few groups for all threads, or too
+ * large, there are other ways. */
+static bool in_lanes(const mica__record *record, const mica__cpu_grid *p, uint64_t most, bool always,
+                     uint32_t threads)
+{
+    const mica__operand *x = &record->operand[MICA__GRID_X];
+    const uint64_t plane = x->shape[2] * x->shape[3];
+    return x->dtype != MICA_DTYPE_F64 && plane <= most &&
+           (always || (plane <= 2 * p->rows * p->columns && x->shape[0] * p->groups >= threads));
+}
+
+static mica_status plan_grid_lanes(const mica__record *record, const mica__cpu_grid *p, uint64_t units,
+                                   mica__plan *plan)
+{
+    const mica__operand *x = &record->operand[MICA__GRID_X];
+    (void)mica__cpu_plan_next(plan, "grid_sample_lanes", units);
+    mica__cpu_plan_operands(plan, record, MICA__GRID_SLOTS);
+    mica__cpu_plan_params(plan, p, sizeof *p);
+    const uint64_t plane = x->shape[2] * x->shape[3];
+    return finish(record, plan, units, mica__cpu_grid_floats(p->mode, plane, false) * sizeof(float),
+                  20 + 5.0 * (double)(plane + p->rows * p->columns));
 }
 
 mica_status mica__cpu_plan_grid_sample(const mica__record *record, const mica__device_info *info,
@@ -181,6 +207,8 @@ mica_status mica__cpu_plan_grid_sample(const mica__record *record, const mica__d
     const mica__operand *y = &record->operand[MICA__GRID_Y];
     mica__cpu_grid p = describe_grid(record->params, y);
     const uint64_t most = MICA__CPU_GRID_PLACES(p.mode);
+    if (in_lanes(record, &p, SAMPLE_MOST, false, info->threads))
+        return plan_grid_lanes(record, &p, y->shape[0] * p.groups, plan);
     p.unit_rows = p.columns > 0 && p.columns < most ? (uint32_t)(most / p.columns) : 1;
     while (y->shape[0] * ceil_of(p.rows, p.unit_rows) < (uint64_t)info->threads * UNITS_PER_THREAD &&
            p.unit_rows > 1)
@@ -193,15 +221,39 @@ mica_status mica__cpu_plan_grid_sample(const mica__record *record, const mica__d
                   20 + (double)(p.unit_rows * p.columns) * (20 + 2 * (double)p.channels));
 }
 
+/* Channels in lanes: dx and what each group gives to dgrid, which is then added up. */
+static mica_status plan_back_lanes(const mica__record *record, const mica__cpu_grid *p, mica__plan *plan)
+{
+    const mica__operand *x = &record->operand[MICA__GRID_BACKWARD_X];
+    const uint64_t places = p->rows * p->columns, plane = x->shape[2] * x->shape[3],
+                   units = x->shape[0] * p->groups, bytes = units * places * 2 * sizeof(float);
+    const bool joined = mica__operand_present(&record->operand[MICA__GRID_BACKWARD_DGRID]);
+    (void)mica__cpu_plan_next(plan, "grid_back_lanes", units);
+    mica__cpu_plan_operands(plan, record, MICA__GRID_BACKWARD_SLOTS);
+    if (joined)
+        mica__cpu_plan_scratch(plan, 0, bytes, MICA_ACCESS_WRITE);
+    mica__cpu_plan_params(plan, p, sizeof *p);
+    MICA__TRY(finish(record, plan, units, mica__cpu_grid_floats(p->mode, plane, true) * sizeof(float),
+                     20 + 10.0 * (double)(plane + 2 * places)));
+    if (!joined)
+        return MICA_OK;
+    (void)mica__cpu_plan_next(plan, "grid_back_join", x->shape[0] * p->rows);
+    mica__cpu_plan_operand(plan, record, MICA__GRID_BACKWARD_DGRID, 0);
+    mica__cpu_plan_scratch(plan, 0, bytes, MICA_ACCESS_READ);
+    mica__cpu_plan_params(plan, p, sizeof *p);
+    return finish(record, plan, x->shape[0] * p->rows, 0, 20 + 2.0 * (double)(p->columns * p->groups));
+}
+
 mica_status mica__cpu_plan_grid_sample_backward(const mica__record *record, const mica__device_info *info,
                                                 mica__plan *plan)
 {
     const mica__operand *x = &record->operand[MICA__GRID_BACKWARD_X],
                         *dy = &record->operand[MICA__GRID_BACKWARD_DY];
     const mica__cpu_grid p = describe_grid(record->params, dy);
+    if (in_lanes(record, &p, BACK_MOST, true, info->threads))
+        return plan_back_lanes(record, &p, plan);
     const uint64_t places = p.rows * p.columns, units[2] = {dy->shape[0] * p.channels, dy->shape[0] * p.rows};
     const double unit_ns[2] = {30.0 * (double)places, (double)(p.columns * (30 + 20 * p.channels))};
-    (void)info;
     for (uint32_t part = 0; part < 2; part++) {
         if (!mica__operand_present(&record->operand[MICA__GRID_BACKWARD_DX + part]))
             continue;

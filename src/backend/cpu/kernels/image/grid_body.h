@@ -148,7 +148,7 @@ static void FN(grid_back_grid)(const mica__cpu_args *args, uint64_t unit)
             dy->data + image * dy->stride[0] + i * dy->stride[2] + j * dy->stride[3];
         unsigned char *to =
             dgrid->data + image * dgrid->stride[0] + i * dgrid->stride[1] + j * dgrid->stride[2];
-        REAL out[2] = {0, 0};
+        REAL out[2] = {0, 0}, lane[2][MICA__CPU_GRID_LANES] = {{0}};
         FN(reads) r;
         FN(read_place)(p, x, &args->view[MICA__GRID_BACKWARD_GRID], image, i, j, &r);
         for (uint64_t c = 0; c < p->channels; c++) {
@@ -166,8 +166,15 @@ static void FN(grid_back_grid)(const mica__cpu_args *args, uint64_t unit)
                     sum[1] += by[1] * v;
                 }
             const REAL all = FN(load)(reaches + c * dy->stride[1], dy->dtype);
-            out[0] += all * sum[0];
-            out[1] += all * sum[1];
+            const uint64_t at = c % MICA__CPU_GRID_LANES;
+            lane[0][at] = all * sum[0];
+            lane[1][at] = all * sum[1];
+            if (at + 1 < MICA__CPU_GRID_LANES && c + 1 < p->channels)
+                continue;
+            for (int d = 0; d < 2; d++) {
+                out[d] += FN(lane_sum)(lane[d]);
+                memset(lane[d], 0, sizeof lane[d]);
+            }
         }
         FN(put_row)(to, dgrid->dtype, dgrid->stride[3], out, 2);
     }

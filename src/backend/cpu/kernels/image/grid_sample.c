@@ -39,10 +39,28 @@ static float cubic_slope_float(float t)
     return (float)cubic_slope_double((double)t);
 }
 
+/* What a group of channels gives to a number of dgrid: lanes of a vector by a tree, vectors one after the other. */
+static inline float lane_sum_float(const float *lane)
+{
+    float sum = 0;
+    for (uint32_t at = 0; at < MICA__CPU_GRID_LANES; at += VW)
+        sum += vf_sum(vf_load(lane + at));
+    return sum;
+}
+
+static double lane_sum_double(const double *lane)
+{
+    double sum = 0;
+    for (uint32_t at = 0; at < MICA__CPU_GRID_LANES; at++)
+        sum += lane[at];
+    return sum;
+}
+
 #define REAL float
 #define FN(name) name##_float
 #include "backend/cpu/kernels/image/grid_body.h"
 #include "backend/cpu/kernels/image/grid_gather.h"
+#include "backend/cpu/kernels/image/grid_lanes.h"
 #undef REAL
 #undef FN
 #define REAL double
@@ -77,4 +95,42 @@ void MICA__ISA(grid_back_grid)(const mica__cpu_args *args, uint32_t first, uint3
     const bool wide = args->view[0].dtype == MICA_DTYPE_F64;
     for (uint64_t unit = first; unit < last; unit++)
         (wide ? grid_back_grid_double : grid_back_grid_float)(args, unit);
+}
+
+void MICA__ISA(grid_sample_lanes)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+{
+    const mica__cpu_grid *p = args->params;
+    for (uint64_t unit = first; unit < last; unit++)
+        grid_sample_group(args, unit / p->groups, unit % p->groups);
+}
+
+void MICA__ISA(grid_back_lanes)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+{
+    const mica__cpu_grid *p = args->params;
+    float *parts = args->view[MICA__GRID_BACKWARD_DGRID].data != NULL
+                       ? (float *)(void *)args->view[MICA__GRID_BACKWARD_SLOTS].data
+                       : NULL;
+    for (uint64_t unit = first; unit < last; unit++)
+        grid_back_group(args, unit / p->groups, unit % p->groups,
+                        parts != NULL ? parts + unit * p->rows * p->columns * 2 : NULL);
+}
+
+void MICA__ISA(grid_back_join)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+{
+    const mica__cpu_grid *p = args->params;
+    const mica__cpu_view *dgrid = &args->view[0];
+    const float *parts = (const float *)(const void *)args->view[1].data;
+    const uint64_t size = p->rows * p->columns * 2;
+    for (uint64_t unit = first; unit < last; unit++) {
+        const uint64_t image = unit / p->rows, row = unit % p->rows;
+        const float *from = parts + image * p->groups * size + row * p->columns * 2;
+        unsigned char *to = dgrid->data + image * dgrid->stride[0] + row * dgrid->stride[1];
+        for (uint64_t j = 0; j < p->columns; j++) {
+            float sum[2] = {0, 0};
+            for (uint64_t g = 0; g < p->groups; g++)
+                for (int d = 0; d < 2; d++)
+                    sum[d] += from[g * size + 2 * j + (uint64_t)d];
+            row_store_strided(to + j * dgrid->stride[2], dgrid->dtype, dgrid->stride[3], sum, 2);
+        }
+    }
 }

@@ -44,12 +44,29 @@ static inline uint64_t mica__resize_table_bytes(const mica__cpu_resize *p, uint3
 
 /* grid_sample: a unit is `unit_rows` rows of places of the grid of an image, operands x, grid, y: strides as they have them; per-thread memory has an
  * index, a weight and an element for each tap of the places that are looked at together, of a linear mode four. grid_back_grid: a unit is a row, operands
- * x, grid, dy, dx, dgrid. grid_back_x: a unit is a channel of an image, and per-thread memory holds one. */
+ * x, grid, dy, dx, dgrid. grid_back_x: a unit is a channel of an image, and per-thread memory holds one.
+ * grid_sample_lanes, grid_back_lanes: the same of f32, f16 and bf16 where an image has few enough places; a unit is a group of LANES channels of an image,
+ * and per-thread memory holds them. What dgrid gets from a group goes to the scratch, f32 [image, group, place, 2], whose groups grid_back_join adds up, a
+ * row of places a unit. */
+#define MICA__CPU_GRID_LANES 16u /* channels, whole vectors of every instruction set */
+#define MICA__CPU_GRID_BLOCK 256u /* places whose taps are found together */
 #define MICA__CPU_GRID_READS 4096u
 #define MICA__CPU_GRID_PLACES(mode) (MICA__CPU_GRID_READS / ((mode) == MICA_RESIZE_CUBIC ? 16 : 4))
 typedef struct mica__cpu_grid {
-    uint64_t channels, rows, columns;
+    uint64_t channels, rows, columns, groups;
     uint32_t mode, padding, align_corners, unit_rows;
 } mica__cpu_grid;
+
+static inline uint32_t mica__cpu_grid_taps(uint32_t mode)
+{
+    return mode == MICA_RESIZE_CUBIC ? 16 : mode == MICA_RESIZE_LINEAR ? 4 : 1;
+}
+
+/* Floats of per-thread memory for images of so many places: taps, and a group's channels of the image, of the gradient also those of dx. */
+static inline uint64_t mica__cpu_grid_floats(uint32_t mode, uint64_t places, bool gradient)
+{
+    return mica__cpu_grid_taps(mode) * (gradient ? 5 : 2) * MICA__CPU_GRID_BLOCK +
+           (gradient ? 2 : 1) * (places + 1) * MICA__CPU_GRID_LANES;
+}
 
 #endif

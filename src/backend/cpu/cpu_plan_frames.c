@@ -10,9 +10,12 @@ static uint64_t real_bytes(const mica__record *record)
     return record->operand[0].dtype == MICA_DTYPE_F64 ? 8 : 4;
 }
 
-#define UNITS_PER_THREAD 4u    /* so that the last ones even out */
-#define SAMPLE_MOST (1u << 15) /* places of an image whose channels are turned: about as many as the second cache holds */
-#define BACK_MOST (1u << 19)   /* the same where the other way is much slower */
+#define UNITS_PER_THREAD 4u   /* so that the last ones even out */
+#define BATCH_FLOATS 4096u    /* sums of rows that wait, in the first cache */
+#define LANES_MOST (1u << 26) /* bytes of a table of a resized dimension by lanes */
+#define SAMPLE_MOST \
+    (1u << 15) /* places of an image whose channels are turned: about as many as the second cache holds */
+#define BACK_MOST (1u << 19) /* the same where the other way is much slower */
 
 static uint64_t ceil_of(uint64_t a, uint64_t b)
 {
@@ -128,6 +131,14 @@ static uint64_t most_taps(const mica_resize_params *r, uint64_t n, uint64_t m)
     return r->antialias != 0 ? reach * (n > m ? (n + m - 1) / m : 1) + 1 : reach;
 }
 
+/* The same of a place of x, of how many places of the result it is a tap: those whose positions lie less than the reach away. */
+static uint64_t most_taps_back(const mica_resize_params *r, uint64_t n, uint64_t m)
+{
+    const uint64_t reach = r->mode == MICA_RESIZE_CUBIC ? 4 : r->mode == MICA_RESIZE_LINEAR ? 2 : 1;
+    const uint64_t taps = ceil_of(reach * m, n > 1 ? n - 1 : 1) + (r->antialias != 0 ? reach : 0) + 2;
+    return taps < m ? taps : m;
+}
+
 static mica_status plan_resize(const mica__record *record, mica__plan *plan, bool backward)
 {
     const mica_resize_params *r = record->params;
@@ -144,11 +155,21 @@ static mica_status plan_resize(const mica__record *record, mica__plan *plan, boo
     }
     const uint64_t units = p.frames.count * p.frames.grid[1][0] * p.frames.grid[1][1];
     const uint64_t read = p.frames.grid[0][2], written = p.frames.grid[1][2];
+    const bool wide = record->operand[0].dtype == MICA_DTYPE_F64;
+    p.taps = backward ? most_taps_back(r, written, read) : most_taps(r, read, written);
+    if (wide || mica__resize_lanes_bytes(&p, p.taps) > LANES_MOST)
+        p.taps = 0;
+    local += mica__resize_lanes_bytes(&p, p.taps);
+    p.batch = BATCH_FLOATS / (read + MICA__CPU_RESIZE_SLACK);
+    p.batch = p.batch < 1 ? 1 : p.batch < MICA__CPU_RESIZE_BATCH ? p.batch : MICA__CPU_RESIZE_BATCH;
+    local += (p.batch * (read + MICA__CPU_RESIZE_SLACK) + MICA__CPU_RESIZE_ROWS * read + written) *
+             real_bytes(record);
     (void)mica__cpu_plan_next(plan, "resize", units);
     mica__cpu_plan_operands(plan, record, 2);
     mica__cpu_plan_params(plan, &p, sizeof p);
-    return finish(record, plan, units, local + (2 * read + written) * real_bytes(record),
-                  20 + 0.3 * taps * (double)read + 4 * (double)written);
+    return finish(record, plan, units, local,
+                  50 + (wide ? 0.3 : 0.03) * taps * (double)read +
+                      (wide ? 4 : 0.1 * (double)p.taps) * (double)written);
 }
 
 mica_status mica__cpu_plan_resize(const mica__record *record, const mica__device_info *info, mica__plan *plan)

@@ -12,14 +12,17 @@
 #define LANES MICA__CPU_GRID_LANES
 #define VECTORS (LANES / VW) /* of a place, at most */
 #define BLOCK MICA__CPU_GRID_BLOCK
+#define GRID_AHEAD 512 /* bytes: planes are more streams than what prefetches by itself follows */
+#define GRID_UNROLL _Pragma("GCC unroll 16")
 #define GRID_INLINE static inline __attribute__((always_inline))
 
 /* What a block of places reads, [tap][BLOCK]: numbers of places in the turned planes, and what multiplies them. What multiplies by 0 leads behind the last
  * place, so that NaN and infinity do not come in. */
 typedef struct grid_taps {
-    float *weight, *across, *down; /* of the gradient also how the weight goes with columns and rows of the grid */
-    int32_t *from;                 /* that weight, of the gradient that across and down multiply */
-    int32_t *to;                   /* of the gradient: that weight multiplies */
+    float *weight, *across,
+        *down;     /* of the gradient also how the weight goes with columns and rows of the grid */
+    int32_t *from; /* that weight, of the gradient that across and down multiply */
+    int32_t *to;   /* of the gradient: that weight multiplies */
     uint32_t count;
 } grid_taps;
 
@@ -49,11 +52,27 @@ static grid_planes grid_planes_of(const mica__cpu_view *x, uint64_t image, uint6
 
 /* ---- squares of places and channels ---- */
 
+/* Whether all of a square from channel `begin` on are there, one row of f32 each. */
+static inline bool grid_square_whole(const grid_planes *of, uint64_t begin, uint64_t count)
+{
+    return of->flat && of->dtype == MICA_DTYPE_F32 && count == VW && begin + VW <= of->channels;
+}
+
 /* The channels of vector `part` at `count` places from number `first` on, a vector for each place. */
 static inline void grid_square_load(const grid_planes *of, uint32_t part, uint64_t first, uint64_t count,
                                     vf *square)
 {
     const uint64_t begin = part * (uint64_t)VW;
+    if (grid_square_whole(of, begin, count)) {
+        const unsigned char *from = of->data + begin * of->channel_step + first * sizeof(float);
+        GRID_UNROLL
+        for (uint64_t c = 0; c < VW; c++) {
+            __builtin_prefetch(from + c * of->channel_step + GRID_AHEAD);
+            square[c] = vf_load(from + c * of->channel_step);
+        }
+        vf_transpose(square);
+        return;
+    }
     for (uint64_t c = 0; c < VW; c++) {
         const unsigned char *from = of->data + (begin + c) * of->channel_step;
         float lane[VW] = {0};
@@ -79,6 +98,13 @@ static inline void grid_square_store(const grid_planes *of, uint32_t part, uint6
 {
     const uint64_t begin = part * (uint64_t)VW;
     vf_transpose(square);
+    if (grid_square_whole(of, begin, count)) {
+        unsigned char *to = of->data + begin * of->channel_step + first * sizeof(float);
+        GRID_UNROLL
+        for (uint64_t c = 0; c < VW; c++)
+            vf_store(to + c * of->channel_step, square[c]);
+        return;
+    }
     for (uint64_t c = 0; c < VW && begin + c < of->channels; c++) {
         unsigned char *to = of->data + (begin + c) * of->channel_step;
         float lane[VW];
@@ -140,8 +166,7 @@ static void grid_taps_any(const mica__cpu_args *args, uint64_t image, uint64_t f
         for (uint32_t k = 0; k < taps->count; k++) {
             const uint32_t a = k / r.columns, b = k % r.columns;
             const bool inside = r.row[a] >= 0 && r.column[b] >= 0;
-            const int32_t at =
-                inside ? (int32_t)(r.row[a] * (int64_t)x->shape[3] + r.column[b]) : outside;
+            const int32_t at = inside ? (int32_t)(r.row[a] * (int64_t)x->shape[3] + r.column[b]) : outside;
             const float weight = inside ? r.down[a] * r.across[b] : 0,
                         across = inside ? r.down[a] * r.across_slope[b] : 0,
                         down = inside ? r.down_slope[a] * r.across[b] : 0;
@@ -224,8 +249,8 @@ static void grid_taps_lanes(const mica__cpu_args *args, uint64_t image, uint64_t
             vf_store(taps->across + to, across);
             vf_store(taps->down + to, down);
             grid_put_index(taps->to + to, written);
-            grid_put_index(taps->from + to, vf_select(vf_eq(across, zero),
-                                                      vf_select(vf_eq(down, zero), outside, at), at));
+            grid_put_index(taps->from + to,
+                           vf_select(vf_eq(across, zero), vf_select(vf_eq(down, zero), outside, at), at));
         }
     }
 }

@@ -125,12 +125,22 @@ void MICA__ISA(grid_back_join)(const mica__cpu_args *args, uint32_t first, uint3
         const uint64_t image = unit / p->rows, row = unit % p->rows;
         const float *from = parts + image * p->groups * size + row * p->columns * 2;
         unsigned char *to = dgrid->data + image * dgrid->stride[0] + row * dgrid->stride[1];
-        for (uint64_t j = 0; j < p->columns; j++) {
-            float sum[2] = {0, 0};
+        const uint64_t bytes = row_element_bytes(dgrid->dtype);
+        const bool dense = dgrid->stride[3] == bytes && dgrid->stride[2] == 2 * bytes;
+        for (uint64_t i = 0; i < 2 * p->columns; i += VW) {
+            const uint64_t n = 2 * p->columns - i < VW ? 2 * p->columns - i : VW;
+            float lane[VW];
+            vf sum = vf_zero();
             for (uint64_t g = 0; g < p->groups; g++)
-                for (int d = 0; d < 2; d++)
-                    sum[d] += from[g * size + 2 * j + (uint64_t)d];
-            row_store_strided(to + j * dgrid->stride[2], dgrid->dtype, dgrid->stride[3], sum, 2);
+                sum = vf_add(sum, vf_load_n(from + g * size + i, n));
+            if (dense) {
+                row_store_n(to + i * bytes, dgrid->dtype, sum, n);
+                continue;
+            }
+            vf_store(lane, sum);
+            for (uint64_t l = 0; l < n; l++)
+                row_store_strided(to + (i + l) / 2 * dgrid->stride[2] + (i + l) % 2 * dgrid->stride[3],
+                                  dgrid->dtype, 0, lane + l, 1);
         }
     }
 }

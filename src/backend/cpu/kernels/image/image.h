@@ -24,10 +24,15 @@ typedef struct mica__cpu_im2col {
 } mica__cpu_im2col;
 
 /* resize: a unit is a row of the frame that is written, operands: read, written. Per-thread memory is a table for each dimension (first entry of each place,
- * then entries), and a row of what is read. */
+ * then entries), one of the last dimension by lanes (of `taps` each; 0: it would be too large), and rows: sums of a batch, a few of what is read, one that is
+ * written. */
+#define MICA__CPU_RESIZE_ROWS 4u
+#define MICA__CPU_RESIZE_BATCH 8u  /* units that are summed before any is put out, at most */
+#define MICA__CPU_RESIZE_SLACK 32u /* floats behind a row of sums, which vectors may read */
 typedef struct mica__cpu_resize {
     mica__frames frames;
     uint32_t mode, corners, antialias, backward;
+    uint64_t taps, batch;                /* taps: of a place of the last dimension, at most */
     uint64_t entries[MICA_SPATIAL_DIMS]; /* of the tables, at most */
 } mica__cpu_resize;
 
@@ -42,13 +47,21 @@ static inline uint64_t mica__resize_table_bytes(const mica__cpu_resize *p, uint3
     return (p->frames.grid[1][d] + 1) * sizeof(uint64_t) + p->entries[d] * sizeof(mica__resize_entry);
 }
 
+/* Of up to `taps` taps of each place: how many there are, each lane's weight and place, then first places of whole vectors and what these say; and what
+ * puts the parts on whole lines. */
+static inline uint64_t mica__resize_lanes_bytes(const mica__cpu_resize *p, uint64_t taps)
+{
+    const uint64_t places = (p->frames.grid[1][2] + 15) / 16 * 16;
+    return 256 + taps * (2 * places + 2 * (places / 4)) * sizeof(uint32_t);
+}
+
 /* grid_sample: a unit is `unit_rows` rows of places of the grid of an image, operands x, grid, y: strides as they have them; per-thread memory has an
  * index, a weight and an element for each tap of the places that are looked at together, of a linear mode four. grid_back_grid: a unit is a row, operands
  * x, grid, dy, dx, dgrid. grid_back_x: a unit is a channel of an image, and per-thread memory holds one.
  * grid_sample_lanes, grid_back_lanes: the same of f32, f16 and bf16 where an image has few enough places; a unit is a group of LANES channels of an image,
  * and per-thread memory holds them. What dgrid gets from a group goes to the scratch, f32 [image, group, place, 2], whose groups grid_back_join adds up, a
  * row of places a unit. */
-#define MICA__CPU_GRID_LANES 16u /* channels, whole vectors of every instruction set */
+#define MICA__CPU_GRID_LANES 16u  /* channels, whole vectors of every instruction set */
 #define MICA__CPU_GRID_BLOCK 256u /* places whose taps are found together */
 #define MICA__CPU_GRID_READS 4096u
 #define MICA__CPU_GRID_PLACES(mode) (MICA__CPU_GRID_READS / ((mode) == MICA_RESIZE_CUBIC ? 16 : 4))

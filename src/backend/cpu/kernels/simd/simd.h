@@ -20,6 +20,7 @@
  *   vf_scale2(v, n)   v * 2^n for whole n in [-252, 254]
  *   vf_merge_n(a, b, n)  lanes below n of a, the others of b; vf_swap_pairs exchanges lanes 2i and 2i+1,
  *                     vf_swap_twos and vf_swap_fours (and with 16 lanes vf_swap_eights) neighbouring runs of 2, 4, 8 lanes
+ *   vf_pick(from, at)  lane i is from[at[i]], at[i] below 2 VW; all 2 VW floats at `from` may be read
  *   vf_zip_low vf_zip_high     lanes of a and b in turn: those of the first halves, those of the second
  *   vf_unzip_even vf_unzip_odd the even or the odd lanes of a, then those of b
  *   vf_shift_up(v, fill, k)  lane i is lane i - k of v, those below k of fill; k a constant power of two; vf_last has the last

@@ -184,6 +184,13 @@ static inline vf vf_unzip_odd(vf a, vf b)
     return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xdd)), 0xd8));
 }
 
+static inline vf vf_pick(const float *from, vi at)
+{
+    const vf low = _mm256_permutevar8x32_ps(vf_load(from), at),
+             high = _mm256_permutevar8x32_ps(vf_load(from + VW), at);
+    return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(at, 28)));
+}
+
 static inline uint32_t vm_bits(vm m)
 {
     return (uint32_t)_mm256_movemask_ps(m);

@@ -201,6 +201,11 @@ static inline vf vf_unzip_odd(vf a, vf b)
     return _mm512_permutex2var_ps(a, at, b);
 }
 
+static inline vf vf_pick(const float *from, vi at)
+{
+    return _mm512_permutex2var_ps(vf_load(from), at, vf_load(from + VW));
+}
+
 static inline uint32_t vm_bits(vm m)
 {
     return m;

@@ -202,6 +202,16 @@ static inline vf vf_unzip_odd(vf a, vf b)
     return (vf){{a.lo[1], a.lo[3], a.hi[1], a.hi[3]}, {b.lo[1], b.lo[3], b.hi[1], b.hi[3]}};
 }
 
+static inline vf vf_pick(const float *from, vi at)
+{
+    vf v = vf_set1(0.0f);
+    for (int i = 0; i < VW / 2; i++) {
+        v.lo[i] = from[at.lo[i]];
+        v.hi[i] = from[at.hi[i]];
+    }
+    return v;
+}
+
 static inline uint32_t vm_bits(vm m)
 {
     int32_t lane[VW];

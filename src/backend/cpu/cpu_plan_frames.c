@@ -107,7 +107,7 @@ mica_status mica__cpu_plan_im2col(const mica__record *record, const mica__device
     (void)mica__cpu_plan_next(plan, "im2col", units);
     mica__cpu_plan_operands(plan, record, MICA__IM2COL_SLOTS);
     mica__cpu_plan_params(plan, &p, sizeof p);
-    return finish(record, plan, units, 0, 20 + 0.5 * (double)(w->out[0] * w->out[1] * w->out[2]));
+    return finish(record, plan, units, 0, 20 + 0.1 * (double)(w->out[0] * w->out[1] * w->out[2]));
 }
 
 mica_status mica__cpu_plan_col2im(const mica__record *record, const mica__device_info *info, mica__plan *plan)
@@ -120,8 +120,8 @@ mica_status mica__cpu_plan_col2im(const mica__record *record, const mica__device
     (void)mica__cpu_plan_next(plan, "col2im", units);
     mica__cpu_plan_operands(plan, record, MICA__COL2IM_SLOTS);
     mica__cpu_plan_params(plan, &p, sizeof p);
-    return finish(record, plan, units, w->in[0] * w->in[1] * w->in[2] * real_bytes(record),
-                  20 + 2.0 * (double)(w->out[0] * w->out[1] * w->out[2] * p.taps));
+    return finish(record, plan, units, (w->in[0] * w->in[1] * w->in[2] + w->out[2]) * real_bytes(record),
+                  20 + 0.1 * (double)(w->out[0] * w->out[1] * w->out[2] * p.taps));
 }
 
 /* Taps of a place of the smaller or larger side, at most. */

@@ -41,6 +41,13 @@ static uint64_t taps_of(const mica__windows *w)
     return (uint64_t)w->kernel[0] * w->kernel[1] * w->kernel[2];
 }
 
+/* How many rows of x are looked at together. */
+static uint32_t pool_rows_kept(const mica__record *record, const mica__windows *w)
+{
+    const uint64_t rows = (uint64_t)w->kernel[0] * w->kernel[1];
+    return record->operand[0].dtype != MICA_DTYPE_F64 && rows <= MICA__CPU_POOL_ROWS ? (uint32_t)rows : 0;
+}
+
 mica_status mica__cpu_plan_pool_windows(const mica__record *record, const mica__device_info *info,
                                         mica__plan *plan)
 {
@@ -50,12 +57,14 @@ mica_status mica__cpu_plan_pool_windows(const mica__record *record, const mica__
     mica__frames_of(record->operand, MICA__POOL_SLOTS, pool->dims, &p.frames);
     mica__windows_of_pool(pool, p.frames.grid[0], p.frames.grid[1], &p.windows);
     const mica__windows *w = &p.windows;
+    p.kept = pool_rows_kept(record, w);
     const uint64_t units = p.frames.count * w->out[0] * w->out[1];
     (void)mica__cpu_plan_next(plan, "pool", units);
     mica__cpu_plan_operands(plan, record, MICA__POOL_SLOTS);
     mica__cpu_plan_params(plan, &p, sizeof p);
-    const uint64_t local = (w->in[2] + w->out[2]) * real_bytes(record) + w->out[2] * sizeof(uint32_t);
-    return finish(record, plan, units, local, 20 + 0.5 * (double)(w->out[2] * taps_of(w)));
+    const uint64_t local = mica__cpu_pool_rows(&p, 1) * real_bytes(record) + w->out[2] * sizeof(uint32_t);
+    return finish(record, plan, units, local,
+                  20 + (p.kept > 0 ? 0.1 : 0.5) * (double)(w->out[2] * taps_of(w)));
 }
 
 mica_status mica__cpu_plan_pool_windows_backward(const mica__record *record, const mica__device_info *info,
@@ -74,14 +83,15 @@ mica_status mica__cpu_plan_pool_windows_backward(const mica__record *record, con
             MICA_ERR_UNSUPPORTED,
             "pool_windows_backward: a frame of x has %llu places; the kernel takes up to 2^32 - 2",
             (unsigned long long)volume);
-    const uint64_t row = (w->in[2] + 2 * w->out[2]) * real_bytes(record) + w->out[2] * sizeof(uint32_t);
+    p.kept = pool_rows_kept(record, w);
+    const uint64_t row = mica__cpu_pool_rows(&p, 2) * real_bytes(record) + w->out[2] * sizeof(uint32_t);
     const uint64_t values = volume * real_bytes(record);
     (void)mica__cpu_plan_next(plan, "pool_backward", p.frames.count);
     mica__cpu_plan_operands(plan, record, MICA__POOL_BACKWARD_SLOTS);
     mica__cpu_plan_params(plan, &p, sizeof p);
     return finish(record, plan, p.frames.count,
-                  taps_of(w) * sizeof(uint64_t) + values + (chooses ? row : values),
-                  20 + (chooses ? 0.5 : 3.0) * (double)(windows * taps_of(w)));
+                  taps_of(w) * sizeof(uint64_t) + values + (p.kind == MICA_POOL_PROD ? values : row),
+                  20 + (p.kind == MICA_POOL_PROD ? 3.0 : 0.3) * (double)(windows * taps_of(w)));
 }
 
 /* `image` and `columns` are slots. */

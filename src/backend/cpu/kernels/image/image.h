@@ -7,12 +7,20 @@
 #include "backend/cpu/cpu_kernel.h"
 #include "backend/windows.h"
 
-/* pool: a unit is a row of windows of a frame, operands x, y, indices. pool_backward: a unit is a frame, operands x, dy, dx. */
+/* pool: a unit is a row of windows of a frame, operands x, y, indices. pool_backward: a unit is a frame, operands x, dy, dx. `kept`: rows of x that a row of
+ * windows reaches, if they are few enough to be looked at together and f32, f16 or bf16, else 0. */
+#define MICA__CPU_POOL_ROWS 32u
 typedef struct mica__cpu_pool {
     mica__frames frames;
     mica__windows windows;
-    uint32_t kind, count_padding;
+    uint32_t kind, count_padding, kept, reserved;
 } mica__cpu_pool;
+
+/* Elements of the rows that a row of windows needs: of x, and of windows. */
+static inline uint64_t mica__cpu_pool_rows(const mica__cpu_pool *p, uint64_t of_windows)
+{
+    return (p->kept > 0 ? p->kept : 1) * p->windows.in[2] + of_windows * p->windows.out[2];
+}
 
 /* im2col: a unit is a tap of a channel of an image. col2im: a unit is a channel of an image. The grid of operand 0 is the image's. */
 typedef struct mica__cpu_im2col {

@@ -3,79 +3,6 @@
 #include "backend/cpu/kernels/image/real.h"
 #include "backend/cpu/kernels/kernels.h"
 
-/* `count` elements of x, `step` apart, which is 1 or 2; nothing behind the last of them is read. */
-static inline vf load_apart(const float *x, uint64_t step, uint64_t count)
-{
-    const uint64_t span = count * step - (step - 1);
-    if (step == 1)
-        return vf_load_n(x, count);
-    const vf low = span < VW ? vf_load_n(x, span) : vf_load(x);
-    return vf_unzip_even(low, span > VW ? vf_load_n(x + VW, span - VW) : vf_set1(0));
-}
-
-/* The greatest or least of `count` windows side by side, up to VW, whose taps along x all lie in it, and with `place` where that was; nothing is stored
- * where no tap lies in x. x is the frame, out and place those of the first window, which begins at `at`. */
-static inline void pool_group(const mica__cpu_pool *p, const unsigned char *x, uint64_t oz, uint64_t oy,
-                              uint64_t at, uint64_t count, const vf lanes, float *out, uint32_t *place)
-{
-    const mica__windows *w = &p->windows;
-    const bool greatest = p->kind == MICA_POOL_MAX;
-    vf best = vf_set1(0), where = best;
-    bool any = false;
-    for (uint64_t kz = 0; kz < w->kernel[0]; kz++)
-        for (uint64_t ky = 0; ky < w->kernel[1]; ky++) {
-            const uint64_t iz = oz * w->stride[0] + kz * w->dilation[0] - w->low[0],
-                           iy = oy * w->stride[1] + ky * w->dilation[1] - w->low[1];
-            if (iz >= w->in[0] || iy >= w->in[1]) /* what lies before x has wrapped around */
-                continue;
-            const float *row =
-                (const float *)(const void *)(x + iz * p->frames.step[0][0] + iy * p->frames.step[0][1]) + at;
-            for (uint64_t kx = 0; kx < w->kernel[2]; kx++) {
-                const uint64_t tap = kx * w->dilation[2];
-                const vf v = load_apart(row + tap, w->stride[2], count);
-                const uint32_t before = (uint32_t)((iz * w->in[1] + iy) * w->in[2] + at + tap);
-                const vf here = vi_float(vi_add(vf_bits(lanes), vi_set1((int32_t)before)));
-                const vm better = greatest ? vf_lt(best, v) : vf_lt(v, best), number = vf_eq(v, v),
-                         was = vf_eq(best, best);
-                where = !any ? here
-                             : vf_select(number, vf_select(better, here, where), vf_select(was, here, where));
-                best = !any ? v : vf_select(number, vf_select(better, v, best), vf_select(was, v, best));
-                any = true;
-            }
-        }
-    if (any)
-        vf_store_n(out, best, count);
-    if (any && place != NULL)
-        vf_store_n(place, where, count);
-}
-
-/* A row of MAX or MIN of rows of f32 that lie as they are, by vectors; false: another way has to be taken. */
-static bool pool_vectors_float(const mica__cpu_pool *p, const unsigned char *x, uint16_t dtype, uint64_t oz,
-                               uint64_t oy, float *out, uint32_t *place)
-{
-    const mica__windows *w = &p->windows;
-    const uint64_t step = w->stride[2], n = w->out[2];
-    int32_t lane[VW];
-    if ((p->kind != MICA_POOL_MAX && p->kind != MICA_POOL_MIN) || dtype != MICA_DTYPE_F32 ||
-        p->frames.step[0][2] != sizeof(float) || step > 2 || w->low[2] != 0 || n == 0 ||
-        (n - 1) * step + (uint64_t)(w->kernel[2] - 1) * w->dilation[2] >= w->in[2])
-        return false;
-    for (int32_t i = 0; i < VW; i++)
-        lane[i] = i * (int32_t)step;
-    const vf lanes = vf_load(lane);
-    for (uint64_t i = 0; i < n; i += VW)
-        pool_group(p, x, oz, oy, i * step, n - i < VW ? n - i : VW, lanes, out + i,
-                   place == NULL ? NULL : place + i);
-    return true;
-}
-
-static bool pool_vectors_double(const mica__cpu_pool *p, const unsigned char *x, uint16_t dtype, uint64_t oz,
-                                uint64_t oy, double *out, uint32_t *place)
-{
-    (void)p, (void)x, (void)dtype, (void)oz, (void)oy, (void)out, (void)place;
-    return false;
-}
-
 #define REAL float
 #define FN(name) name##_float
 #include "backend/cpu/kernels/image/pool_body.h"
@@ -84,12 +11,101 @@ static bool pool_vectors_double(const mica__cpu_pool *p, const unsigned char *x,
 #define REAL double
 #define FN(name) name##_double
 #include "backend/cpu/kernels/image/pool_body.h"
+#undef REAL
+#undef FN
+
+#include "backend/cpu/kernels/image/pool_rows.h"
+
+/* The places that MAX or MIN take. `tmp` has the rows of x that are needed together. */
+static void find_places_float(const mica__cpu_pool *p, const unsigned char *x, uint16_t dtype, uint64_t oz,
+                              uint64_t oy, float *tmp, float *best, uint32_t *place)
+{
+    pool_rows rows;
+    if (p->kept == 0) {
+        pool_row_float(p, x, dtype, oz, oy, tmp, best, place);
+        return;
+    }
+    pool_collect(p, x, dtype, oz, oy, tmp, &rows);
+    pool_fill(p, &rows, best, place);
+}
+
+#define find_places_double pool_row_double
+
+#define REAL float
+#define FN(name) name##_float
+#include "backend/cpu/kernels/image/pool_back_body.h"
+#undef REAL
+#undef FN
+#define REAL double
+#define FN(name) name##_double
+#include "backend/cpu/kernels/image/pool_back_body.h"
+
+/* A row of windows: where it stands, and where its frame lies in each operand. */
+typedef struct pool_at {
+    uint64_t frame, oz, oy;
+    unsigned char *x, *y, *indices;
+} pool_at;
+
+static void find_frame(const mica__cpu_args *args, pool_at *at)
+{
+    const mica__cpu_pool *p = args->params;
+    const mica__cpu_view *view = args->view;
+    at->x = view[MICA__POOL_X].data + mica__frame_at(&p->frames, 0, at->frame);
+    at->y = view[MICA__POOL_Y].data + mica__frame_at(&p->frames, 1, at->frame);
+    at->indices = view[MICA__POOL_INDICES].data;
+    if (at->indices != NULL)
+        at->indices += mica__frame_at(&p->frames, 2, at->frame);
+}
+
+/* Written where it belongs, unless that has another type or stride. */
+static void pool_row_kept(const mica__cpu_args *args, const pool_at *at)
+{
+    const mica__cpu_pool *p = args->params;
+    const mica__cpu_view *x = &args->view[MICA__POOL_X], *y = &args->view[MICA__POOL_Y];
+    const uint64_t n = p->windows.out[2], *y_step = p->frames.step[1], *place_step = p->frames.step[2];
+    unsigned char *to = at->y + at->oz * y_step[0] + at->oy * y_step[1], *places = at->indices;
+    float *tmp = args->local, *out = tmp + p->kept * p->windows.in[2];
+    uint32_t *place = at->indices != NULL ? (uint32_t *)(void *)(out + n) : NULL;
+    const bool plain = y->dtype == MICA_DTYPE_F32 && y_step[2] == sizeof(float),
+               plain_places = place != NULL && place_step[2] == sizeof *place;
+    pool_rows rows;
+    if (places != NULL)
+        places += at->oz * place_step[0] + at->oy * place_step[1];
+    pool_collect(p, at->x, x->dtype, at->oz, at->oy, tmp, &rows);
+    if (plain)
+        out = (float *)(void *)to;
+    if (plain_places)
+        place = (uint32_t *)(void *)places;
+    pool_fill(p, &rows, out, place);
+    if (!plain)
+        row_store_strided(to, y->dtype, y_step[2], out, n);
+    for (uint64_t i = 0; place != NULL && !plain_places && i < n; i++)
+        memcpy(places + i * place_step[2], &place[i], sizeof place[i]);
+}
 
 void MICA__ISA(pool)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
+    const mica__cpu_pool *p = args->params;
+    const uint64_t *out = p->windows.out;
     const bool wide = args->view[0].dtype == MICA_DTYPE_F64;
-    for (uint64_t unit = first; unit < last; unit++)
+    pool_at at = {.frame = first / out[1] / out[0], .oz = first / out[1] % out[0], .oy = first % out[1]};
+    for (uint64_t unit = first; unit < last && p->kept == 0; unit++)
         (wide ? pool_unit_double : pool_unit_float)(args, unit);
+    if (p->kept == 0)
+        return;
+    find_frame(args, &at);
+    for (uint64_t unit = first; unit < last; unit++) {
+        pool_row_kept(args, &at);
+        if (++at.oy < out[1])
+            continue;
+        at.oy = 0;
+        if (++at.oz < out[0])
+            continue;
+        at.oz = 0;
+        at.frame++;
+        if (unit + 1 < last)
+            find_frame(args, &at);
+    }
 }
 
 void MICA__ISA(pool_backward)(const mica__cpu_args *args, uint32_t first, uint32_t last)

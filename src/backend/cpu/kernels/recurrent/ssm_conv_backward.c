@@ -84,7 +84,7 @@ static void load_state(const channels *h, const stretch *s)
 /* The slope of silu. */
 INLINE vd slope_of(vd sum)
 {
-    const vd e = vd_exp(-vd_abs(sum)), part = vd_select(sum < 0, e, vd_set1(1)) / (1 + e);
+    const vd e = vd_exp(-vd_abs(sum)), part = vd_select(vl_negative((vl)sum), e, vd_set1(1)) / (1 + e);
     return part * vd_fma(sum, 1 - part, vd_set1(1));
 }
 

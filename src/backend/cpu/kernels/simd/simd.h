@@ -25,6 +25,9 @@
  *   vf_unzip_even vf_unzip_odd the even or the odd lanes of a, then those of b
  *   vf_shift_up(v, fill, k)  lane i is lane i - k of v, those below k of fill; k a constant power of two; vf_last has the last
  *                     lane everywhere
+ *   vd vl vu          lanes of f64 and integers of that size, which C's operators work on; a vf is VD_PARTS of them (vf_widen, vf_narrow);
+ *                     vd_fma, vd_min, vd_max as above, vd_lt, vd_eq and vl_negative a mask vk for vd_select; & of masks is both
+ *   vd_near_div(a, b) vd_near_sqrt(a)  within 2^-42 of a / b and the root; b neither 0 nor infinite, a not infinite
  *   vf_abs vf_neg vf_copysign vf_sqrt vf_exp vf_log vf_log1p vf_tanh vf_silu vf_gelu vf_gelu_erf vf_softcap
  *
  * Greatest errors, of every 1009th of all 2^32 inputs, in all forms, against double precision, in units in the

@@ -261,8 +261,6 @@ static inline void vf_store_bf16(void *dst, vf v)
     _mm_storeu_si128((__m128i *)dst, half);
 }
 
-#include "backend/cpu/kernels/simd/simd_parts.h"
-
 /* ---- lanes that move ---- */
 
 #define vf_shift_up(v, fill, k)                                                                         \
@@ -296,14 +294,16 @@ static inline vf vf_narrow(const vd *a)
                                 _mm256_cvtpd_ps((__m256d)a[1]), 1);
 }
 
-static inline vd vd_sqrt(vd a)
-{
-    return (vd)_mm256_sqrt_pd((__m256d)a);
-}
-
 static inline vd vd_fma(vd a, vd b, vd c)
 {
     return (vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
 }
+
+static inline vd vd_near_sqrt(vd a)
+{
+    return (vd)_mm256_sqrt_pd((__m256d)a);
+}
+
+#include "backend/cpu/kernels/simd/simd_parts.h"
 
 #endif

@@ -316,6 +316,7 @@ static inline vf vf_last(vf a)
 typedef double vd __attribute__((vector_size(64)));
 typedef int64_t vl __attribute__((vector_size(64)));
 typedef uint64_t vu __attribute__((vector_size(64)));
+typedef __mmask8 vk;
 
 static inline void vf_widen(vf a, vd *out)
 {
@@ -330,14 +331,55 @@ static inline vf vf_narrow(const vd *a)
         _mm512_insertf64x4(_mm512_castpd256_pd512(_mm256_castps_pd(low)), _mm256_castps_pd(high), 1));
 }
 
-static inline vd vd_sqrt(vd a)
-{
-    return (vd)_mm512_sqrt_pd((__m512d)a);
-}
-
 static inline vd vd_fma(vd a, vd b, vd c)
 {
     return (vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+}
+
+static inline vd vd_min(vd a, vd b)
+{
+    return (vd)_mm512_min_pd((__m512d)a, (__m512d)b);
+}
+
+static inline vd vd_max(vd a, vd b)
+{
+    return (vd)_mm512_max_pd((__m512d)a, (__m512d)b);
+}
+
+static inline vk vd_lt(vd a, vd b)
+{
+    return _mm512_cmp_pd_mask((__m512d)a, (__m512d)b, _CMP_LT_OQ);
+}
+
+static inline vk vd_eq(vd a, vd b)
+{
+    return _mm512_cmp_pd_mask((__m512d)a, (__m512d)b, _CMP_EQ_OQ);
+}
+
+static inline vk vl_negative(vl a)
+{
+    return _mm512_movepi64_mask((__m512i)a);
+}
+
+static inline vd vd_select(vk m, vd a, vd b)
+{
+    return (vd)_mm512_mask_blend_pd(m, (__m512d)b, (__m512d)a);
+}
+
+/* The instructions give 14 bits, one step of third order three times as many: a tenth of what dividing takes. */
+static inline vd vd_near_div(vd a, vd b)
+{
+    const vd r = (vd)_mm512_rcp14_pd((__m512d)b);
+    const vd e = (vd)_mm512_fnmadd_pd((__m512d)b, (__m512d)r, _mm512_set1_pd(1));
+    return a * vd_fma(r, vd_fma(e, e, e), r);
+}
+
+static inline vd vd_near_sqrt(vd a)
+{
+    const vd r = (vd)_mm512_rsqrt14_pd((__m512d)a), s = a * r;
+    const vd e = (vd)_mm512_fnmadd_pd((__m512d)s, (__m512d)r, _mm512_set1_pd(1));
+    const vd more = e * vd_fma(e, (vd)_mm512_set1_pd(0.375), (vd)_mm512_set1_pd(0.5));
+    return vd_select(vd_eq(a, (vd)_mm512_setzero_pd()), a, vd_fma(s, more, s));
 }
 
 static inline vd vd_scale2(vd v, vd n)

@@ -338,8 +338,6 @@ static inline void vf_store_bf16(void *dst, vf v)
     mica__store_halves(dst, mica__bf16_narrow(v.lo), mica__bf16_narrow(v.hi));
 }
 
-#include "backend/cpu/kernels/simd/simd_parts.h"
-
 /* ---- lanes that move ---- */
 
 static inline vf vf_shift_up(vf v, vf fill, int k)
@@ -376,14 +374,16 @@ static inline vf vf_narrow(const vd *a)
                 {(float)a[2][0], (float)a[2][1], (float)a[3][0], (float)a[3][1]}};
 }
 
-static inline vd vd_sqrt(vd a)
-{
-    return (vd){sqrt(a[0]), sqrt(a[1])};
-}
-
 static inline vd vd_fma(vd a, vd b, vd c)
 {
     return a * b + c;
 }
+
+static inline vd vd_near_sqrt(vd a)
+{
+    return (vd){sqrt(a[0]), sqrt(a[1])};
+}
+
+#include "backend/cpu/kernels/simd/simd_parts.h"
 
 #endif

@@ -6,7 +6,7 @@
 static REAL *FN(row_in_place)(const mica__cpu_normalize *p, const mica__cpu_view *view,
                               const unsigned char *at)
 {
-    const bool same = sizeof(REAL) == sizeof(double) || view->dtype == MICA_DTYPE_F32;
+    const bool same = view->dtype == (VECTORS ? MICA_DTYPE_F32 : MICA_DTYPE_F64);
     const bool is = same && p->lines == 1 && view->stride[view->ndim - 1] == sizeof(REAL) &&
                     (uintptr_t)at % sizeof(REAL) == 0;
     return is ? (REAL *)(uintptr_t)at : NULL;

@@ -34,10 +34,10 @@ static inline void widen_sum(wide_sum *total, const vf *sum)
 
 static inline double end_sum(const wide_sum *total)
 {
-    double lane[VW], sum = 0;
-    memcpy(lane, total->lane, sizeof lane);
-    for (uint32_t j = 0; j < VW; j++)
-        sum += lane[j];
+    double sum = 0;
+    for (uint32_t j = 0; j < VD_PARTS; j++)
+        for (uint32_t k = 0; k < VW / VD_PARTS; k++)
+            sum += total->lane[j][k];
     return sum;
 }
 

@@ -397,7 +397,7 @@ static inline vd vd_sin_of(vd r, vl turns)
     static const double fit[] = {1.5401144070655028e-10,  -2.5029517044761077e-08, 2.7556931879529647e-06,
                                  -0.00019841266411064156, 0.008333333318762539,    -0.16666666666432273,
                                  0.99999999999993749};
-    return (vd)((vl)(r * vd_poly(r * r, fit, 7)) ^ turns << 63);
+    return (vd)((vu)(r * vd_poly(r * r, fit, 7)) ^ (vu)turns << 63);
 }
 
 static inline vd vd_sin(vd x)
@@ -423,7 +423,7 @@ static inline vd vd_tan(vd x)
     const vd shifted = vd_fma(x, vd_set1(2 / PI), vd_set1(0x1.8p52));
     const vd r = vd_less_pi(x, 0.5 * (shifted - 0x1.8p52)), z = r * r;
     const vd s = r * vd_poly(z, sine, 5), c = vd_poly(z, cosine, 6);
-    const vk odd = vl_negative((vl)shifted << 63);
+    const vk odd = vl_negative((vl)((vu)shifted << 63));
     return vd_near_div(vd_select(odd, -c, s), vd_select(odd, s, c));
 }
 

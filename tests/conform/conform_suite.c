@@ -58,22 +58,35 @@ bool conform_suite_runs(const conform_suite *suite, uint32_t isa)
     return suite->device[isa][0] && (!TEST_THREAD_SANITIZER || isa == conform_suite_widest(suite));
 }
 
-static bool same_bits(conform_case *c, uint8_t **first, char *why)
-{
-    const test_tensor *output = conform_tensor(c, c->output);
+/* What came back first on this instruction set, of each operand that is written. */
+typedef struct first_bits {
+    uint8_t *of[CONFORM_OPERANDS];
+} first_bits;
 
-    if (!*first) {
-        *first = test_alloc(output->bytes, 1);
-        memcpy(*first, output->after, output->bytes);
+static bool same_bits(const conform_case *c, first_bits *first, char *why)
+{
+    for (uint32_t i = 0; i < c->operand_count; i++) {
+        const conform_operand *operand = &c->operand[i];
+        const test_tensor *output = &operand->tensor;
+
+        if (!operand->present || !operand->written || operand->shared)
+            continue;
+        if (!first->of[i]) {
+            first->of[i] = test_alloc(output->bytes, 1);
+            memcpy(first->of[i], output->after, output->bytes);
+        }
+        if (memcmp(first->of[i], output->after, output->bytes) == 0)
+            continue;
+        snprintf(why, CONFORM_TEXT,
+                 "other bits of %s than the same device gave before: on the fewest threads, direct",
+                 output->name);
+        return false;
     }
-    if (memcmp(*first, output->after, output->bytes) == 0)
-        return true;
-    snprintf(why, CONFORM_TEXT, "other bits than the same device gave before: on the fewest threads, direct");
-    return false;
+    return true;
 }
 
 /* All modes on one device. */
-static bool run_modes(conform_case *c, mica_device *device, uint8_t **first, char *why, conform_mode *mode)
+static bool run_modes(conform_case *c, mica_device *device, first_bits *first, char *why, conform_mode *mode)
 {
     bool fine = true;
     mica_status status = conform_case_upload(c, device);
@@ -143,7 +156,7 @@ bool conform_suite_case(const conform_suite *suite, const conform_row *row, uint
     }
     conform_case_expect(&c);
     for (uint32_t isa = 0; fine && isa < CONFORM_ISAS; isa++) {
-        uint8_t *first = NULL;
+        first_bits first = {{NULL}};
 
         for (uint32_t threads = 0; fine && threads < CONFORM_THREADS; threads++) {
             conform_mode mode;
@@ -155,7 +168,8 @@ bool conform_suite_case(const conform_suite *suite, const conform_row *row, uint
             if (!fine)
                 report(suite, &c, seed, isa, threads, mode, why);
         }
-        free(first);
+        for (uint32_t i = 0; i < CONFORM_OPERANDS; i++)
+            free(first.of[i]);
     }
     conform_case_free(&c);
     return fine;

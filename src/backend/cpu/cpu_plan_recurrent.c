@@ -7,7 +7,8 @@
 #include "backend/cpu/cpu_recurrent.h"
 #include "base/status.h"
 
-#define STRIP_MOST 64u /* floats of a strip of columns, on any instruction set */
+#define STRIP_MOST 64u      /* floats of a strip of columns, on any instruction set */
+#define UNITS_PER_THREAD 4u /* where there are so many channels */
 
 static uint64_t ceil_of(uint64_t a, uint64_t b)
 {
@@ -72,19 +73,22 @@ static mica_status finish(const mica__record *record, const char *kernel, const 
 mica_status mica__cpu_plan_ssm_conv(const mica__record *record, const mica__device_info *info,
                                     mica__plan *plan)
 {
-    (void)info;
     const mica__ssm_conv_record *conv = record->params;
     const mica__operand *weight = &record->operand[MICA__SSM_CONV_WEIGHT];
-    mica__cpu_ssm_conv params = {.activation = conv->conv.activation};
-    params.sequences = sequences_of(record, conv->sequences, MICA__SSM_CONV_STATE, MICA__SSM_CONV_Y);
-    params.range = range_of(params.sequences.count * ceil_of(weight->shape[0], MICA__CPU_CONV_CHANNELS),
-                            &params.sequences);
-    const uint64_t width = weight->shape[1], tokens = params.sequences.tokens / (conv->sequences + 1u) + 1;
-    const uint64_t rows = 2 * width + 1 + MICA__CPU_CONV_TOKENS;
+    const uint64_t width = weight->shape[1];
     const bool wide = weight->dtype == MICA_DTYPE_F64;
+    mica__cpu_ssm_conv params = {.activation = conv->conv.activation, .channels = MICA__CPU_CONV_MOST};
+    params.sequences = sequences_of(record, conv->sequences, MICA__SSM_CONV_STATE, MICA__SSM_CONV_Y);
+    const uint64_t tokens = params.sequences.tokens / (conv->sequences + 1u) + 1;
+    while (params.channels > MICA__CPU_CONV_LEAST &&
+           params.sequences.count * ceil_of(weight->shape[0], params.channels) <
+               (uint64_t)info->threads * UNITS_PER_THREAD)
+        params.channels /= 2;
+    params.range =
+        range_of(params.sequences.count * ceil_of(weight->shape[0], params.channels), &params.sequences);
     return finish(record, wide ? "ssm_conv_wide" : "ssm_conv", &params.range, &params, sizeof params,
-                  wide ? 0 : rows * MICA__CPU_CONV_CHANNELS * sizeof(float),
-                  100 + 0.2 * (double)(tokens * width * MICA__CPU_CONV_CHANNELS), plan);
+                  wide ? 0 : mica__cpu_conv_bytes(params.channels, width),
+                  100 + 0.05 * (double)(tokens * (8 + width) * params.channels), plan);
 }
 
 /* When chunks are taken by themselves. They cost a third more operations (3 D V a token for both; with chunks 64 (D + V) / 2 more for each of two

@@ -15,15 +15,24 @@ typedef struct mica__cpu_sequences {
     uint32_t packed; /* 1: some tokens may be nobody's; a unit behind the others writes their zeros */
 } mica__cpu_sequences;
 
-/* ssm_conv: row r of the range is sequence r % count and the channels of block r / count. */
-#define MICA__CPU_CONV_CHANNELS 128u
+/* ssm_conv: row r of the range is sequence r % count and block r / count of `channels` channels. */
+#define MICA__CPU_CONV_MOST 512u /* channels of a block, whole vectors of every instruction set */
+#define MICA__CPU_CONV_LEAST 128u
 #define MICA__CPU_CONV_TOKENS 16u /* that are worked on together */
 
 typedef struct mica__cpu_ssm_conv {
     mica__cpu_row_range range;
     mica__cpu_sequences sequences;
+    uint64_t channels;
     uint32_t activation, reserved;
 } mica__cpu_ssm_conv;
+
+/* Bytes of a block's work memory: weight, bias, a row of sums, inputs and where they stand. */
+static inline uint64_t mica__cpu_conv_bytes(uint64_t channels, uint64_t width)
+{
+    const uint64_t inputs = width - 1 + MICA__CPU_CONV_TOKENS;
+    return (width + 2 + inputs) * channels * sizeof(float) + inputs * sizeof(float *);
+}
 
 /* delta_net: row r of the range is columns r % blocks of head r / blocks % heads of a sequence. It leaves sequences of `chunk_from` tokens and
  * more to delta_chunk, whose row r is head r % heads of sequence r / heads, and which leaves out the others. */

@@ -54,7 +54,7 @@ void MICA__ISA(ssm_conv_wide)(const mica__cpu_args *args, uint32_t first, uint32
     const mica__cpu_ssm_conv *params = args->params;
     const mica__cpu_sequences *of = &params->sequences;
     const uint64_t channels = args->view[MICA__SSM_CONV_WEIGHT].shape[0];
-    const uint64_t blocks = (channels + MICA__CPU_CONV_CHANNELS - 1) / MICA__CPU_CONV_CHANNELS;
+    const uint64_t blocks = (channels + params->channels - 1) / params->channels;
     const uint64_t end = mica__cpu_rows_end(&params->range, last);
     for (uint64_t row = mica__cpu_rows_begin(&params->range, first); row < end; row++) {
         if (row == of->count * blocks) {
@@ -62,8 +62,8 @@ void MICA__ISA(ssm_conv_wide)(const mica__cpu_args *args, uint32_t first, uint32
             continue;
         }
         const sequence s = sequence_of(args, of, row % of->count);
-        const uint64_t begin = row / of->count * MICA__CPU_CONV_CHANNELS;
-        for (uint64_t c = begin; s.fine && c < channels && c < begin + MICA__CPU_CONV_CHANNELS; c++)
+        const uint64_t begin = row / of->count * params->channels;
+        for (uint64_t c = begin; s.fine && c < channels && c < begin + params->channels; c++)
             conv_channel(args->view, &s, c, params->activation);
     }
 }

@@ -14,7 +14,7 @@
 
 /* From this many rows of one kv head on keys are packed and values widened once for all. */
 #define WIDEN_ROWS 8
-#define BLOCK_BYTES 8192 /* of keys or values that all kv heads of a unit read before the next ones */
+#define BLOCK_BYTES 32768 /* of keys or values that all kv heads of a unit read before the next ones */
 
 /* The rows of one unit: tokens [token, token + tokens) by kv heads [kv_head, kv_head + kv_heads) by `heads`
  * of the query heads of each, from `head` on. Row numbers rise with query head, then token, then kv head. */
@@ -92,6 +92,7 @@ static void find_rows(const tile *t, uint32_t slot, uint64_t chunk, key_rows *ou
     const uint64_t base = chunk * MICA__ATTENTION_CHUNK, sequence = t->sight[0].sequence;
     out->dtype = cache->dtype;
     out->dim = cache->shape[cache->ndim - 1];
+    out->bytes = cache_row_bytes(out->dtype, out->dim);
     out->head_stride = cache->stride[cache->ndim - 2];
     const unsigned char *head = cache->data + t->kv_head * out->head_stride, *page = head;
     seen_by(t, base, 0, t->tokens, &out->first, &out->last);
@@ -152,6 +153,7 @@ static void widen_rows(const tile *t, key_rows *rows, float *copies)
         rows->row[i] = (const unsigned char *)wide;
     }
     rows->dtype = MICA_DTYPE_F32;
+    rows->bytes = rows->dim * sizeof(float);
 }
 
 /* Packs keys into panels of gemm.h by place in the chunk; those that no row sees are zeros. */
@@ -197,8 +199,9 @@ static void score_block(const tile *t, uint64_t base, uint64_t kv, uint64_t from
     const uint64_t begin = kv * t->tokens * t->heads, end = begin + t->tokens * t->heads;
     for (uint64_t row = begin; row < end; row += TILE_ROWS) {
         const uint64_t count = smaller(TILE_ROWS, end - row);
-        key_range range = {keys, row == begin ? values : NULL, kv, 0, 0};
-        seen_by(t, base, row_token(t, row), row_token(t, row + count - 1) + 1, &range.first, &range.last);
+        key_range range = {keys, row == begin ? values : NULL, kv, keys->first, keys->last};
+        if (t->tokens > 1)
+            seen_by(t, base, row_token(t, row), row_token(t, row + count - 1) + 1, &range.first, &range.last);
         range.first = larger(range.first / TILE_KEYS * TILE_KEYS, from);
         range.last = smaller(mica__dense_round(range.last, TILE_KEYS), to);
         score_keys(t->q + row * t->q_stride, t->q_stride, &range, count, t->score + row * SCORE_STRIDE);
@@ -250,26 +253,32 @@ static void slope_row(const tile *t, uint64_t row, uint64_t base, uint64_t first
         score[i] += slope * (float)((int64_t)key_position(t, base + i) - query);
 }
 
+/* Scores of [begin, end), whole vectors, times the scale and capped. */
+static void scale_row(const mica_attention_params *a, uint64_t begin, uint64_t end, float *score)
+{
+    const vf scale = vf_set1(a->scale), cap = vf_set1(a->softcap);
+    for (uint64_t i = begin; i < end; i += VW)
+        vf_store(score + i, vf_mul(vf_load(score + i), scale));
+    for (uint64_t i = begin; a->softcap > 0 && i < end; i += VW)
+        vf_store(score + i, vf_softcap(vf_load(score + i), cap));
+}
+
 /* Turns the scores of one row into weights over keys [first, last) of the chunk; the rest of their vectors
  * get none. Leaves greatest score and sum of weights behind the row's partial result. */
 static void weigh(const tile *t, uint64_t row, uint64_t base, uint64_t first, uint64_t last)
 {
-    const mica_attention_params *a = &t->plan->attention;
     float *score = t->score + row * SCORE_STRIDE, *part = t->part + row * t->o_stride;
     const uint64_t begin = first / VW * VW, end = (last + VW - 1) / VW * VW;
-    const vf scale = vf_set1(a->scale), cap = vf_set1(a->softcap);
-    for (uint64_t i = begin; i < end; i += VW) {
-        const vf v = vf_mul(vf_load(score + i), scale);
-        vf_store(score + i, a->softcap > 0 ? vf_softcap(v, cap) : v);
-    }
+    scale_row(&t->plan->attention, begin, end, score);
     if (view_of(t->args, MICA__ATTENTION_MASK)->data != NULL)
         mask_row(t, row, base, first, last, score);
     if (view_of(t->args, MICA__ATTENTION_SLOPES)->data != NULL)
         slope_row(t, row, base, first, last, score);
-    for (uint64_t i = begin; i < first; i++)
-        score[i] = -INFINITY;
-    for (uint64_t i = last; i < end; i++)
-        score[i] = -INFINITY;
+    if (begin < first)
+        vf_store(score + begin, vf_merge_n(vf_set1(-INFINITY), vf_load(score + begin), first - begin));
+    if (last < end)
+        vf_store(score + end - VW,
+                 vf_merge_n(vf_load(score + end - VW), vf_set1(-INFINITY), last - (end - VW)));
     vf greatest = vf_set1(-INFINITY), sum = vf_zero();
     for (uint64_t i = begin; i < end; i += VW)
         greatest = vf_max(vf_load(score + i), greatest);
@@ -285,9 +294,9 @@ static void weigh(const tile *t, uint64_t row, uint64_t base, uint64_t first, ui
     part[t->o_stride - MICA__ATTENTION_LANES + 1] = vf_sum(sum);
 }
 
-/* Each of a few rows adds its own keys in order: alone up to those that all rows see, together, then alone
- * again. */
-static void mix_rows(const tile *t, uint64_t base, uint64_t row, uint64_t rows, const key_range *block)
+/* Each of a few rows of more than one token adds its own keys in order: alone up to those that all rows see, together, then
+ * alone again. */
+static void mix_tokens(const tile *t, uint64_t base, uint64_t row, uint64_t rows, const key_range *block)
 {
     const float *weight = t->score + row * SCORE_STRIDE;
     float *part = t->part + row * t->o_stride;
@@ -311,6 +320,19 @@ static void mix_rows(const tile *t, uint64_t base, uint64_t row, uint64_t rows, 
         const key_range alone = {block->rows, NULL, block->head, all.last, last[i]};
         add_values(weight + i * SCORE_STRIDE, &alone, 1, part + i * t->o_stride, t->o_stride);
     }
+}
+
+/* The same for rows of one token, which see what the chunk's rows are. */
+static void mix_rows(const tile *t, uint64_t base, uint64_t row, uint64_t rows, const key_range *block)
+{
+    key_range seen = *block;
+    if (t->tokens > 1) {
+        mix_tokens(t, base, row, rows, block);
+        return;
+    }
+    seen.first = larger(seen.first, seen.rows->first);
+    seen.last = smaller(seen.last, seen.rows->last);
+    add_values(t->score + row * SCORE_STRIDE, &seen, rows, t->part + row * t->o_stride, t->o_stride);
 }
 
 /* Values of places [from, to) for the rows of kv head `kv`. The first rows fetch the next keys meanwhile. */

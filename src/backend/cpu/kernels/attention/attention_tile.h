@@ -29,7 +29,7 @@
 typedef struct key_rows {
     const unsigned char *row[MICA__ATTENTION_CHUNK];
     uint64_t first, last;
-    uint64_t dim, head_stride;
+    uint64_t dim, bytes, head_stride; /* bytes of a row */
     uint16_t dtype;
 } key_rows;
 
@@ -39,13 +39,13 @@ typedef struct key_range {
     uint64_t head, first, last;
 } key_range;
 
-static inline void prefetch_row(const key_rows *rows, uint64_t head, uint64_t place)
+/* The row at a place, if it is seen, `offset` bytes on. */
+static inline void prefetch_row(const key_rows *rows, uint64_t offset, uint64_t place)
 {
     if (place < rows->first || place >= rows->last)
         return;
-    const unsigned char *row = rows->row[place] + head * rows->head_stride;
-    const uint64_t bytes = cache_row_bytes(rows->dtype, rows->dim);
-    for (uint64_t i = 0; i < bytes; i += 64)
+    const unsigned char *row = rows->row[place] + offset;
+    for (uint64_t i = 0; i < rows->bytes; i += 64)
         __builtin_prefetch(row + i, 0, 2);
 }
 
@@ -58,6 +58,61 @@ GEMM_INLINE vf tile_scale(const unsigned char *row, uint16_t dtype, uint64_t at)
 GEMM_INLINE vf tile_load(const unsigned char *row, uint16_t dtype, uint64_t at, vf scale)
 {
     return dtype == MICA_DTYPE_Q8_0 ? cache_load_q8_0(row, at, scale) : gemm_load(row, dtype, at);
+}
+
+/* a and b, of which each lane is to be added to the lane that is `apart` on: lanes where bit `apart` of their number is 0 get the sums of
+ * a, the others those of b. Bits are those of adding a vector's lanes alone. */
+#if MICA__ISA_LEVEL == 3
+GEMM_INLINE __m512 add_lanes(__m512 a, __m512 b, int apart)
+{
+    const __mmask16 upper = apart == 8 ? 0xff00 : apart == 4 ? 0xf0f0 : apart == 2 ? 0xcccc : 0xaaaa;
+    const __m512 own = _mm512_mask_blend_ps(upper, a, b), other = _mm512_mask_blend_ps(upper, b, a);
+    if (apart == 8)
+        return _mm512_add_ps(own, _mm512_shuffle_f32x4(a, b, 0x4e));
+    if (apart == 4)
+        return _mm512_add_ps(own, _mm512_shuffle_f32x4(other, other, 0xb1));
+    return _mm512_add_ps(own, apart == 2 ? _mm512_shuffle_ps(a, b, 0x4e) : _mm512_permute_ps(other, 0xb1));
+}
+#elif MICA__ISA_LEVEL == 2
+GEMM_INLINE __m256 add_lanes(__m256 a, __m256 b, int apart)
+{
+    if (apart == 4)
+        return _mm256_add_ps(_mm256_blend_ps(a, b, 0xf0), _mm256_permute2f128_ps(a, b, 0x21));
+    if (apart == 2)
+        return _mm256_add_ps(_mm256_blend_ps(a, b, 0xcc), _mm256_shuffle_ps(a, b, 0x4e));
+    return _mm256_add_ps(_mm256_blend_ps(a, b, 0xaa), _mm256_permute_ps(_mm256_blend_ps(b, a, 0xaa), 0xb1));
+}
+#endif
+
+#if MICA__ISA_LEVEL >= 2
+GEMM_INLINE void add_level(vf *sum, int apart)
+{
+    GEMM_UNROLL
+    for (int i = 0; i < apart; i++)
+        sum[i] = add_lanes(sum[i], sum[i + apart], apart);
+}
+#endif
+
+/* The sums of a tile's vectors, row after row: VW vectors become the lanes of one, each level of the tree for all of them together. */
+GEMM_INLINE void score_sums(vf *sum, int rows, float *score)
+{
+#if MICA__ISA_LEVEL >= 2
+    if (rows == TILE_ROWS) {
+        float total[VW];
+#if MICA__ISA_LEVEL == 3
+        add_level(sum, 8);
+#endif
+        add_level(sum, 4);
+        add_level(sum, 2);
+        add_level(sum, 1);
+        vf_store(total, sum[0]);
+        for (int i = 0; i < rows; i++)
+            memcpy(score + i * SCORE_STRIDE, total + i * TILE_KEYS, TILE_KEYS * sizeof *score);
+        return;
+    }
+#endif
+    for (int i = 0; i < rows; i++)
+        gemm_sum4(sum + i * TILE_KEYS, score + i * SCORE_STRIDE);
 }
 
 /* Scores of TILE_KEYS keys from `key` on for `rows` rows of q: score[i * SCORE_STRIDE + key]. */
@@ -96,17 +151,17 @@ GEMM_INLINE void score_tile(const float *q, uint64_t q_stride, const key_range *
                 sum[i * TILE_KEYS + j] =
                     vf_fma(vf_load_n(q + (uint64_t)i * q_stride + at, dim - at), b, sum[i * TILE_KEYS + j]);
         }
-    for (int i = 0; i < rows; i++)
-        gemm_sum4(sum + i * TILE_KEYS, score + i * SCORE_STRIDE + key);
+    score_sums(sum, rows, score + key);
 }
 
 GEMM_INLINE void score_type(const float *q, uint64_t q_stride, const key_range *keys, uint16_t dtype,
                             int rows, float *score)
 {
     const key_rows *ahead = keys->ahead;
+    const uint64_t offset = ahead != NULL ? keys->head * ahead->head_stride : 0;
     for (uint64_t key = keys->first; key < keys->last; key += TILE_KEYS) {
         for (uint64_t i = 0; ahead != NULL && i < TILE_KEYS; i++)
-            prefetch_row(ahead, keys->head, key + i);
+            prefetch_row(ahead, offset, key + i);
         score_tile(q, q_stride, keys, key, dtype, rows, score);
     }
 }
@@ -142,7 +197,8 @@ GEMM_INLINE void value_tile(const float *weight, const key_range *keys, uint16_t
                             int vectors, uint64_t lanes, float *sum, uint64_t sum_stride)
 {
     const key_rows *ahead = at == 0 ? keys->ahead : NULL;
-    const uint64_t offset = keys->head * keys->rows->head_stride;
+    const uint64_t offset = keys->head * keys->rows->head_stride,
+                   ahead_offset = ahead != NULL ? keys->head * ahead->head_stride : 0;
     vf o[VALUE_SUMS];
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < vectors; j++)
@@ -151,7 +207,7 @@ GEMM_INLINE void value_tile(const float *weight, const key_range *keys, uint16_t
         const unsigned char *row = keys->rows->row[key] + offset;
         vf v[8], scale = vf_zero();
         if (ahead != NULL)
-            prefetch_row(ahead, keys->head, key);
+            prefetch_row(ahead, ahead_offset, key);
         for (int j = 0; j < vectors; j++) {
             /* `at` is a multiple of what the vectors hold, so that they begin with a block or lie in one. */
             if (j * VW % CACHE_BLOCK == 0)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph/gradient/rules.h"
+#include "graph/ops_sample.h"
 
 /* ---- convolution ---- */
 
@@ -137,10 +138,8 @@ mica__derived mica__derive_pool_backward(mica__back *b)
     mica_graph *graph = b->graph;
     const mica_pool_windows_params *params = mica__op_params(&b->node);
     const uint32_t dims = params->dims == 0 ? 2 : params->dims;
-    if (params->kind == MICA_POOL_PROD) {
-        mica__back_refuses(b, "is of products, and has no derivative");
-        return MICA__DERIVED;
-    }
+    if (params->kind == MICA_POOL_PROD)
+        return MICA__DERIVE_EXPANDS;
     if (b->wanted[0])
         b->dx[0] = mica__zeros_like(graph, b->in[0], mica__type_of(graph, b->in[0])->dtype);
     if (!b->wanted[1])
@@ -156,6 +155,69 @@ mica__derived mica__derive_pool_backward(mica__back *b)
     const mica_tensor picked = mica__take(graph, taken, ids, mica__type_of(graph, taken)->ndim - 1);
     b->dx[1] = mica__reshape_to(graph, picked, &type);
     return MICA__DERIVED;
+}
+
+/* x [.., spatial..] as columns [images, taps, windows], with ones where a window leads out of it. `y`: what the pool gives. */
+static mica_tensor columns_of_ones(mica_graph *graph, const mica_pool_windows_params *params, mica_tensor x,
+                                   const mica__type *y)
+{
+    mica_im2col_params windows = {.dims = params->dims == 0 ? 2 : params->dims};
+    mica_pad_params pad = {.mode = MICA_PAD_CONSTANT, .value = 1};
+    const uint32_t dims = windows.dims, lead = y->ndim - dims;
+    mica__type image = mica__type_copy(graph, x);
+    const mica__type type = image;
+    image.ndim = 2 + dims;
+    image.shape[0] = MICA_SIZE_REST;
+    image.shape[1] = 1;
+    for (uint32_t d = 0; d < dims; d++) {
+        const uint64_t kernel = windows.kernel[d] = params->kernel[d], size = type.shape[lead + d];
+        windows.stride[d] = params->stride[d] == 0 ? params->kernel[d] : params->stride[d];
+        windows.dilation[d] = or_one(params->dilation[d]);
+        const uint64_t reach =
+            (y->shape[lead + d] - 1) * windows.stride[d] + (kernel - 1) * windows.dilation[d] + 1;
+        image.shape[2 + d] = size;
+        pad.low[2 + d] = params->low[d];
+        pad.high[2 + d] = reach > size + params->low[d] ? (int64_t)(reach - size - params->low[d]) : 0;
+    }
+    x = mica_graph_reshape(graph, x, image.ndim, image.shape);
+    x = mica__op1(graph, MICA_OP_PAD, &pad, &x, 1);
+    return mica__op1(graph, MICA_OP_IM2COL, &windows, &x, 1);
+}
+
+/* The product along dimension 1 as one of halves, of halves of these: each factor has a derivative where others are 0. */
+static mica_tensor product_of_taps(mica_graph *graph, mica_tensor x)
+{
+    for (uint64_t n = 0; graph->status == MICA_OK && (n = mica__type_of(graph, x)->shape[1]) > 1;) {
+        const mica_tensor left = mica_graph_slice(graph, x, 1, 0, n / 2, 1),
+                          right = mica_graph_slice(graph, x, 1, n / 2, n / 2, 1);
+        const mica_tensor both[] = {mica_graph_mul(graph, left, right),
+                                    n % 2 != 0 ? mica_graph_slice(graph, x, 1, n - 1, 1, 1) : 0};
+        x = n % 2 != 0 ? mica_graph_concat(graph, both, 2, 1) : both[0];
+    }
+    return x;
+}
+
+/* dx of x and dy, of products: the pool in nodes, and their gradient. */
+void mica__expand_pool_backward(mica__back *b, mica_tensor *out)
+{
+    mica_graph *graph = b->graph;
+    const mica_pool_windows_params *params = mica__op_params(&b->node);
+    const mica__type type = mica__type_copy(graph, b->in[0]), to = mica__type_copy(graph, b->in[1]);
+    const uint32_t dims = params->dims == 0 ? 2 : params->dims;
+    for (uint32_t d = type.ndim - dims; d < type.ndim; d++)
+        if (!mica__size_known(type.shape[d]) || !mica__size_known(to.shape[d])) {
+            mica__back_refuses(b, "has an image of a size that is not known yet");
+            return;
+        }
+    const mica_tensor of = mica__another(graph, b->in[0]);
+    mica_tensor y = columns_of_ones(graph, params, mica__wide(graph, of), &to);
+    y = product_of_taps(graph, y);
+    if (graph->status != MICA_OK)
+        return;
+    const mica_tensor seed =
+        mica_graph_reshape(graph, mica_graph_cast(graph, b->in[1], mica__type_of(graph, y)->dtype), 3,
+                           (const uint64_t[]){MICA_SIZE_REST, 1, mica__type_of(graph, y)->shape[2]});
+    (void)mica__gradients(graph, &y, &seed, 1, &of, 1, out);
 }
 
 /* ---- windows as columns ---- */
@@ -220,4 +282,28 @@ mica__derived mica__derive_grid(mica__back *b)
     b->dx[0] = out[0];
     b->dx[1] = out[1];
     return MICA__DERIVED;
+}
+
+/* dx and dgrid of x, grid and dy: the sampling in nodes, and their gradients. */
+void mica__expand_grid_sample_backward(mica__back *b, mica_tensor *out)
+{
+    static const mica_grid_params none;
+    mica_graph *graph = b->graph;
+    const mica_grid_params *params = mica__op_params(&b->node);
+    const mica_tensor of[2] = {mica__another(graph, b->in[0]), mica__another(graph, b->in[1])};
+    mica_tensor wide[2] = {mica__wide(graph, of[0]), mica__wide(graph, of[1])}, got[2] = {0, 0};
+    for (uint32_t i = 0; i < 4; i++)
+        if (!mica__size_known(mica__type_of(graph, b->in[0])->shape[i]) ||
+            !mica__size_known(mica__type_of(graph, b->in[1])->shape[i])) {
+            mica__back_refuses(b, "has an image or a grid of a size that is not known yet");
+            return;
+        }
+    const mica_tensor y = mica__sample_grid(graph, wide[0], wide[1], params == NULL ? &none : params);
+    if (y == 0)
+        return;
+    const mica_tensor seed = mica_graph_cast(graph, b->in[2], mica__type_of(graph, y)->dtype);
+    if (!mica__gradients(graph, &y, &seed, 1, of, 2, got))
+        return;
+    for (uint32_t i = 0; i < 2; i++)
+        out[i] = b->out[i] == 0 ? 0 : got[i];
 }

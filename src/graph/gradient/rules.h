@@ -86,6 +86,8 @@ mica_tensor mica__zeros_like(mica_graph *graph, mica_tensor like, mica_dtype dty
 /* x, which has a shape that something of `type` repeats to, summed to that shape. */
 mica_tensor mica__sum_to(mica_graph *graph, mica_tensor x, const mica__type *type);
 mica_tensor mica__reshape_to(mica_graph *graph, mica_tensor x, const mica__type *type);
+/* Another name for a value: what reaches it goes no further. */
+mica_tensor mica__another(mica_graph *graph, mica_tensor x);
 /* The last two dimensions exchanged. */
 mica_tensor mica__transposed(mica_graph *graph, mica_tensor x);
 mica_tensor mica__product(mica_graph *graph, mica_tensor a, mica_tensor b);
@@ -139,6 +141,7 @@ mica__derive mica__derive_triangular, mica__derive_cholesky, mica__derive_solve,
 mica__expand mica__expand_normalize, mica__expand_normalize_backward, mica__expand_softmax_backward,
     mica__expand_cross_entropy, mica__expand_cross_entropy_backward, mica__expand_attention,
     mica__expand_attention_backward, mica__expand_route_backward, mica__expand_ssm_conv_backward,
-    mica__expand_delta_net_backward, mica__expand_selective_scan_backward, mica__expand_rnn_backward;
+    mica__expand_delta_net_backward, mica__expand_selective_scan_backward, mica__expand_rnn_backward,
+    mica__expand_pool_backward, mica__expand_grid_sample_backward;
 
 #endif

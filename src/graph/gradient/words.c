@@ -74,13 +74,11 @@ mica_tensor mica__zeros_like(mica_graph *graph, mica_tensor like, mica_dtype dty
     return mica__repeat_to(graph, zero, like);
 }
 
-mica_tensor mica__reshape_to(mica_graph *graph, mica_tensor x, const mica__type *type)
+/* A reshape, also to the shape that x has. */
+static mica_tensor reshaped(mica_graph *graph, mica_tensor x, const mica__type *type)
 {
     uint64_t shape[MICA_MAX_DIMS] = {0};
-    const mica__type from = mica__type_copy(graph, x);
     uint32_t open = 0;
-    if (same_shape(type, &from))
-        return x;
     for (uint32_t d = 0; d < type->ndim; d++) {
         const bool unknown = type->shape[d] == MICA_SIZE_UNKNOWN;
         shape[d] = unknown ? MICA_SIZE_REST : type->shape[d];
@@ -90,6 +88,18 @@ mica_tensor mica__reshape_to(mica_graph *graph, mica_tensor x, const mica__type 
         return mica__graph_fail(graph, MICA_ERR_UNSUPPORTED, "gradient",
                                 "a reshape back to %u sizes that are not known yet", open);
     return mica_graph_reshape(graph, x, type->ndim, shape);
+}
+
+mica_tensor mica__reshape_to(mica_graph *graph, mica_tensor x, const mica__type *type)
+{
+    const mica__type from = mica__type_copy(graph, x);
+    return same_shape(type, &from) ? x : reshaped(graph, x, type);
+}
+
+mica_tensor mica__another(mica_graph *graph, mica_tensor x)
+{
+    const mica__type type = mica__type_copy(graph, x);
+    return reshaped(graph, x, &type); /* always a node: an operand may be made of another, or be it */
 }
 
 /* Sums the dimensions of x in the mask `axes` (bit d: dimension d). */

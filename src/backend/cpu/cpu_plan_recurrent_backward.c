@@ -112,9 +112,9 @@ mica_status mica__cpu_plan_selective_scan_backward(const mica__record *record, c
     params.range = range_of(groups * params.blocks + 1);
     const uint64_t tokens = params.split.tokens,
                    bytes = params.blocks * tokens * groups * 2 * places * sizeof(double);
-    const uint64_t local = (3 + params.split.longest + 1) * places;
+    const uint64_t local = mica__cpu_selective_backward_room(places, params.split.longest);
     MICA__TRY(begin(record, "selective_scan_backward", &params.range, local,
-                    100 + 100.0 * (double)(tokens * places * MICA__CPU_SELECTIVE_CHANNELS), plan));
+                    100 + 10.0 * (double)(tokens * places * MICA__CPU_SELECTIVE_CHANNELS), plan));
     mica__cpu_plan_scratch(plan, 0, bytes, MICA_ACCESS_WRITE);
     mica__cpu_plan_params(plan, &params, sizeof params);
     if (tokens == 0 || groups * places == 0)

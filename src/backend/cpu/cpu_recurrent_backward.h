@@ -43,12 +43,25 @@ typedef struct mica__cpu_delta_backward {
 
 /* selective_scan_backward: row r of the range is block r % blocks of the channels of group r / blocks, over all sequences, then one of the zeros. What db and
  * dc get from a block goes to the scratch, f64 [blocks, tokens, groups, 2, places], whose blocks selective_scan_sums adds up, a row a token. */
+#define MICA__CPU_SELECTIVE_TOKENS 64u /* whose states are all kept at a time */
+#define MICA__CPU_F64_LANES 8u         /* of a vector, at most */
+
 typedef struct mica__cpu_selective_backward {
     mica__cpu_row_range range;
     mica__cpu_split split;
     uint64_t groups, channels, blocks; /* channels: of a group */
     uint32_t softplus, reserved;
 } mica__cpu_selective_backward;
+
+/* Numbers of a block's work memory: rows of channels, states of channels and their gradients, b and c of some tokens, of a vector of channels what is kept of
+ * these, and the states that every so many tokens begin with. */
+static inline uint64_t mica__cpu_selective_backward_room(uint64_t places, uint64_t longest)
+{
+    const uint64_t tokens = MICA__CPU_SELECTIVE_TOKENS, channels = MICA__CPU_SELECTIVE_CHANNELS;
+    return channels * (4 + 4 * places) + tokens * 2 * places +
+           MICA__CPU_F64_LANES * ((4 * tokens + 1) * places + 4 * tokens) +
+           (longest + tokens - 1) / tokens * channels * places;
+}
 
 /* rnn_backward: row r of the range is sequence r, then one of the zeros. What rnn_weight_backward, a row of which is a row of the weight, and the way back
  * need of a token lies in the scratch, f64 [tokens, MICA__CPU_RNN_KEPT * hidden]: the gradient of the sums, h and c before, then up to four gates and p_n. */

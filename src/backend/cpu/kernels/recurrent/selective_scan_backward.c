@@ -1,121 +1,258 @@
 /*
- * selective_scan_backward.c - gradients of selective scans: a channel over all sequences, whose states are kept from the first token to the last. What channels
- * of a group give to b and c is added up block by block, and the blocks in their order by a pass of its own.
+ * selective_scan_backward.c - gradients of selective scans: a block of channels over all sequences, channels beside each other in vectors of f64.
+ *
+ * States go forward once and are kept every so many tokens; from the last of these on each stretch is gone through again, all its states kept, and then
+ * back. What channels of a group give to b and c is added up lane by lane, then over the lanes, and the blocks in their order by a pass of its own.
  */
 #include "backend/cpu/kernels/kernels.h"
-#include "backend/cpu/kernels/recurrent/gradient.h"
+#include "backend/cpu/kernels/recurrent/lanes.h"
 
-typedef struct scan_line {
+#define CHANNELS ((uint64_t)MICA__CPU_SELECTIVE_CHANNELS)
+#define TOKENS ((uint64_t)MICA__CPU_SELECTIVE_TOKENS)
+
+enum { TOKEN_X, TOKEN_STEP, TOKEN_SLOPE, TOKEN_SUM, TOKEN_PARTS };
+
+/* The channels [first, first + count) and the thread's memory. What has CHANNELS, P in its shape stands as [CHANNELS / LANES, P, LANES]. */
+typedef struct scan_block {
     const mica__cpu_view *view;
-    uint64_t c, group, places;
-    double bias, skip, dbias, dskip;
-    bool softplus;
-    double *kept;           /* [tokens + 1, P], the first is what the sequence begins with */
-    double *rate, *da, *dh; /* [P] */
-    double *partial;        /* of this block: [tokens, groups, 2, P] */
-    uint64_t groups;
-} scan_line;
+    uint64_t first, count, group, groups, places;
+    bool softplus, f64;
+    double *partial;                     /* of this block: [tokens, groups, 2, P] */
+    double *bias, *skip, *dbias, *dskip; /* [CHANNELS] */
+    double *rate, *da, *state, *dh;      /* CHANNELS, P */
+    double *in;                          /* [TOKENS, 2, P]: b and c */
+    double *kept, *decay, *token,
+        *reach; /* [.., LANES]: [TOKENS + 1, P], [TOKENS, P], [TOKENS, parts], [TOKENS, 2, P] of db and dc */
+    double *begun; /* [.., CHANNELS, P]: states that stretches of TOKENS begin with */
+} scan_block;
 
-/* The step of a token, and its slope. */
-static double step_of(const scan_line *h, uint64_t t, double *slope)
+/* Lanes of a row of channels of token t. */
+LANES_INLINE vd row_at_token(const scan_block *h, uint32_t slot, uint64_t t, uint64_t c, uint64_t n)
 {
-    const double raw = real2(&h->view[MICA__SELECTIVE_BACKWARD_DT], t, h->c, 0.0) + h->bias;
-    *slope = h->softplus ? sigmoid(raw) : 1.0;
-    return h->softplus ? fmax(raw, 0.0) + log1p(exp(-fabs(raw))) : raw;
+    const mica__cpu_view *view = &h->view[slot];
+    return lanes_at(view, view->data + t * view->stride[0] + (h->first + c) * view->stride[1],
+                    view->stride[1], n);
 }
 
-static void go_forward(const scan_line *h, const stretch *s)
+LANES_INLINE void put_row_of_token(const scan_block *h, uint32_t slot, uint64_t t, uint64_t c, uint64_t n,
+                                   vd v)
 {
-    const mica__cpu_view *state = &h->view[MICA__SELECTIVE_BACKWARD_STATE],
-                         *b = &h->view[MICA__SELECTIVE_BACKWARD_B];
-    for (uint64_t p = 0; p < h->places; p++)
-        h->kept[p] =
-            s->from != NULL ? real_at(state, s->from + h->c * state->stride[1] + p * state->stride[2]) : 0.0;
-    for (uint64_t i = 0; i < s->count; i++) {
-        const double x = real2(&h->view[MICA__SELECTIVE_BACKWARD_X], s->first + i, h->c, 0.0);
-        const double *from = h->kept + i * h->places;
-        double *to = h->kept + (i + 1) * h->places, slope;
-        const double step = step_of(h, s->first + i, &slope);
-        for (uint64_t p = 0; p < h->places; p++)
-            to[p] = exp(step * h->rate[p]) * from[p] + step * x * real3(b, s->first + i, h->group, p);
+    const mica__cpu_view *view = &h->view[slot];
+    lanes_put(view, t * view->stride[0] + (h->first + c) * view->stride[1], view->stride[1], n, v);
+}
+
+static uint64_t lanes_from(const scan_block *h, uint64_t c)
+{
+    return h->count - c < LANES ? h->count - c : LANES;
+}
+
+/* The step of a token, and its slope. */
+LANES_INLINE vd step_of(const scan_block *h, vd dt, uint64_t c, vd *slope)
+{
+    const vd raw = dt + lanes_load(h->bias + c), one = vd_set1(1);
+    *slope = one;
+    if (!h->softplus)
+        return raw;
+    const vd e = lanes_exp(-vd_abs(raw), h->f64);
+    *slope = vd_select(vl_negative((vl)raw), e, one) / (1 + e);
+    return vd_max(vd_set1(0), raw) + lanes_log1p_unit(e, h->f64);
+}
+
+/* Channels [c, c + LANES) over tokens [t, t + n), whose b and c are loaded. `keep`: from kept[0] on, with all that the way back needs. */
+LANES_INLINE void go_forward(const scan_block *h, uint64_t c, uint64_t t, uint64_t n, bool keep)
+{
+    const uint64_t wide = h->places * LANES, lanes = lanes_from(h, c);
+    const double *rate = h->rate + c * h->places;
+    const vd skip = lanes_load(h->skip + c);
+    for (uint64_t i = 0; i < n; i++) {
+        const double *b = h->in + i * 2 * h->places;
+        const double *from = keep ? h->kept + i * wide : h->state + c * h->places;
+        double *to = keep ? h->kept + (i + 1) * wide : h->state + c * h->places;
+        const vd x = row_at_token(h, MICA__SELECTIVE_BACKWARD_X, t + i, c, lanes);
+        vd slope, sum = skip * x;
+        const vd step = step_of(h, row_at_token(h, MICA__SELECTIVE_BACKWARD_DT, t + i, c, lanes), c, &slope);
+        const vd in = step * x;
+        for (uint64_t p = 0; p < h->places; p++) {
+            const vd decay = lanes_exp(step * lanes_load(rate + p * LANES), h->f64);
+            const vd next = vd_fma(decay, lanes_load(from + p * LANES), in * vd_set1(b[p]));
+            lanes_store(to + p * LANES, next);
+            if (keep) {
+                lanes_store(h->decay + i * wide + p * LANES, decay);
+                sum = vd_fma(next, vd_set1(b[h->places + p]), sum);
+            }
+        }
+        if (keep) {
+            double *token = h->token + i * TOKEN_PARTS * LANES;
+            lanes_store(token + TOKEN_X * LANES, x);
+            lanes_store(token + TOKEN_STEP * LANES, step);
+            lanes_store(token + TOKEN_SLOPE * LANES, slope);
+            lanes_store(token + TOKEN_SUM * LANES, sum);
+        }
     }
 }
 
 /* What reaches the sum of a token, through its gate. */
-static double through_gate(const scan_line *h, uint64_t t, double sum)
+LANES_INLINE vd through_gate(const scan_block *h, uint64_t t, uint64_t c, uint64_t lanes, vd sum)
 {
-    const mica__cpu_view *z = &h->view[MICA__SELECTIVE_BACKWARD_Z];
-    const double dy = real2(&h->view[MICA__SELECTIVE_BACKWARD_DY], t, h->c, 0.0);
-    if (z->data == NULL)
+    const vd dy = row_at_token(h, MICA__SELECTIVE_BACKWARD_DY, t, c, lanes);
+    if (h->view[MICA__SELECTIVE_BACKWARD_Z].data == NULL)
         return dy;
-    const double value = real2(z, t, h->c, 0.0), part = sigmoid(value);
-    put2(&h->view[MICA__SELECTIVE_BACKWARD_DZ], t, h->c, dy * sum * part * (1.0 + value * (1.0 - part)));
-    return dy * value * part;
+    const vd z = row_at_token(h, MICA__SELECTIVE_BACKWARD_Z, t, c, lanes), e = lanes_exp(-vd_abs(z), h->f64);
+    const vd part = vd_select(vl_negative((vl)z), e, vd_set1(1)) / (1 + e);
+    put_row_of_token(h, MICA__SELECTIVE_BACKWARD_DZ, t, c, lanes, dy * sum * part * (1 + z * (1 - part)));
+    return dy * z * part;
 }
 
-/* `before` and `after`: the states around it. */
-static void go_back(scan_line *h, uint64_t t, const double *before, const double *after)
+/* Token t, the i-th of what is kept. */
+LANES_INLINE void token_back(const scan_block *h, uint64_t c, uint64_t t, uint64_t i)
 {
-    const mica__cpu_view *b = &h->view[MICA__SELECTIVE_BACKWARD_B], *c = &h->view[MICA__SELECTIVE_BACKWARD_C];
-    double *db = h->partial + (t * h->groups + h->group) * 2 * h->places, *dc = db + h->places;
-    const double x = real2(&h->view[MICA__SELECTIVE_BACKWARD_X], t, h->c, 0.0);
-    double slope, sum = h->skip * x, dstep = 0;
-    const double step = step_of(h, t, &slope);
-    for (uint64_t p = 0; p < h->places; p++)
-        sum += after[p] * real3(c, t, h->group, p);
-    const double dsum = through_gate(h, t, sum);
-    double dx = dsum * h->skip;
-    h->dskip += dsum * x;
+    const uint64_t wide = h->places * LANES, lanes = lanes_from(h, c);
+    const double *before = h->kept + i * wide, *after = before + wide, *decay = h->decay + i * wide;
+    const double *b = h->in + i * 2 * h->places, *token = h->token + i * TOKEN_PARTS * LANES;
+    const double *rate = h->rate + c * h->places;
+    double *db = h->reach + i * 2 * wide, *dc = db + wide, *dh = h->dh + c * h->places,
+           *da = h->da + c * h->places;
+    const vd x = lanes_load(token + TOKEN_X * LANES), step = lanes_load(token + TOKEN_STEP * LANES);
+    const vd slope = lanes_load(token + TOKEN_SLOPE * LANES), in = step * x;
+    const vd dsum = through_gate(h, t, c, lanes, lanes_load(token + TOKEN_SUM * LANES));
+    vd through = vd_set1(0), dstep = vd_set1(0);
     for (uint64_t p = 0; p < h->places; p++) {
-        const double in = real3(b, t, h->group, p), decay = exp(step * h->rate[p]);
-        const double dh = h->dh[p] + dsum * real3(c, t, h->group, p), ddecay = dh * before[p] * decay;
-        dc[p] += dsum * after[p];
-        db[p] += dh * step * x;
-        dx += dh * step * in;
-        dstep += dh * x * in + ddecay * h->rate[p];
-        h->da[p] += ddecay * step;
-        h->dh[p] = dh * decay;
+        const uint64_t at = p * LANES;
+        const vd slow = lanes_load(decay + at);
+        const vd reach = vd_fma(dsum, vd_set1(b[h->places + p]), lanes_load(dh + at));
+        const vd back = reach * slow, ddecay = back * lanes_load(before + at);
+        lanes_store(dc + at, vd_fma(dsum, lanes_load(after + at), lanes_load(dc + at)));
+        lanes_store(db + at, vd_fma(reach, in, lanes_load(db + at)));
+        lanes_store(da + at, vd_fma(ddecay, step, lanes_load(da + at)));
+        lanes_store(dh + at, back);
+        through = vd_fma(reach, vd_set1(b[p]), through);
+        dstep = vd_fma(ddecay, lanes_load(rate + at), dstep);
     }
-    h->dbias += dstep * slope;
-    put2(&h->view[MICA__SELECTIVE_BACKWARD_DX], t, h->c, dx);
-    put2(&h->view[MICA__SELECTIVE_BACKWARD_DDT], t, h->c, dstep * slope);
+    dstep = vd_fma(through, x, dstep) * slope;
+    lanes_store(h->dbias + c, lanes_load(h->dbias + c) + dstep);
+    lanes_store(h->dskip + c, vd_fma(dsum, x, lanes_load(h->dskip + c)));
+    put_row_of_token(h, MICA__SELECTIVE_BACKWARD_DX, t, c, lanes,
+                     vd_fma(through, step, dsum * lanes_load(h->skip + c)));
+    put_row_of_token(h, MICA__SELECTIVE_BACKWARD_DDT, t, c, lanes, dstep);
 }
 
-static void run_stretch(scan_line *h, uint64_t n, const stretch *s)
+/* b and c of tokens [t, t + n). */
+static void load_in(const scan_block *h, uint64_t t, uint64_t n)
 {
-    const mica__cpu_view *dnext = &h->view[MICA__SELECTIVE_BACKWARD_DNEXT];
-    go_forward(h, s);
-    for (uint64_t p = 0; p < h->places; p++)
-        h->dh[p] = dnext->data != NULL ? real3(dnext, n, h->c, p) : 0.0;
-    for (uint64_t i = s->count; i-- > 0;)
-        go_back(h, s->first + i, h->kept + i * h->places, h->kept + (i + 1) * h->places);
+    for (uint64_t i = 0; i < n; i++)
+        for (uint64_t p = 0; p < h->places; p++) {
+            double *to = h->in + i * 2 * h->places + p;
+            to[0] = real3(&h->view[MICA__SELECTIVE_BACKWARD_B], t + i, h->group, p);
+            to[h->places] = real3(&h->view[MICA__SELECTIVE_BACKWARD_C], t + i, h->group, p);
+        }
 }
 
-static void run_channel(const mica__cpu_args *args, scan_line *h)
+/* Tokens [t, t + n), whose states begin with `begun`: all that they give. */
+static void run_tokens(const scan_block *h, uint64_t t, uint64_t n, const double *begun)
+{
+    const uint64_t wide = h->places * LANES;
+    load_in(h, t, n);
+    memset(h->reach, 0, n * 2 * wide * sizeof *h->reach);
+    for (uint64_t c = 0; c < h->count; c += LANES) {
+        memcpy(h->kept, begun + c * h->places, wide * sizeof *h->kept);
+        go_forward(h, c, t, n, true);
+        for (uint64_t i = n; i-- > 0;)
+            token_back(h, c, t + i, i);
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        double *to = h->partial + ((t + i) * h->groups + h->group) * 2 * h->places;
+        for (uint64_t p = 0; p < 2 * h->places; p++)
+            to[p] += lanes_sum(lanes_load(h->reach + i * 2 * wide + p * LANES));
+    }
+}
+
+/* `to` gets a state of sequence n, [.., C, P] in `from`, which is at its slot; NULL: zeros. */
+static void load_state(const scan_block *h, const mica__cpu_view *view, const unsigned char *from, double *to)
+{
+    for (uint64_t c = 0; c < h->count; c += LANES)
+        for (uint64_t p = 0; p < h->places; p++)
+            lanes_store(to + c * h->places + p * LANES,
+                        from == NULL
+                            ? vd_set1(0)
+                            : lanes_at(view, from + (h->first + c) * view->stride[1] + p * view->stride[2],
+                                       view->stride[1], lanes_from(h, c)));
+}
+
+static void run_sequence(const scan_block *h, uint64_t n, const stretch *s)
+{
+    const mica__cpu_view *dnext = &h->view[MICA__SELECTIVE_BACKWARD_DNEXT],
+                         *dstate = &h->view[MICA__SELECTIVE_BACKWARD_DSTATE];
+    const uint64_t all = CHANNELS * h->places, parts = (s->count + TOKENS - 1) / TOKENS;
+    load_state(h, &h->view[MICA__SELECTIVE_BACKWARD_STATE], s->from, h->state);
+    load_state(h, dnext, dnext->data != NULL && s->fine ? dnext->data + n * dnext->stride[0] : NULL, h->dh);
+    for (uint64_t k = 0; k < parts; k++) {
+        memcpy(h->begun + k * all, h->state, all * sizeof *h->state);
+        if (k + 1 == parts)
+            break;
+        load_in(h, s->first + k * TOKENS, TOKENS);
+        for (uint64_t c = 0; c < h->count; c += LANES)
+            go_forward(h, c, s->first + k * TOKENS, TOKENS, false);
+    }
+    for (uint64_t k = parts; k-- > 0;)
+        run_tokens(h, s->first + k * TOKENS, k + 1 == parts ? s->count - k * TOKENS : TOKENS,
+                   h->begun + k * all);
+    for (uint64_t c = 0; c < h->count; c += LANES)
+        for (uint64_t p = 0; p < h->places; p++)
+            lanes_put(dstate,
+                      n * dstate->stride[0] + (h->first + c) * dstate->stride[1] + p * dstate->stride[2],
+                      dstate->stride[1], lanes_from(h, c), lanes_load(h->dh + c * h->places + p * LANES));
+}
+
+static void run_block(const mica__cpu_args *args, const scan_block *h)
 {
     const mica__cpu_split *split = &((const mica__cpu_selective_backward *)args->params)->split;
-    const mica__cpu_view *view = h->view;
-    h->bias = real1(&view[MICA__SELECTIVE_BACKWARD_DT_BIAS], h->c, 0.0);
-    h->skip = real1(&view[MICA__SELECTIVE_BACKWARD_SKIP], h->c, 0.0);
-    h->dbias = h->dskip = 0;
-    for (uint64_t p = 0; p < h->places; p++) {
-        h->rate[p] = real2(&view[MICA__SELECTIVE_BACKWARD_A], h->c, p, 0.0);
-        h->da[p] = 0;
+    const mica__cpu_view *view = h->view, *a = &view[MICA__SELECTIVE_BACKWARD_A],
+                         *da = &view[MICA__SELECTIVE_BACKWARD_DA],
+                         *dskip = &view[MICA__SELECTIVE_BACKWARD_DSKIP],
+                         *dbias = &view[MICA__SELECTIVE_BACKWARD_DDT_BIAS];
+    memset(h->bias, 0, (4 + 2 * h->places) * CHANNELS * sizeof *h->bias); /* rate and da stand behind */
+    for (uint64_t c = 0; c < h->count; c++) {
+        h->bias[c] = real1(&view[MICA__SELECTIVE_BACKWARD_DT_BIAS], h->first + c, 0.0);
+        h->skip[c] = real1(&view[MICA__SELECTIVE_BACKWARD_SKIP], h->first + c, 0.0);
     }
+    for (uint64_t c = 0; c < h->count; c += LANES)
+        for (uint64_t p = 0; p < h->places; p++)
+            lanes_store(h->rate + c * h->places + p * LANES,
+                        lanes_at(a, a->data + (h->first + c) * a->stride[0] + p * a->stride[1], a->stride[0],
+                                 lanes_from(h, c)));
     for (uint64_t n = 0; n < split->count; n++) {
         const stretch s = stretch_of(args, split, n);
-        if (s.fine)
-            run_stretch(h, n, &s);
-        for (uint64_t p = 0; p < h->places; p++)
-            put3(&view[MICA__SELECTIVE_BACKWARD_DSTATE], n, h->c, p, s.fine ? h->dh[p] : 0.0);
+        run_sequence(h, n, &s);
     }
-    for (uint64_t p = 0; p < h->places; p++)
-        put2(&view[MICA__SELECTIVE_BACKWARD_DA], h->c, p, h->da[p]);
-    put1(&view[MICA__SELECTIVE_BACKWARD_DSKIP], h->c, h->dskip);
-    put1(&view[MICA__SELECTIVE_BACKWARD_DDT_BIAS], h->c, h->dbias);
+    for (uint64_t c = 0; c < h->count; c += LANES) {
+        const uint64_t lanes = lanes_from(h, c);
+        for (uint64_t p = 0; p < h->places; p++)
+            lanes_put(da, (h->first + c) * da->stride[0] + p * da->stride[1], da->stride[0], lanes,
+                      lanes_load(h->da + c * h->places + p * LANES));
+        lanes_put(dskip, (h->first + c) * dskip->stride[0], dskip->stride[0], lanes,
+                  lanes_load(h->dskip + c));
+        lanes_put(dbias, (h->first + c) * dbias->stride[0], dbias->stride[0], lanes,
+                  lanes_load(h->dbias + c));
+    }
 }
 
-#define CHANNELS 64u /* of a block: MICA__CPU_SELECTIVE_CHANNELS */
+/* The thread's memory, as mica__cpu_selective_backward_room has counted it. */
+static void lay(scan_block *h, double *room)
+{
+    const uint64_t all = CHANNELS * h->places, wide = h->places * LANES;
+    double **row[] = {&h->bias, &h->skip, &h->dbias, &h->dskip},
+           **state[] = {&h->rate, &h->da, &h->state, &h->dh};
+    for (uint32_t i = 0; i < 4; i++, room += CHANNELS)
+        *row[i] = room;
+    for (uint32_t i = 0; i < 4; i++, room += all)
+        *state[i] = room;
+    h->in = room;
+    h->kept = h->in + TOKENS * 2 * h->places;
+    h->decay = h->kept + (TOKENS + 1) * wide;
+    h->reach = h->decay + TOKENS * wide;
+    h->token = h->reach + TOKENS * 2 * wide;
+    h->begun = h->token + TOKENS * TOKEN_PARTS * LANES;
+}
 
 void MICA__ISA(selective_scan_backward)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
@@ -124,12 +261,10 @@ void MICA__ISA(selective_scan_backward)(const mica__cpu_args *args, uint32_t fir
     const uint64_t end = mica__cpu_rows_end(&params->range, last),
                    places = args->view[MICA__SELECTIVE_BACKWARD_A].shape[1];
     double *partial = (double *)(void *)args->view[MICA__SELECTIVE_BACKWARD_SLOTS].data;
-    scan_line h = {.view = args->view, .places = places, .softplus = params->softplus != 0};
+    scan_block h = {.view = args->view, .places = places, .softplus = params->softplus != 0};
     h.groups = params->groups;
-    h.rate = args->local;
-    h.da = h.rate + places;
-    h.dh = h.da + places;
-    h.kept = h.dh + places;
+    h.f64 = args->view[MICA__SELECTIVE_BACKWARD_X].dtype == MICA_DTYPE_F64;
+    lay(&h, args->local);
     for (uint64_t row = mica__cpu_rows_begin(&params->range, first); row < end; row++) {
         if (row == params->groups * params->blocks) {
             clear_gaps(args, split, MICA__SELECTIVE_BACKWARD_DX, MICA__SELECTIVE_BACKWARD_DDT);
@@ -138,13 +273,12 @@ void MICA__ISA(selective_scan_backward)(const mica__cpu_args *args, uint32_t fir
         }
         const uint64_t block = row % params->blocks, begin = block * CHANNELS;
         h.group = row / params->blocks;
+        h.first = h.group * params->channels + begin;
+        h.count = params->channels - begin < CHANNELS ? params->channels - begin : CHANNELS;
         h.partial = partial + block * split->tokens * params->groups * 2 * places;
         for (uint64_t t = 0; t < split->tokens; t++)
             memset(h.partial + (t * params->groups + h.group) * 2 * places, 0, 2 * places * sizeof(double));
-        for (uint64_t c = begin; c < params->channels && c < begin + CHANNELS; c++) {
-            h.c = h.group * params->channels + c;
-            run_channel(args, &h);
-        }
+        run_block(args, &h);
     }
 }
 

@@ -184,8 +184,8 @@ static inline vd vd_scale2(vd v, vd n)
 }
 #endif
 
-/* e^x for x <= 0, to three units in the last place of f64; subnormal, then 0, below -708; NaN stays. ln 2 in two parts, so that n times the first is
- * exact. Odd and even terms of the series are two chains of half the length. */
+/* e^x for x <= 750, to three units in the last place of f64; infinite above 709, subnormal, then 0, below -708; NaN stays. ln 2 in two parts,
+ * so that n times the first is exact. Odd and even terms of the series are two chains of half the length. */
 static inline vd vd_exp(vd x)
 {
     static const double odd[] = {1.0 / 39916800, 1.0 / 362880, 1.0 / 5040, 1.0 / 120, 1.0 / 6, 1},
@@ -200,6 +200,15 @@ static inline vd vd_exp(vd x)
     for (int i = 1; i < 7; i++)
         q = vd_fma(q, square, vd_set1(even[i]));
     return vd_scale2(vd_fma(p, r, q), n);
+}
+
+/* log(1 + x) of x in [0, 1], to three units in the last place of f64: x - s (x - r), s = x / (2 + x), where r is 2 s^2 times a series of s^2 <= 1/9. */
+static inline vd vd_log1p_unit(vd x)
+{
+    static const double series[] = {1.0 / 29, 1.0 / 27, 1.0 / 25, 1.0 / 23, 1.0 / 21, 1.0 / 19, 1.0 / 17,
+                                    1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3};
+    const vd s = x / (2 + x), square = s * s;
+    return x - s * (x - (square + square) * vd_poly(square, series, 14));
 }
 
 /* n + log2(m), m = (1 + s) / (1 - s) from 2/3 to 3/2, |s| <= 0.2: within 2^-48 of it. */

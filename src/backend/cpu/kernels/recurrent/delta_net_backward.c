@@ -3,7 +3,7 @@
  * many tokens; from the last of these on each stretch is gone through again, all its states kept, and then back.
  */
 #include "backend/cpu/kernels/kernels.h"
-#include "backend/cpu/kernels/recurrent/gradient.h"
+#include "backend/cpu/kernels/recurrent/lanes.h"
 
 typedef struct head {
     const mica__cpu_view *view;
@@ -39,9 +39,26 @@ static void load_token(head *h, uint64_t t)
     h->q_length = load_vector(h, &h->view[MICA__DELTA_BACKWARD_Q], t, (double)h->delta->scale, h->q);
     h->k_length = load_vector(h, &h->view[MICA__DELTA_BACKWARD_K], t, 1.0, h->k);
     h->beta = real2(&h->view[MICA__DELTA_BACKWARD_BETA], t, h->h, 1.0);
+    const double all = g->data == NULL || g->ndim > 2 ? 1.0 : exp(real2(g, t, h->h, 0.0));
     for (uint64_t j = 0; j < h->dim; j++)
-        h->decay[j] =
-            g->data == NULL ? 1.0 : exp(g->ndim > 2 ? real3(g, t, h->h, j) : real2(g, t, h->h, 0.0));
+        h->decay[j] = g->data != NULL && g->ndim > 2 ? exp(real3(g, t, h->h, j)) : all;
+}
+
+/* A row of the state times `decay`; `rest`, where there is one, loses k times it. */
+static void decay_row(double *row, double *rest, uint64_t n, double decay, double k)
+{
+    uint64_t c = 0;
+    for (; c + LANES <= n; c += LANES) {
+        const vd all = lanes_load(row + c) * decay;
+        lanes_store(row + c, all);
+        if (rest != NULL)
+            lanes_store(rest + c, lanes_load(rest + c) - k * all);
+    }
+    for (; c < n; c++) {
+        row[c] *= decay;
+        if (rest != NULL)
+            rest[c] -= k * row[c];
+    }
 }
 
 /* `state` decays; rest = v - S^T k, or v; change = beta rest. */
@@ -50,15 +67,19 @@ static void decay_state(const head *h, uint64_t t, double *state)
     const bool correct = h->delta->rule == MICA_DELTA_CORRECT;
     for (uint64_t c = 0; c < h->columns; c++)
         h->rest[c] = real3(&h->view[MICA__DELTA_BACKWARD_V], t, h->h, c);
-    for (uint64_t j = 0; j < h->dim; j++) {
-        double *row = state + j * h->columns;
-        for (uint64_t c = 0; c < h->columns; c++) {
-            row[c] *= h->decay[j];
-            h->rest[c] -= correct ? h->k[j] * row[c] : 0.0;
-        }
-    }
+    for (uint64_t j = 0; j < h->dim; j++)
+        decay_row(state + j * h->columns, correct ? h->rest : NULL, h->columns, h->decay[j], h->k[j]);
     for (uint64_t c = 0; c < h->columns; c++)
         h->change[c] = h->beta * h->rest[c];
+}
+
+static void add_row(double *row, const double *more, uint64_t n, double k)
+{
+    uint64_t c = 0;
+    for (; c + LANES <= n; c += LANES)
+        lanes_store(row + c, vd_fma(vd_set1(k), lanes_load(more + c), lanes_load(row + c)));
+    for (; c < n; c++)
+        row[c] += k * more[c];
 }
 
 static void advance(head *h, uint64_t t)
@@ -66,23 +87,62 @@ static void advance(head *h, uint64_t t)
     load_token(h, t);
     decay_state(h, t, h->state);
     for (uint64_t j = 0; j < h->dim; j++)
-        for (uint64_t c = 0; c < h->columns; c++)
-            h->state[j * h->columns + c] += h->k[j] * h->change[c];
+        add_row(h->state + j * h->columns, h->change, h->columns, h->k[j]);
+}
+
+/* Row j of dS gets what comes through y, and dchange gets dS^T k; gives (S^T q)'s share of dq. `before` is the state's row, decayed. */
+static double reach_row(const head *h, uint64_t j, const double *before)
+{
+    const double q = h->q[j], k = h->k[j];
+    double *row = h->dstate + j * h->columns, rest = 0;
+    vd sum = vd_set1(0);
+    uint64_t c = 0;
+    for (; c + LANES <= h->columns; c += LANES) {
+        const vd dy = lanes_load(h->dy + c), reach = vd_fma(vd_set1(q), dy, lanes_load(row + c));
+        const vd state = vd_fma(vd_set1(k), lanes_load(h->change + c), lanes_load(before + c));
+        lanes_store(row + c, reach);
+        lanes_store(h->dchange + c, vd_fma(vd_set1(k), reach, lanes_load(h->dchange + c)));
+        sum = vd_fma(state, dy, sum);
+    }
+    for (; c < h->columns; c++) {
+        row[c] += q * h->dy[c];
+        h->dchange[c] += k * row[c];
+        rest += (before[c] + k * h->change[c]) * h->dy[c];
+    }
+    return lanes_sum(sum) + rest;
 }
 
 /* dS gets what comes through y; dchange = dS^T k; dq = S dy. `before` is the state, decayed. */
 static void reach_state(const head *h, const double *before)
 {
     memset(h->dchange, 0, h->columns * sizeof *h->dchange);
-    for (uint64_t j = 0; j < h->dim; j++) {
-        double *row = h->dstate + j * h->columns, sum = 0;
-        for (uint64_t c = 0; c < h->columns; c++) {
-            row[c] += h->q[j] * h->dy[c];
-            h->dchange[c] += h->k[j] * row[c];
-            sum += (before[j * h->columns + c] + h->k[j] * h->change[c]) * h->dy[c];
-        }
-        h->dq[j] = sum;
+    for (uint64_t j = 0; j < h->dim; j++)
+        h->dq[j] = reach_row(h, j, before + j * h->columns);
+}
+
+/* Row j of dS as it goes on to the token before; gives dk, and in `out_through` what reaches the decay. */
+static double leave_row(const head *h, uint64_t j, const double *before, double correct, double *out_through)
+{
+    const double k = correct * h->k[j], decay = h->decay[j];
+    double *row = h->dstate + j * h->columns, rest = 0, rest_through = 0;
+    vd sum = vd_set1(0), through = vd_set1(0);
+    uint64_t c = 0;
+    for (; c + LANES <= h->columns; c += LANES) {
+        const vd kept = lanes_load(before + c), dchange = lanes_load(h->dchange + c),
+                 all = lanes_load(row + c);
+        const vd left = all - k * dchange;
+        sum = vd_fma(all, lanes_load(h->change + c), sum) - correct * kept * dchange;
+        through = vd_fma(left, kept, through);
+        lanes_store(row + c, left * decay);
     }
+    for (; c < h->columns; c++) {
+        rest += row[c] * h->change[c] - correct * before[c] * h->dchange[c];
+        row[c] -= k * h->dchange[c];
+        rest_through += row[c] * before[c];
+        row[c] *= decay;
+    }
+    *out_through = lanes_sum(through) + rest_through;
+    return lanes_sum(sum) + rest;
 }
 
 /* dk, dg, and dS as it goes on to the token before. */
@@ -90,17 +150,9 @@ static void leave_state(const head *h, uint64_t t, const double *before)
 {
     const mica__cpu_view *dg = &h->view[MICA__DELTA_BACKWARD_DG];
     const double correct = h->delta->rule == MICA_DELTA_CORRECT ? h->beta : 0.0;
-    double all = 0;
+    double all = 0, through;
     for (uint64_t j = 0; j < h->dim; j++) {
-        const double *kept = before + j * h->columns;
-        double *row = h->dstate + j * h->columns, sum = 0, through = 0;
-        for (uint64_t c = 0; c < h->columns; c++) {
-            sum += row[c] * h->change[c] - correct * kept[c] * h->dchange[c];
-            row[c] -= correct * h->k[j] * h->dchange[c];
-            through += row[c] * kept[c];
-            row[c] *= h->decay[j];
-        }
-        h->dk[j] = sum;
+        h->dk[j] = leave_row(h, j, before + j * h->columns, correct, &through);
         all += through;
         if (dg->ndim > 2)
             put3(dg, t, h->h, j, through);

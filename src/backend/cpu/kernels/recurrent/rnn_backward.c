@@ -3,7 +3,7 @@
  * all tokens in their order.
  */
 #include "backend/cpu/kernels/kernels.h"
-#include "backend/cpu/kernels/recurrent/gradient.h"
+#include "backend/cpu/kernels/recurrent/lanes.h"
 
 /* A sequence. Of a token the scratch has: dp [F], what reaches the sums of the weight; h and c before; gates, up to four; p_n, of GRU. */
 typedef struct cell {
@@ -22,14 +22,25 @@ static double *token_room(const cell *s, uint64_t t, uint32_t part)
     return s->room + (t * MICA__CPU_RNN_KEPT + part) * s->units;
 }
 
+/* Four sums, vector by vector in turn, whatever n is. */
+static double dot(const double *a, const double *b, uint64_t n)
+{
+    vd sum[4] = {vd_set1(0), vd_set1(0), vd_set1(0), vd_set1(0)};
+    double rest = 0;
+    uint64_t j = 0;
+    for (; j + 4 * LANES <= n; j += 4 * LANES)
+        for (uint32_t k = 0; k < 4; k++)
+            sum[k] = vd_fma(lanes_load(a + j + k * LANES), lanes_load(b + j + k * LANES), sum[k]);
+    for (; j < n; j++)
+        rest += a[j] * b[j];
+    return lanes_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest;
+}
+
 /* weight h + bias */
 static void add_up(const cell *s)
 {
-    for (uint64_t f = 0; f < s->gates * s->units; f++) {
-        s->sums[f] = s->bias[f];
-        for (uint64_t j = 0; j < s->units; j++)
-            s->sums[f] += s->weight[f * s->units + j] * s->h[j];
-    }
+    for (uint64_t f = 0; f < s->gates * s->units; f++)
+        s->sums[f] = s->bias[f] + dot(s->weight + f * s->units, s->h, s->units);
 }
 
 /* One unit of a token forward. */
@@ -107,13 +118,30 @@ static void go_back(const cell *s, uint64_t t, uint64_t u)
     }
 }
 
+/* to += the sum of `rows` rows of n, each times a number of dp, row by row. */
+static void add_rows(const double *row, const double *dp, uint64_t rows, uint64_t n, double *to)
+{
+    uint64_t j = 0;
+    for (; j + LANES <= n; j += LANES) {
+        vd sum = lanes_load(to + j);
+        for (uint64_t r = 0; r < rows; r++)
+            sum = vd_fma(lanes_load(row + r * n + j), vd_set1(dp[r]), sum);
+        lanes_store(to + j, sum);
+    }
+    for (; j < n; j++)
+        for (uint64_t r = 0; r < rows; r++)
+            to[j] += row[r * n + j] * dp[r];
+}
+
+#define ROWS 8u /* that pass together */
+
 /* dh gets weight^T dp. */
 static void through_weight(const cell *s, uint64_t t)
 {
     const double *dp = token_room(s, t, DP);
-    for (uint64_t f = 0; f < s->gates * s->units; f++)
-        for (uint64_t j = 0; j < s->units; j++)
-            s->dh[j] += s->weight[f * s->units + j] * dp[f];
+    const uint64_t all = s->gates * s->units;
+    for (uint64_t f = 0; f < all; f += ROWS)
+        add_rows(s->weight + f * s->units, dp + f, all - f < ROWS ? all - f : ROWS, s->units, s->dh);
 }
 
 static void load_state(const cell *s, uint64_t n, const stretch *of)

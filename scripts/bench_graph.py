@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Graphs on the cpu beside numpy, PyTorch, ONNX Runtime and FFTW: medians and ratios of the same run.
 
-    bench_graph.py LIBMICA [--only 'CASE;CASE'] [--threads 2] [--seconds 1] [--rounds 3] [--folder DIR] [--export] [--compiled] [--json]
+    bench_graph.py LIBMICA [--only 'CASE;CASE'] [--threads 2] [--seconds 1] [--rounds 3] [--peers NAMES] [--folder DIR] [--export] [--compiled] [--json]
 
 Each program is a process of its own that computes only when it is its turn, so that no pool of threads waits beside another; they take turns `rounds` times, `seconds` in
 all. A row says the median of each, in microseconds, the least in brackets, how far apart the least and greatest median of mica's turns are, the ratio of the fastest peer's median to mica's (above
 1: mica is faster), and the greatest difference of mica's output from that peer's over its greatest element. Models are made by PyTorch with random weights, and written as
-ONNX files into the folder once (--export: nothing but that). --compiled: torch.compile for models too, which takes minutes. Peers that are not installed are left out."""
+ONNX files into the folder once (--export: nothing but that). --compiled: torch.compile for models too, which takes minutes. --peers 'fftw;numpy': no others. Peers that are
+not installed are left out."""
 import argparse
 import ctypes
 import json
@@ -55,7 +56,7 @@ def cases():
         for exponent in (4, 5, 6, 7):
             result["chain %s 10^%d" % (kind, exponent)] = ("chain", (kind, 10 ** exponent))
     for name in MLPS:
-        for rows in (1, 4, 16, 64, 256):
+        for rows in (1, 4, 8, 16, 32, 64, 128, 256, 512):
             result["mlp %s, %d" % (name, rows)] = ("model", ("mlp", name, rows))
     for images in (1, 2, 4, 8, 16):
         result["resnet18, %d" % images] = ("model", ("resnet", images))
@@ -417,7 +418,8 @@ class Worker:
 
 
 def measure(workers, folder, name, kind, parameters, options):
-    names = ["mica"] + [p for p in PEERS[kind] + (["torch compiled"] if options.compiled and kind == "model" else [])]
+    names = ["mica"] + [p for p in PEERS[kind] + (["torch compiled"] if options.compiled and kind == "model" else [])
+                        if options.peers is None or p in options.peers.split(";")]
     given = [path_of(folder, name)] + list(parameters) if kind == "model" else list(parameters)
     row, live = {"case": name, "threads": options.threads}, []
     for program in names:
@@ -468,6 +470,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peers", help="those to take turns with; all by default")
     parser.add_argument("--folder", default=os.path.join(os.path.expanduser("~"), ".cache", "mica", "bench_graph"))
     parser.add_argument("--export", action="store_true")
     parser.add_argument("--compiled", action="store_true")

@@ -445,12 +445,70 @@ static void test_log_mel(void **state)
     }
 }
 
+/* Rows `first` to `first + rows` of x, transformed on the device, to out. */
+static void transform_rows(mica_device *device, const float *x, uint64_t n, uint64_t first, uint64_t rows,
+                           uint32_t inverse, float *out)
+{
+    const uint64_t shape[2] = {rows, n}, bytes = rows * n * 8;
+    const mica_fft_params params = {.kind = MICA_FFT_COMPLEX, .inverse = inverse};
+    mica_encoder *own;
+    mica_buffer *from, *to;
+
+    must(mica_buffer_alloc(device, MICA_DTYPE_C64, 2, shape, &from));
+    must(mica_buffer_alloc(device, MICA_DTYPE_C64, 2, shape, &to));
+    must(mica_buffer_write(from, 0, x + first * n * 2, bytes));
+    must(mica_encoder_begin(device, NULL, &own));
+    must(mica_fft(own, from, &params, to));
+    must(mica_encoder_commit_and_wait(own));
+    mica_encoder_release(own);
+    must(mica_buffer_read(to, 0, out, bytes));
+    mica_buffer_release(from);
+    mica_buffer_release(to);
+}
+
+/* The bits of a row do not depend on how many threads there are, nor on how many rows. */
+static void test_rows(void **state)
+{
+    static const uint64_t lengths[] = {243, 256, 512, 521, 8192, 9000, 10007, 16384, 20000, 32768, 65536};
+    enum { ROWS = 3, LONGEST = 65536, ALL = 180000 };
+    float *x = test_alloc(ROWS * LONGEST, 8), *got = test_alloc(ROWS * LONGEST, 8),
+          *want = test_alloc(ROWS * ALL, 8); /* of one thread, row by row */
+    test_random random = test_random_from(5);
+
+    (void)state;
+    for (uint64_t i = 0; i < (uint64_t)ROWS * LONGEST * 2; i++)
+        x[i] = (float)test_random_normal(&random);
+    for (uint32_t threads = 1; threads <= 4; threads++) {
+        const mica_device_options options = {.size = sizeof options, .threads = threads};
+        mica_device *device;
+        float *to = want;
+
+        must(mica_device_open("cpu", &options, &device));
+        for (uint32_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+            const uint64_t n = lengths[l];
+            for (uint64_t row = 0; row < ROWS; row++) {
+                transform_rows(device, x, n, row, 1, l % 2, threads == 1 ? to + row * n * 2 : got);
+                if (threads > 1)
+                    assert_memory_equal(got, to + row * n * 2, n * 8);
+            }
+            transform_rows(device, x, n, 0, ROWS, l % 2, got);
+            assert_memory_equal(got, to, ROWS * n * 8);
+            to += ROWS * n * 2;
+        }
+        assert_true(to <= want + (uint64_t)ROWS * ALL * 2);
+        mica_device_release(device);
+    }
+    free(x);
+    free(want);
+    free(got);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_numpy),   cmocka_unit_test(test_axes),    cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_complex), cmocka_unit_test(test_magnitudes),
-        cmocka_unit_test(test_log_mel),
+        cmocka_unit_test(test_log_mel), cmocka_unit_test(test_rows),
     };
 
     golden = golden_text("tests/golden/fourier.json");

@@ -8,6 +8,7 @@
 #include "backend/cpu/cpu_plan.h"
 #include "backend/cpu/kernels/fourier/fft_roots.h"
 #include "backend/planning.h"
+#include "base/isa.h"
 #include "base/status.h"
 
 static uint64_t ceil_of(uint64_t a, uint64_t b)
@@ -53,6 +54,7 @@ static void add_step(const mica__record *record, mica__cpu_fft *fft, mica__plan 
         mica__cpu_plan_scratch(plan, 0, scratch[0], both);
         mica__cpu_plan_scratch(plan, scratch[0], scratch[1], both);
     }
+    fft->ready = mica__cpu_fft_places_of(fft).tables <= MICA__CPU_FFT_READY;
     mica__cpu_plan_params(plan, fft, sizeof *fft);
     unsigned char *tables =
         fft->ready != 0 ? mica__planning_params(plan, (uint32_t)mica__cpu_fft_places_of(fft).tables) : NULL;
@@ -71,22 +73,26 @@ static void plan_long(const mica__record *record, mica__cpu_fft *fft, mica__plan
     const uint64_t scratch[2] = {ceil_of(rows * of->length * pair, 64) * 64,
                                  rows * mica__cpu_fft_folded(fft) * pair};
     const double block_ns = 2.0 * (double)(fft->first * lanes);
+    fft->part = MICA__CPU_FFT_ROOTS;
     if (fft->direct == 0)
         add_step(record, fft, plan, "fft_fill", rows * pieces, scratch, 3.0 * MICA__CPU_FFT_PIECE);
     for (uint32_t way = 0; way <= of->chirp; way++) {
         const uint64_t own = way != 0 ? of->rows : rows;
+        fft->part = MICA__CPU_FFT_ROOTS;
         if (way != 0)
             add_step(record, fft, plan, "fft_multiply", own * pieces, scratch, 2.0 * MICA__CPU_FFT_PIECE);
+        fft->part = MICA__CPU_FFT_ALL;
         add_step(record, fft, plan, "fft_first", own * ceil_of(fft->second, lanes), scratch, block_ns);
+        fft->part = MICA__CPU_FFT_SECOND;
         add_step(record, fft, plan, "fft_second", own * ceil_of(fft->first, lanes), scratch, block_ns);
     }
+    fft->part = MICA__CPU_FFT_ROOTS;
     if (fft->direct == 0)
         add_step(record, fft, plan, "fft_drain", of->rows * pieces, scratch, 4.0 * MICA__CPU_FFT_PIECE);
 }
 
 mica_status mica__cpu_plan_fft(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
-    (void)info;
     mica__cpu_fft fft = {.size = record->operand[MICA__FFT_X].dtype == MICA_DTYPE_F64 ? 8 : 4};
     mica__fourier_of(record, &fft.of);
     fft.direct = fft.of.kind == MICA_FFT_COMPLEX && fft.of.chirp == 0 && fft.of.x_step == 2 * fft.size &&
@@ -94,19 +100,25 @@ mica_status mica__cpu_plan_fft(const mica__record *record, const mica__device_in
     fft.order = fft.of.pairs != 0 ? fft.of.n : 2 * fft.of.n;
     fft.first = fft.of.length;
     fft.second = 1;
-    if (fft.of.length > MICA__CPU_FFT_SHORT)
+    /* squares of the widest vectors are as fast as lanes, and a row alone leaves no lanes empty */
+    const bool squares = info->isa == MICA__ISA_AVX512 && fft.size == 4 &&
+                         fft.of.length % ((uint64_t)MICA__CPU_FFT_LANES * MICA__CPU_FFT_LANES) == 0;
+    const bool lanes = fft.of.length <= MICA__CPU_FFT_SHORT && !squares;
+    if (!lanes)
         fold(&fft);
-    fft.ready =
-        fft.of.length <= MICA__CPU_FFT_MEDIUM && mica__cpu_fft_places_of(&fft).tables <= MICA__CPU_FFT_READY;
+    /* what goes through two steps alone is computed by the same functions either way, which the rest is not */
+    fft.own = fft.of.length <= MICA__CPU_FFT_MEDIUM &&
+              (fft.direct == 0 || fft.of.length < MICA__CPU_FFT_SHARED || fft.of.rows >= info->threads);
+    fft.part = MICA__CPU_FFT_ALL;
     const uint64_t local = mica__cpu_fft_places_of(&fft).bytes;
     if (local > UINT32_MAX)
         return mica__fail(MICA_ERR_UNSUPPORTED, "fft on the cpu: %llu points need %llu bytes of work memory",
                           (unsigned long long)fft.of.n, (unsigned long long)local);
     const double row_ns = 20 + 3.0 * (double)fft.of.length;
-    if (fft.of.length <= MICA__CPU_FFT_SHORT)
+    if (lanes)
         add_step(record, &fft, plan, "fft_lanes", ceil_of(fft.of.rows, MICA__CPU_FFT_LANES), NULL,
                  MICA__CPU_FFT_LANES * row_ns);
-    else if (fft.of.length <= MICA__CPU_FFT_MEDIUM)
+    else if (fft.own != 0)
         add_step(record, &fft, plan, "fft_rows", fft.of.rows, NULL, row_ns);
     else
         plan_long(record, &fft, plan);

@@ -38,6 +38,7 @@ static inline void transpose_f32(const float *from, uint64_t from_step, float *t
 #define V_SUB(a, b) vf_sub(a, b)
 #define V_MUL(a, b) vf_mul(a, b)
 #define V_FMA(a, b, c) vf_fma(a, b, c)
+#define V_FNMA(a, b, c) vf_fnma(a, b, c)
 #define V_EVEN(a, b) vf_unzip_even(a, b)
 #define V_ODD(a, b) vf_unzip_odd(a, b)
 #define V_LOW(a, b) vf_zip_low(a, b)
@@ -56,6 +57,7 @@ static inline void transpose_f32(const float *from, uint64_t from_step, float *t
 #undef V_SUB
 #undef V_MUL
 #undef V_FMA
+#undef V_FNMA
 #undef V_EVEN
 #undef V_ODD
 #undef V_LOW
@@ -90,6 +92,7 @@ static inline void transpose_f64(const double *from, uint64_t from_step, double 
 #define V_SUB(a, b) ((a) - (b))
 #define V_MUL(a, b) ((a) * (b))
 #define V_FMA(a, b, c) ((a) * (b) + (c))
+#define V_FNMA(a, b, c) ((c) - (a) * (b))
 #define V_EVEN(a, b) ((pair_f64){(a)[0], (b)[0]})
 #define V_ODD(a, b) ((pair_f64){(a)[1], (b)[1]})
 #define V_LOW(a, b) ((pair_f64){(a)[0], (b)[0]})

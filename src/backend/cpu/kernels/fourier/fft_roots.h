@@ -97,20 +97,24 @@ static inline void fft_twiddles(const mica__cpu_fft *fft, const mica__cpu_fft_pl
         }
 }
 
-/* All tables, at `memory`. */
+/* The tables that a step has, at `memory`. */
 static inline void fft_tables_make(const mica__cpu_fft *fft, unsigned char *memory)
 {
     const mica__cpu_fft_places p = mica__cpu_fft_places_of(fft);
     if (fft->of.pairs != 0 || fft->of.chirp != 0)
         fft_roots_make(memory + p.roots, fft->order);
+    if (fft->part >= MICA__CPU_FFT_SECOND)
+        fft_column_roots(fft->second, fft->size, memory + p.second_roots);
+    if (fft->part < MICA__CPU_FFT_ALL)
+        return;
     fft_column_roots(fft->first, fft->size, memory + p.first_roots);
-    fft_column_roots(fft->second, fft->size, memory + p.second_roots);
     if (fft->second > 1)
         fft_twiddles(fft, &p, memory);
 }
 
 /* The radices of n, which has no prime factor above 13. */
 typedef struct fft_radices {
+    uint64_t points; /* n */
     uint32_t count;
     uint8_t radix[32];
 } fft_radices;
@@ -118,7 +122,7 @@ typedef struct fft_radices {
 static inline fft_radices fft_radices_of(uint64_t n)
 {
     static const uint8_t odd[] = {13, 11, 7, 5, 3};
-    fft_radices r = {0};
+    fft_radices r = {.points = n};
     uint32_t twos = 0;
     for (uint32_t i = 0; i < sizeof odd; i++)
         for (; n % odd[i] == 0; n /= odd[i])

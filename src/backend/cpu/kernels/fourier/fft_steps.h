@@ -7,8 +7,10 @@
 typedef struct NAME(fft) {
     const mica__cpu_fft *fft;
     fft_roots roots, across;
+    fft_radices first, second;
     unsigned char *tables; /* of this thread; NULL: the plan's are used */
     const R *first_roots, *second_roots, *twiddles, *bases;
+    R *own_bases; /* of a few columns, where the tables have none */
     R *block[2], *spectrum, *row, *folded;
 } NAME(fft);
 
@@ -22,11 +24,14 @@ static NAME(fft) NAME(fft_of)(const mica__cpu_args *args)
     t = {.fft = fft,
          .tables = fft->ready != 0 ? NULL : local,
          .roots = fft_roots_at(table + p.roots, fft->order),
-         .across = fft_roots_at(table + p.across, fft->of.length)};
+         .across = fft_roots_at(table + p.across, fft->of.length),
+         .first = fft_radices_of(fft->first),
+         .second = fft_radices_of(fft->second)};
     t.first_roots = (const R *)(const void *)(table + p.first_roots);
     t.second_roots = (const R *)(const void *)(table + p.second_roots);
     t.twiddles = (const R *)(const void *)(table + p.twiddles);
     t.bases = fft->of.length <= MICA__CPU_FFT_MEDIUM ? (const R *)(const void *)(table + p.bases) : NULL;
+    t.own_bases = (R *)(void *)(local + p.own_bases);
     t.block[0] = (R *)(void *)(local + p.block[0]);
     t.block[1] = (R *)(void *)(local + p.block[1]);
     t.spectrum = (R *)(void *)(local + p.spectrum);
@@ -246,51 +251,25 @@ static void NAME(convolve)(const R *spectrum, R factor, uint64_t count, R *row)
 
 /* ---- columns of a row ---- */
 
-/* The root that number k of column `column`, the first of a vector's, is multiplied by. */
-static inline void NAME(base_of)(const NAME(fft) * t, uint64_t column, uint64_t k, R *out)
+/* What the numbers of column `column`, the first of a vector's, are multiplied by beside the roots of its lanes. */
+static const R *NAME(bases_of)(const NAME(fft) * t, uint64_t column)
 {
-    double base[2];
-    if (t->bases != NULL) {
-        memcpy(out, t->bases + (column / MICA__CPU_FFT_BASE_COLUMNS(sizeof(R)) * t->fft->first + k) * 2,
-               2 * sizeof(R));
-        return;
+    if (t->bases != NULL)
+        return t->bases + column / MICA__CPU_FFT_BASE_COLUMNS(sizeof(R)) * t->fft->first * 2;
+    for (uint64_t k = 0; k < t->fft->first; k++) {
+        double base[2];
+        fft_root(&t->across, k * column, base);
+        t->own_bases[2 * k] = (R)base[0];
+        t->own_bases[2 * k + 1] = (R)base[1];
     }
-    fft_root(&t->across, k * column, base);
-    out[0] = (R)base[0];
-    out[1] = (R)base[1];
+    return t->own_bases;
 }
 
-/* Column `column` and its LANES - 1 neighbours, as far as the row has them: transformed, multiplied by its twiddles and folded. `swap`: parts of the row are exchanged. */
-static void NAME(first_columns)(const NAME(fft) * t, const R *row, bool swap, uint64_t column, R *folded)
+/* Lanes were columns of n numbers, of which `here` are there, and become the numbers of one; m columns lie between two blocks of them. */
+static void NAME(fold)(const R *done, uint64_t n, uint64_t m, uint64_t here, R *to)
 {
-    const uint64_t n = t->fft->first, m = t->fft->second, here = m - column < LANES ? m - column : LANES;
-    /* a vector may have fewer lanes than a base has columns */
-    const uint64_t off = t->bases != NULL ? column % MICA__CPU_FFT_BASE_COLUMNS(sizeof(R)) : 0;
-    R pad[2 * LANES] = {0};
-    for (uint64_t k = 0; k < n; k++) {
-        const R *from = row + 2 * (k * m + column);
-        if (here < LANES) {
-            memcpy(pad, from, here * 2 * sizeof(R));
-            from = pad;
-        }
-        const V a = V_LOAD(from), b = V_LOAD(from + LANES);
-        V_STORE(t->block[0] + k * 2 * LANES + (swap ? LANES : 0), V_EVEN(a, b));
-        V_STORE(t->block[0] + k * 2 * LANES + (swap ? 0 : LANES), V_ODD(a, b));
-    }
-    R *done = NAME(transform)(t->block[0], t->block[1], t->block[0], n, t->first_roots);
-    for (uint64_t k = 1; k < n && m > 1; k++) {
-        const R *lanes = t->twiddles + k * 2 * MICA__CPU_FFT_TABLE_LANES(sizeof(R)) + off;
-        R base[2];
-        NAME(base_of)(t, column, k, base);
-        NAME(complex)
-        twiddle = {V_LOAD(lanes), V_LOAD(lanes + MICA__CPU_FFT_TABLE_LANES(sizeof(R)))},
-        a = NAME(at)(done, k);
-        if (column > 0) /* the first base is 1 */
-            twiddle = NAME(times)(twiddle, V_SET1(base[0]), V_SET1(base[1]), V_SET1(-base[1]));
-        NAME(put)(done, k, NAME(times)(a, twiddle.re, twiddle.im, V_SUB(V_SET1(0), twiddle.im)));
-    }
-    for (uint64_t k = 0; k < n; k += LANES) { /* lanes were columns, and become the numbers of one */
-        R *to = folded + (k * m + column * LANES) * 2, square[2][LANES * LANES];
+    for (uint64_t k = 0; k < n; k += LANES, to += m * LANES * 2) {
+        R square[2][LANES * LANES];
         if (here == LANES && n - k >= LANES) {
             V_TRANSPOSE(done + k * 2 * LANES, 2 * LANES, to, 2 * LANES);
             V_TRANSPOSE(done + k * 2 * LANES + LANES, 2 * LANES, to + LANES, 2 * LANES);
@@ -312,21 +291,47 @@ static void NAME(first_columns)(const NAME(fft) * t, const R *row, bool swap, ui
     }
 }
 
+/* Column `column` and its LANES - 1 neighbours, as far as the row has them: transformed, multiplied by its twiddles and folded. `swap`: parts of the row are exchanged. */
+static void NAME(first_columns)(const NAME(fft) * t, const R *row, bool swap, uint64_t column, R *folded)
+{
+    const uint64_t n = t->fft->first, m = t->fft->second, here = m - column < LANES ? m - column : LANES;
+    /* a vector may have fewer lanes than a base has columns */
+    const uint64_t off = t->bases != NULL ? column % MICA__CPU_FFT_BASE_COLUMNS(sizeof(R)) : 0;
+    NAME(end) x = {.at = (R *)(uintptr_t)(row + 2 * column), .step = 2 * m, .swap = swap};
+    NAME(end) y = NAME(block_end)(NULL);
+    if (here < LANES) { /* there may be nothing behind the last one */
+        R *pad = t->block[1];
+        memset(pad, 0, n * 2 * LANES * sizeof(R));
+        for (uint64_t k = 0; k < n; k++)
+            memcpy(pad + k * 2 * LANES, x.at + k * x.step, here * 2 * sizeof(R));
+        x.at = pad;
+        x.step = 2 * LANES;
+    }
+    y.twiddles = t->twiddles + off;
+    y.bases = NAME(bases_of)(t, column);
+    const R *done =
+        NAME(transform)(&x, NAME(from_pairs), &y, NAME(to_turned), t->block, &t->first, t->first_roots);
+    NAME(fold)(done, n, m, here, folded + column * LANES * 2);
+}
+
 /* Rows `first` and its LANES - 1 neighbours of what was folded: transformed, times scale, to their places in the row. */
 static void NAME(second_columns)(const NAME(fft) * t, R *folded, uint64_t first, bool swap, R scale, R *row)
 {
     const uint64_t n = t->fft->second, m = t->fft->first, here = m - first < LANES ? m - first : LANES;
-    const V factor = V_SET1(scale);
-    R pad[2 * LANES] = {0};
-    const R *done = NAME(transform)(folded + first * n * 2, t->block[0], t->block[1], n, t->second_roots);
+    const NAME(end) x = NAME(block_end)(folded + first * n * 2);
+    NAME(end) y = {.at = row + 2 * first, .step = 2 * m, .swap = swap, .scale = scale};
+    if (here == LANES) {
+        NAME(transform)(&x, NAME(inner), &y, NAME(to_pairs), t->block, &t->second, t->second_roots);
+        return;
+    }
+    const NAME(end) block = NAME(block_end)(NULL);
+    const R *done =
+        NAME(transform)(&x, NAME(inner), &block, NAME(inner), t->block, &t->second, t->second_roots);
     for (uint64_t k = 0; k < n; k++) {
         const NAME(complex) a = NAME(at)(done, k);
-        const V re = V_MUL(swap ? a.im : a.re, factor), im = V_MUL(swap ? a.re : a.im, factor);
-        R *to = row + 2 * (k * m + first);
-        V_STORE(here < LANES ? pad : to, V_LOW(re, im));
-        V_STORE((here < LANES ? pad : to) + LANES, V_HIGH(re, im));
-        if (here < LANES)
-            memcpy(to, pad, here * 2 * sizeof(R));
+        R pad[2 * LANES];
+        NAME(write_pairs)(pad, swap ? NAME(swapped)(a) : a, V_SET1(scale));
+        memcpy(y.at + k * y.step, pad, here * 2 * sizeof(R));
     }
 }
 
@@ -362,13 +367,18 @@ static void NAME(turn_back)(const R *block, uint64_t step, uint64_t pitch, R *ro
         V_TRANSPOSE(block + i * LANES, LANES, rows + i, step);
 }
 
+/* Transforms the numbers of block[0] and gives the block where they are then. */
+static R *NAME(transform_block)(const NAME(fft) * t)
+{
+    const NAME(end) x = NAME(block_end)(t->block[0]), y = NAME(block_end)(NULL);
+    return NAME(transform)(&x, NAME(inner), &y, NAME(inner), t->block, &t->first, t->first_roots);
+}
+
 /* Transforms rows in lanes, [LANES][pitch] at t->row; block[] are long enough for the pitch. */
 static void NAME(transform_lanes)(const NAME(fft) * t, uint64_t pitch)
 {
-    const mica__fourier *of = &t->fft->of;
     NAME(turn_rows)(t->row, pitch, pitch, t->block[0]);
-    R *done = NAME(transform)(t->block[0], t->block[1], t->block[0], of->length, t->first_roots);
-    NAME(turn_back)(done, pitch, pitch, t->row);
+    NAME(turn_back)(NAME(transform_block)(t), pitch, pitch, t->row);
 }
 
 /* Numbers from each of the next LANES rows of view v to the one behind it, and the first row; 0 where they are not as far apart, or go backwards. */
@@ -399,8 +409,7 @@ static bool NAME(lanes_direct)(const NAME(fft) * t, const walk *w)
     if (x_step == 0 || y_step == 0)
         return false;
     NAME(turn_rows)(x, x_step, 2 * of->length, t->block[0]);
-    const R *done = NAME(transform)(t->block[0], t->block[1], t->block[0], of->length, t->first_roots);
-    NAME(turn_back)(done, y_step, 2 * of->length, y);
+    NAME(turn_back)(NAME(transform_block)(t), y_step, 2 * of->length, y);
     return true;
 }
 

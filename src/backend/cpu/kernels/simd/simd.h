@@ -10,6 +10,7 @@
  *   vf_load_i8                                     VW signed bytes
  *   vf_set1 vf_set1_f16 (of the half at an address) vf_zero vf_add vf_sub vf_mul vf_div
  *   vf_fma(a, b, c)   a * b + c; rounded once on avx2 and avx512, twice in the portable form
+ *   vf_fnma(a, b, c)  c - a * b, the same
  *   vf_max vf_min     b where either is NaN or both are equal, as the x86 instructions do
  *   vf_greatest vf_least  NaN where either is; 0 is above -0
  *   vf_sum            lanes i and i + VW/2 first, then halves again: one fixed tree

@@ -74,6 +74,11 @@ static inline vf vf_fma(vf a, vf b, vf c)
     return _mm256_fmadd_ps(a, b, c);
 }
 
+static inline vf vf_fnma(vf a, vf b, vf c)
+{
+    return _mm256_fnmadd_ps(a, b, c);
+}
+
 static inline vf vf_max(vf a, vf b)
 {
     return _mm256_max_ps(a, b);

@@ -80,6 +80,11 @@ static inline vf vf_fma(vf a, vf b, vf c)
     return (vf){a.lo * b.lo + c.lo, a.hi * b.hi + c.hi};
 }
 
+static inline vf vf_fnma(vf a, vf b, vf c)
+{
+    return (vf){c.lo - a.lo * b.lo, c.hi - a.hi * b.hi};
+}
+
 static inline vf vf_sqrt(vf a)
 {
     float lane[VW];

@@ -130,6 +130,27 @@ void mica__cpu_plan_grain(mica__plan_dispatch *dispatch, double unit_ns)
         dispatch->grain = 1;
 }
 
+/* A dispatch of some microseconds has few claims, and one left over would make all threads but one wait for it. One of
+ * hundreds has more than evening out needs, and where units are read from memory in order each claim breaks off what the
+ * processor was reading ahead: a third of a microsecond. */
+void mica__cpu_plan_shares(mica__plan_dispatch *dispatch, uint32_t threads, double unit_ns)
+{
+    const double long_claim_ns = 32000;
+    const uint32_t units = dispatch->groups[0];
+    const uint64_t enough = (uint64_t)threads * 8;
+    mica__cpu_plan_grain(dispatch, unit_ns);
+    uint64_t claims = (units + dispatch->grain - 1) / dispatch->grain;
+    if (claims == 1 || claims < threads)
+        return;
+    if (claims > enough) {
+        const double longer = units * unit_ns / long_claim_ns;
+        const uint64_t fewer = longer > (double)enough ? (uint64_t)longer : enough;
+        claims = fewer < claims ? fewer : claims;
+    }
+    const uint64_t even = (claims + threads / 2) / threads * threads;
+    dispatch->grain = (uint32_t)(even < units ? (units + even - 1) / even : 1);
+}
+
 void mica__cpu_view_expand(mica__cpu_view *view, const mica__cpu_view *y)
 {
     const uint32_t missing = (uint32_t)(y->ndim - view->ndim);

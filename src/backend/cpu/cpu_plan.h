@@ -26,6 +26,8 @@ mica__plan_dispatch *mica__cpu_plan_whole(mica__plan *plan, const mica__record *
                                           uint64_t units);
 /* Sets the grain so that a claim takes some microseconds, given what one unit takes. */
 void mica__cpu_plan_grain(mica__plan_dispatch *dispatch, double unit_ns);
+/* The same for units that are read from memory in order, evenly for so many threads. */
+void mica__cpu_plan_shares(mica__plan_dispatch *dispatch, uint32_t threads, double unit_ns);
 /* The views of the dispatch being built, in the order added: a plan may reshape them before mica__cpu_plan_params. */
 mica__cpu_view *mica__cpu_plan_views(mica__plan *plan);
 /* Gives `view` the shape of y, aligned at the last dimension: stride 0 where it does not vary. */

@@ -43,7 +43,8 @@ static mica_status plan_units(const mica__record *record, const mica__device_inf
     const double values = (double)w->shape[2] * MICA__QUANT_ROWS;
     const double bytes = values * mica_dtype_block_bytes((mica_dtype)w->dtype) /
                          mica_dtype_block_elements((mica_dtype)w->dtype);
-    mica__cpu_plan_grain(dispatch, 30 + bytes / BYTES_PER_NS + values * p->tile / PRODUCTS_PER_NS);
+    mica__cpu_plan_shares(dispatch, info->threads,
+                          30 + bytes / BYTES_PER_NS + values * p->tile / PRODUCTS_PER_NS);
     const uint64_t work = mica__quant_work_bytes(w->dtype, w->group_size, w->shape[2], p->form);
     return mica__cpu_quant_local(record, info, dispatch, mica__quant_work_offset(p->tile) + work);
 }
@@ -56,7 +57,7 @@ static mica_status plan_quant(const mica__record *record, const mica__device_inf
     const uint64_t experts = w->shape[0], slots = ids->shape[0] * ids->shape[1],
                    rows = x->ndim == 3 ? slots : x->shape[0];
     const uint64_t even = (slots / experts + 7) / 8 * 8, tile = even < 8 ? 8 : even > 64 ? 64 : even;
-    const uint64_t blocks = (w->shape[1] + MICA__QUANT_ROWS - 1) / MICA__QUANT_ROWS;
+    const uint64_t blocks = mica__quant_units(w->shape[1]);
     const bool few = slots <= MICA__EXPERTS_FEW_SLOTS;
     const uint64_t units = (few ? slots : mica__experts_max_tiles(slots, experts, tile)) * blocks;
     if (slots > UINT32_MAX || experts > UINT32_MAX || units > UINT32_MAX)

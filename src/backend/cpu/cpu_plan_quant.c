@@ -128,7 +128,7 @@ static uint64_t measure_weights(const mica__record *record, mica__matmul_quant_p
         p->form[i] = mica__cpu_quant_form(w, p->matmul.precision);
         p->activation.forms |= p->form[i];
         if (!gate || i == 0)
-            blocks += (w->shape[w->ndim - 2] + MICA__QUANT_ROWS - 1) / MICA__QUANT_ROWS;
+            blocks += mica__quant_units(w->shape[w->ndim - 2]);
         p->end_block[i] = blocks < UINT32_MAX ? (uint32_t)blocks : UINT32_MAX;
         const uint64_t bytes = mica__quant_work_bytes(w->dtype, w->group_size, p->activation.k, p->form[i]);
         work = bytes > work ? bytes : work;
@@ -151,19 +151,6 @@ static uint64_t unit_columns(const mica__device_info *info, uint64_t activation_
     return columns < rows ? columns : rows;
 }
 
-/* A grain that gives every thread as many claims as the others: a dispatch of some microseconds has few, and one left
- * over would make all threads but one wait for it. */
-static void share_evenly(mica__plan_dispatch *dispatch, uint32_t threads, double unit_ns)
-{
-    const uint32_t units = dispatch->groups[0];
-    mica__cpu_plan_grain(dispatch, unit_ns);
-    const uint32_t claims = (units + dispatch->grain - 1) / dispatch->grain;
-    if (claims == 1 || claims < threads)
-        return;
-    const uint64_t even = (uint64_t)((claims + threads / 2) / threads) * threads;
-    dispatch->grain = (uint32_t)(even < units ? (units + even - 1) / even : 1);
-}
-
 static mica_status plan_units(const mica__record *record, const mica__device_info *info,
                               mica__matmul_quant_params *p, uint64_t work, mica__plan *plan)
 {
@@ -184,7 +171,7 @@ static mica_status plan_units(const mica__record *record, const mica__device_inf
     const double bytes = values * mica_dtype_block_bytes((mica_dtype)w->dtype) /
                          mica_dtype_block_elements((mica_dtype)w->dtype);
     const double read_ns = bytes / BYTES_PER_NS, add_ns = values * p->columns / PRODUCTS_PER_NS;
-    share_evenly(dispatch, info->threads, 30 + (read_ns > add_ns ? read_ns : add_ns));
+    mica__cpu_plan_shares(dispatch, info->threads, 30 + (read_ns > add_ns ? read_ns : add_ns));
     const uint64_t unit = mica__quant_work_offset(p->columns) + work,
                    prepare = 2 * p->activation.k * sizeof(float);
     const uint64_t kept = p->prepared ? p->groups * p->rows * row_bytes : 0;

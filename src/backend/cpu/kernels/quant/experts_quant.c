@@ -10,7 +10,7 @@
 #include "backend/cpu/kernels/quant/quant_activation.h"
 #include "backend/cpu/kernels/quant/quant_rows.h"
 
-/* Slots of one expert against rows [row, row + 16) of its matrix. */
+/* Slots of one expert against the unit of its matrix that begins at `row`. */
 typedef struct share {
     uint64_t expert, row, count;
     const uint32_t *slot; /* [count] */
@@ -41,10 +41,8 @@ static void multiply(const mica__cpu_args *args, const share *s)
         MICA__ISA(quant_rows_f32)(&w, s->row, x, s->count, work, result);
     else
         MICA__ISA(quant_rows_q8)(&w, s->row, x, s->count, work, result);
-    const uint64_t left = w.n - s->row, n = left < MICA__QUANT_ROWS ? left : MICA__QUANT_ROWS;
     for (uint64_t c = 0; c < s->count; c++)
-        row_store(quant_row_at(y, s->slot[c]) + s->row * row_element_bytes(y->dtype), y->dtype,
-                  result + c * MICA__QUANT_ROWS, n);
+        quant_store_unit(quant_row_at(y, s->slot[c]), y->dtype, w.n, s->row, result + c * MICA__QUANT_ROWS);
 }
 
 static void slot_unit(const mica__cpu_args *args, uint32_t slot, uint64_t row)
@@ -55,9 +53,8 @@ static void slot_unit(const mica__cpu_args *args, uint32_t slot, uint64_t row)
         multiply(args, &(share){(uint64_t)expert, row, 1, &slot});
         return;
     }
-    const uint64_t left = w->shape[1] - row, n = left < MICA__QUANT_ROWS ? left : MICA__QUANT_ROWS;
-    const uint64_t size = row_element_bytes(y->dtype);
-    memset(quant_row_at(y, slot) + row * size, 0, n * size);
+    static const float none[MICA__QUANT_ROWS] = {0};
+    quant_store_unit(quant_row_at(y, slot), y->dtype, w->shape[1], row, none);
     mica__cpu_fault(args);
 }
 
@@ -66,7 +63,7 @@ void MICA__ISA(experts_quant)(const mica__cpu_args *args, uint32_t first, uint32
     const mica__experts_quant_params *p = args->params;
     for (uint32_t unit = first; unit < last; unit++) {
         const uint32_t index = unit / p->blocks;
-        const uint64_t row = (uint64_t)(unit % p->blocks) * MICA__QUANT_ROWS;
+        const uint64_t row = (uint64_t)(unit % p->blocks) * MICA__PACKED_ROWS;
         if (p->few) {
             slot_unit(args, index, row);
             continue;

@@ -14,7 +14,7 @@ typedef struct unit {
     uint32_t weight;
     uint64_t blocks;          /* units left */
     uint64_t group;           /* of rows of x, and which weight matrix */
-    uint64_t row;             /* first row of the weight */
+    uint64_t row;             /* first row of the weight, of the first panel */
     uint64_t column, columns; /* rows of x, numbered over all groups */
     const void **x;           /* [columns] */
     float *result[2];         /* [columns][16] */
@@ -47,7 +47,7 @@ static unit unit_at(const mica__cpu_args *args, uint64_t index, uint64_t last)
     unit u = {0};
     while (block >= p->end_block[u.weight])
         u.weight++;
-    u.row = (block - (u.weight > 0 ? p->end_block[u.weight - 1] : 0)) * MICA__QUANT_ROWS;
+    u.row = (block - (u.weight > 0 ? p->end_block[u.weight - 1] : 0)) * MICA__PACKED_ROWS;
     u.blocks = p->end_block[u.weight] - block < last - index ? p->end_block[u.weight] - block : last - index;
     u.group = columns / p->column_blocks;
     u.column = u.group * p->rows + first;
@@ -91,23 +91,20 @@ static void multiply(const mica__cpu_args *args, const unit *u, const factor *f,
         MICA__ISA(quant_rows_q8)(&f->weight, u->row, u->x, u->columns, u->work, result);
 }
 
-/* Values `o` of n <= 16 elements of a row of y as fusion asked for, to `y`. `residual` is NULL or the same place of that
- * operand. */
-static void finish(const mica__matmul_record *m, const float *o, const float *up,
-                   const unsigned char *residual, uint16_t residual_dtype, uint64_t n, unsigned char *y,
-                   uint16_t dtype)
+/* The sixteen values `o` as fusion asked for; `up` are those of a gate's second weight. `residual` is NULL or sixteen too. */
+static void finish(const mica__matmul_record *m, float *o, const float *up, const float *residual)
 {
-    for (uint64_t i = 0; i < n; i += VW) {
-        const uint64_t lanes = n - i < VW ? n - i : VW;
+    if (m->gate == MICA__GATE_NONE && m->softcap == 0 && residual == NULL)
+        return;
+    for (uint64_t i = 0; i < MICA__QUANT_ROWS; i += VW) {
         vf v = vf_load(o + i);
         if (m->gate != MICA__GATE_NONE)
             v = vf_mul(m->gate == MICA__GATE_SILU ? vf_silu(v) : vf_gelu(v), vf_load(up + i));
         if (m->softcap != 0)
             v = vf_softcap(v, vf_set1(m->softcap));
         if (residual != NULL)
-            v = vf_add(v,
-                       row_load_n(residual + i * row_element_bytes(residual_dtype), residual_dtype, lanes));
-        row_store_n(y + i * row_element_bytes(dtype), dtype, v, lanes);
+            v = vf_add(v, vf_load(residual + i));
+        vf_store(o + i, v);
     }
 }
 
@@ -117,16 +114,14 @@ static void store(const mica__cpu_args *args, const unit *u)
     const mica__matmul_quant_params *p = args->params;
     const mica__cpu_view *y = &args->view[MICA__MATMUL_SLOT(u->weight, MICA__WEIGHT_Y)];
     const mica__cpu_view *residual = &args->view[MICA__MATMUL_RESIDUAL];
-    const uint64_t left = y->shape[y->ndim - 1u] - u->row,
-                   n = left < MICA__QUANT_ROWS ? left : MICA__QUANT_ROWS;
+    const bool add = u->weight == 0 && residual->data != NULL;
+    const uint64_t n = y->shape[y->ndim - 1u];
     for (uint64_t c = 0; c < u->columns; c++) {
-        const float *o = u->result[0] + c * MICA__QUANT_ROWS;
-        const unsigned char *r = NULL;
-        if (u->weight == 0 && residual->data != NULL)
-            r = quant_row_at(residual, u->column + c) + u->row * row_element_bytes(residual->dtype);
-        finish(u->weight == 0 ? &p->matmul : &plain, o, u->result[1] + c * MICA__QUANT_ROWS, r,
-               residual->dtype, n, quant_row_at(y, u->column + c) + u->row * row_element_bytes(y->dtype),
-               y->dtype);
+        float *o = u->result[0] + c * MICA__QUANT_ROWS, r[MICA__QUANT_ROWS] = {0};
+        if (add)
+            quant_load_unit(quant_row_at(residual, u->column + c), residual->dtype, n, u->row, r);
+        finish(u->weight == 0 ? &p->matmul : &plain, o, u->result[1] + c * MICA__QUANT_ROWS, add ? r : NULL);
+        quant_store_unit(quant_row_at(y, u->column + c), y->dtype, n, u->row, o);
     }
 }
 
@@ -138,7 +133,7 @@ void MICA__ISA(matmul_quant)(const mica__cpu_args *args, uint32_t first, uint32_
         unit u = unit_at(args, index, last);
         const factor f = factor_of(args, &u, u.weight), up = factor_of(args, &u, gate ? 1 : u.weight);
         index += u.blocks;
-        for (; u.blocks > 0; u.blocks--, u.row += MICA__QUANT_ROWS) {
+        for (; u.blocks > 0; u.blocks--, u.row += MICA__PACKED_ROWS) {
             multiply(args, &u, &f, u.result[0]);
             if (gate)
                 multiply(args, &u, &up, u.result[1]);

@@ -10,8 +10,29 @@
 #include "quant/packed.h"
 #include "quant/quant.h"
 
-#define MICA__QUANT_ROWS 16u /* rows of a weight in a unit */
+#define MICA__QUANT_ROWS 16u /* rows of a weight in a unit: two panels of eight */
 #define MICA__QUANT_FEW 4u   /* rows of x that every thread prepares for itself */
+
+/* Units of a weight of n rows. Unit b is panel b and panel b + units of it, not two neighbours: units in order then read
+ * two streams without a break, which processors follow ahead of the program by themselves. Two neighbours read side by
+ * side end every few kilobytes and begin anew behind each other. */
+static inline uint64_t mica__quant_units(uint64_t n)
+{
+    return (n + MICA__QUANT_ROWS - 1) / MICA__QUANT_ROWS;
+}
+
+/* Rows from a unit's first panel to its second. */
+static inline uint64_t mica__quant_far(uint64_t n)
+{
+    return mica__quant_units(n) * MICA__PACKED_ROWS;
+}
+
+/* Of the eight rows from `row` on, those that a weight of n rows has. */
+static inline uint64_t mica__quant_rows_left(uint64_t n, uint64_t row)
+{
+    const uint64_t left = n > row ? n - row : 0;
+    return left < MICA__PACKED_ROWS ? left : MICA__PACKED_ROWS;
+}
 
 /* The forms in which a weight reads activations. */
 #define MICA__QUANT_Q8 1u

@@ -64,7 +64,6 @@ typedef struct quant_tile {
     uint32_t group_size;                    /* affine, fp4 */
     uint16_t scale_dtype;                   /* affine: f16 or bf16 */
     bool fresh;                             /* sums begin at 0 */
-    uintptr_t end, jump; /* from where the first panel ends, what is read next lies this much further on */
     float *acc;
 } quant_tile;
 
@@ -72,17 +71,6 @@ QUANT_INLINE void quant_advance(quant_panels *p, uint64_t bytes)
 {
     for (int i = 0; i < QUANT_PANELS; i++)
         p->at[i] += bytes;
-}
-
-/* Asks for the lines of weights QUANT_AHEAD bytes ahead: with few columns the weights come from memory, read once, in
- * as many streams as there are panels. The address may lie past the weight; nothing is read then. */
-QUANT_INLINE void quant_prefetch(const quant_tile *t, const quant_panels *p, uint64_t bytes,
-                                 const int columns)
-{
-    const uintptr_t ahead = QUANT_AHEAD + ((uintptr_t)p->at[0] + QUANT_AHEAD >= t->end ? t->jump : 0);
-    for (int i = 0; columns < QUANT_COLUMNS && i < QUANT_PANELS; i++)
-        for (uint64_t line = 0; line < bytes; line += 64)
-            __builtin_prefetch((const void *)((uintptr_t)p->at[i] + ahead + line));
 }
 
 QUANT_INLINE void quant_fold(quant_f *acc, const quant_f *sum, quant_f scale, const mica__q8_block *const *x,
@@ -107,7 +95,6 @@ QUANT_INLINE void quant_runs_32(const quant_tile *t, quant_f *acc, const int col
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs; run++, quant_advance(&p, block_bytes)) {
         quant_f sum[QUANT_COLUMNS];
-        quant_prefetch(t, &p, block_bytes, columns);
         if (bits == 8)
             quant_dot8(&p, scales, t->x, run, columns, zero, sum);
         else
@@ -128,7 +115,6 @@ QUANT_INLINE void quant_runs_levels(const quant_tile *t, quant_f *acc, const int
     quant_panels p = t->panels;
     for (uint64_t run = 0; run < t->runs; run++, quant_advance(&p, 144)) {
         quant_f sum[QUANT_COLUMNS];
-        quant_prefetch(t, &p, 144, columns);
         quant_dot_levels(&p, 16, t->x, run, columns, levels, sum);
         quant_fold(acc, sum, bf16 ? quant_bf16(&p, 0) : quant_f16(&p, 0), t->x, run, columns);
     }
@@ -143,7 +129,6 @@ QUANT_INLINE void quant_runs_nvfp4(const quant_tile *t, quant_f *acc, const int 
             quant_f first[QUANT_COLUMNS], second[QUANT_COLUMNS];
             quant_panels part = p;
             quant_advance(&part, 128 * s);
-            quant_prefetch(t, &part, 160, columns);
             quant_dot_level_halves(&part, 32 * parts, t->x, run + s, columns, quant_fp4_levels, first,
                                    second);
             quant_fold(acc, first, quant_f16(&p, 32 * s), t->x, run + s, columns);
@@ -247,7 +232,6 @@ QUANT_INLINE void quant_runs_offset_k(const quant_tile *t, quant_f *acc, const i
             quant_f sum[QUANT_COLUMNS];
             quant_panels part = p;
             quant_advance(&part, part_bytes * s);
-            quant_prefetch(t, &part, part_bytes + 16, columns);
             quant_dot(&part, 128, t->x, run + s, columns, bits, 0, sum);
             quant_fold(acc, sum, quant_f_mul(d, quant_u8(&scales.panels, 8 * s)), t->x, run + s, columns);
             quant_fold_bias(acc, quant_f_mul(dmin, quant_u8(&scales.panels, 64 + 8 * s)), t->x, run + s,
@@ -265,7 +249,6 @@ QUANT_INLINE void quant_runs_q6_k(const quant_tile *t, quant_f *acc, const int c
             quant_f sum[QUANT_COLUMNS];
             quant_panels part = p;
             quant_advance(&part, 192 * s);
-            quant_prefetch(t, &part, 192, columns);
             quant_dot_halves(&p, 144 + 192 * s, &p, 16 + 16 * s, t->x, run + s, columns, 6, sum);
             quant_fold(acc, sum, d, t->x, run + s, columns);
         }
@@ -283,7 +266,6 @@ QUANT_INLINE void quant_runs_q3_k(const quant_tile *t, quant_f *acc, const int c
             quant_f sum[QUANT_COLUMNS];
             quant_panels part = p;
             quant_advance(&part, 96 * s);
-            quant_prefetch(t, &part, 128, columns);
             quant_dot_halves(&part, 112, &scales.panels, 16 * s, t->x, run + s, columns, 3, sum);
             quant_fold(acc, sum, d, t->x, run + s, columns);
         }
@@ -301,7 +283,6 @@ QUANT_INLINE void quant_runs_q2_k(const quant_tile *t, quant_f *acc, const int c
             quant_f sum[QUANT_COLUMNS], low[QUANT_COLUMNS];
             quant_panels part = p;
             quant_advance(&part, 64 * s);
-            quant_prefetch(t, &part, 84, columns);
             quant_dot_halves(&part, 160, &scales.panels, 16 * s, t->x, run + s, columns, 2, sum);
             quant_min_halves(&scales.panels, 128 + 16 * s, t->x, run + s, columns, low);
             quant_fold(acc, sum, d, t->x, run + s, columns);
@@ -321,7 +302,6 @@ QUANT_INLINE void quant_runs_iq4_xs(const quant_tile *t, quant_f *acc, const int
             quant_f sum[QUANT_COLUMNS];
             quant_panels part = p;
             quant_advance(&part, 128 * s);
-            quant_prefetch(t, &part, 136, columns);
             quant_dot_levels(&part, 64, t->x, run + s, columns, quant_iq4_levels, sum);
             const quant_f scale = quant_f_sub(quant_u8(&scales.panels, 8 * s), quant_f_set1(32));
             quant_fold(acc, sum, quant_f_mul(d, scale), t->x, run + s, columns);
@@ -341,7 +321,6 @@ QUANT_INLINE void quant_runs_affine(const quant_tile *t, quant_f *acc, const int
         quant_advance(&p, 32);
         for (; run < end; run++, quant_advance(&p, part_bytes)) {
             quant_f sum[QUANT_COLUMNS];
-            quant_prefetch(t, &p, part_bytes, columns);
             if (bits == 8)
                 quant_dot8(&p, 0, t->x, run, columns, 0, sum);
             else

@@ -10,7 +10,6 @@
 
 #define QUANT_PANELS 2
 #define QUANT_COLUMNS 4
-#define QUANT_AHEAD 1024u
 #define QUANT_UNROLL _Pragma("GCC unroll 8")
 
 typedef struct quant_panels {

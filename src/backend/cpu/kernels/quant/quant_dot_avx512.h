@@ -9,7 +9,6 @@
 
 #define QUANT_PANELS 2
 #define QUANT_COLUMNS 8
-#define QUANT_AHEAD 3072u
 
 typedef struct quant_panels {
     const unsigned char *at[QUANT_PANELS];

@@ -10,7 +10,6 @@
 
 #define QUANT_PANELS 1
 #define QUANT_COLUMNS 4
-#define QUANT_AHEAD 3072u
 
 typedef struct quant_panels {
     const unsigned char *at[QUANT_PANELS];

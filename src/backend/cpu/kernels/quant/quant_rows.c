@@ -64,21 +64,20 @@ static const tile_fn tiles[MICA_DTYPE_COUNT][TILE_WIDTHS] = {
     [MICA_DTYPE_AFFINE8] = TILE_ROW(AFFINE8),
 };
 
-/* Panel 0 or 1 of a chunk of sixteen rows: in place when packed, else written to `work`. The second is the first again
- * where the matrix ends. */
+/* Panel 0 or 1 of a chunk of a unit: in place when packed, else written to `work`. The second is the first again where
+ * the matrix ends. */
 static const unsigned char *chunk_panel(const mica__quant_weight *w, uint64_t row, uint64_t panel,
                                         uint64_t k_first, uint64_t k_count, unsigned char *work)
 {
     const mica__packed_form *form = &w->form;
-    const uint64_t first = row + panel * MICA__PACKED_ROWS, left = w->n > first ? w->n - first : 0;
+    const uint64_t first = row + panel * mica__quant_far(w->n), left = mica__quant_rows_left(w->n, first);
     if (w->layout == MICA_LAYOUT_ROWS8)
         return w->source.data + (left != 0 ? first : row) * w->source.row_stride + form->head_bytes +
                (k_first == 0 ? 0 : mica__packed_block_bytes(form, k_first));
     if (left == 0)
         return work;
     unsigned char *to = work + panel * mica__packed_block_bytes(form, mica__quant_chunk(form));
-    mica__packed_write(&w->source, form, first, left < MICA__PACKED_ROWS ? (uint32_t)left : MICA__PACKED_ROWS,
-                       k_first, k_count, to);
+    mica__packed_write(&w->source, form, first, (uint32_t)left, k_first, k_count, to);
     return to;
 }
 
@@ -112,7 +111,6 @@ void MICA__ISA(quant_rows_q8)(const mica__quant_weight *weight, uint64_t row, co
     tile.scale_dtype = packed && form->head_bytes != 0
                            ? mica__packed_scale_dtype(source->data + row * source->row_stride)
                            : source->scale_dtype;
-    tile.jump = packed ? (QUANT_PANELS - 1) * MICA__PACKED_ROWS * source->row_stride : 0;
     /* Weights that are in place and meet one tile of columns are read once: there is no use in keeping them near. */
     const uint64_t chunk = packed && columns <= QUANT_COLUMNS ? source->k : mica__quant_chunk(form);
     for (uint64_t k = 0; k < source->k; k += chunk) {
@@ -122,7 +120,6 @@ void MICA__ISA(quant_rows_q8)(const mica__quant_weight *weight, uint64_t row, co
         for (uint64_t lane = 0; lane < MICA__QUANT_ROWS; lane += QUANT_TILE_ROWS) {
             for (uint64_t i = 0; i < QUANT_PANELS; i++)
                 tile.panels.at[i] = chunk_panel(weight, row, lane / MICA__PACKED_ROWS + i, k, count, work);
-            tile.end = (uintptr_t)tile.panels.at[0] + mica__packed_block_bytes(form, count);
             chunk_columns(&tile, tiles[source->dtype], x, k / 32, columns, out + lane);
         }
     }
@@ -199,9 +196,12 @@ void MICA__ISA(quant_rows_f32)(const mica__quant_weight *weight, uint64_t row, c
 {
     const uint64_t k = weight->source.k;
     float *w = work;
-    for (uint64_t r = 0; r < MICA__QUANT_ROWS && row + r < weight->n; r++) {
+    for (uint64_t r = 0; r < MICA__QUANT_ROWS; r++) {
+        const uint64_t at = row + r % MICA__PACKED_ROWS + r / MICA__PACKED_ROWS * mica__quant_far(weight->n);
         uint64_t c = 0;
-        decode_row(weight, row + r, w);
+        if (at >= weight->n)
+            continue;
+        decode_row(weight, at, w);
         for (; c + 4 <= columns; c += 4)
             dot_columns(w, k, x + c, 4, out + c * MICA__QUANT_ROWS + r);
         for (; c < columns; c++)

@@ -6,6 +6,7 @@
 #define MICA_CPU_QUANT_ROWS_H
 
 #include "backend/cpu/kernels/quant/matmul_quant.h"
+#include "backend/cpu/kernels/rows.h"
 #include "quant/packed.h"
 
 /* One matrix [n, k]. source.row_stride is the stride of the view: an eighth of a group when packed. */
@@ -54,11 +55,32 @@ static inline mica__quant_weight mica__quant_weight_of(const mica__cpu_view *dat
     return w;
 }
 
-/* out [columns][16] = activations . rows [row, row + 16)^T; rows past n give anything. x: one activation row per
- * column, mica__q8_block or float. `work`: mica__quant_work_bytes. */
+/* out [columns][16] = activations . the rows of a unit^T: [row, row + 8) and as many mica__quant_far further on; rows past
+ * n give anything. x: one activation row per column, mica__q8_block or float. `work`: mica__quant_work_bytes. */
 void MICA__ISA(quant_rows_q8)(const mica__quant_weight *weight, uint64_t row, const void *const *x,
                               uint64_t columns, void *work, float *out);
 void MICA__ISA(quant_rows_f32)(const mica__quant_weight *weight, uint64_t row, const void *const *x,
                                uint64_t columns, void *work, float *out);
+
+/* The elements of a unit in a row of n: from it as f32, and to it. */
+static inline void quant_load_unit(const unsigned char *src, uint16_t dtype, uint64_t n, uint64_t row,
+                                   float out[MICA__QUANT_ROWS])
+{
+    for (uint32_t i = 0; i < MICA__QUANT_ROWS; i += MICA__PACKED_ROWS, row += mica__quant_far(n)) {
+        const uint64_t left = mica__quant_rows_left(n, row);
+        if (left > 0)
+            vf_store_n(out + i, row_load_n(src + row * row_element_bytes(dtype), dtype, left), left);
+    }
+}
+
+static inline void quant_store_unit(unsigned char *dst, uint16_t dtype, uint64_t n, uint64_t row,
+                                    const float in[MICA__QUANT_ROWS])
+{
+    for (uint32_t i = 0; i < MICA__QUANT_ROWS; i += MICA__PACKED_ROWS, row += mica__quant_far(n)) {
+        const uint64_t left = mica__quant_rows_left(n, row);
+        if (left > 0)
+            row_store(dst + row * row_element_bytes(dtype), dtype, in + i, left);
+    }
+}
 
 #endif

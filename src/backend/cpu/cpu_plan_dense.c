@@ -133,20 +133,25 @@ static mica_status add_dispatch(const mica__record *record, const mica__dense_pa
     return finish(record, p->k, local_floats, unit_ns, plan);
 }
 
-/* Columns of a block whose rows of w are some tens of kilobytes. */
-static uint64_t few_columns(uint64_t rows, uint64_t row_bytes)
+/* Columns of a block for few rows of x, of `bytes` of w in all. Where w is read again for more rows of x its rows are some
+ * tens of kilobytes; else up to a megabyte, which is read in long streams, as far as threads have units enough. */
+static uint64_t few_columns(const mica__device_info *info, uint64_t rows, uint64_t row_bytes, uint64_t bytes)
 {
-    const uint64_t step = mica__dense_few_step(rows);
-    return at_most(at_least((32 << 10) / (row_bytes * step), 1), 512 / step) * step;
+    const uint64_t step = mica__dense_few_step(rows), near = 32 << 10,
+                   share = bytes / ((uint64_t)info->threads * UNITS_PER_THREAD);
+    const uint64_t block = rows <= MICA__DENSE_DOTS ? at_least(at_most(share, 1 << 20), near) : near;
+    return at_most(at_least(block / (row_bytes * step), 1), 512 / step) * step;
 }
 
-static mica_status plan_rows(const mica__record *record, mica__dense_params *p, mica__plan *plan)
+static mica_status plan_rows(const mica__record *record, const mica__device_info *info, mica__dense_params *p,
+                             mica__plan *plan)
 {
     const uint64_t row_bytes =
         p->k * element_bytes(record->operand[MICA__MATMUL_SLOT(0, MICA__WEIGHT_DATA)].dtype);
     p->mode = MICA__DENSE_ROWS;
     p->row_blocks = 1;
-    const uint64_t blocks = cut_columns(record, p, few_columns(p->rows, row_bytes));
+    const uint64_t bytes = p->groups * row_bytes * cut_columns(record, p, 1);
+    const uint64_t blocks = cut_columns(record, p, few_columns(info, p->rows, row_bytes, bytes));
     const uint64_t local = (1 + p->rows) * mica__dense_row_floats(p->k) + 2 * p->rows * p->block_columns;
     const double flops = 2 * (double)(p->rows * p->block_columns) * (double)p->k;
     const double unit_ns = 20 + (double)(p->block_columns * row_bytes) / BYTES_PER_NS + flops / FLOPS_PER_NS;
@@ -205,7 +210,7 @@ mica_status mica__cpu_plan_matmul_dense(const mica__record *record, const mica__
     }
     p.rows = rows_of(x) / p.groups;
     const bool f32 = record->operand[MICA__MATMUL_SLOT(0, MICA__WEIGHT_DATA)].dtype == MICA_DTYPE_F32;
-    return p.rows <= (f32 ? MICA__DENSE_FEW_F32 : MICA__DENSE_FEW) ? plan_rows(record, &p, plan)
+    return p.rows <= (f32 ? MICA__DENSE_FEW_F32 : MICA__DENSE_FEW) ? plan_rows(record, info, &p, plan)
                                                                    : plan_tiles(record, info, &p, plan);
 }
 
@@ -224,12 +229,14 @@ static void add_experts(const mica__record *record, const mica__experts_dense_pa
     mica__cpu_plan_params(plan, p, sizeof *p);
 }
 
-static mica_status plan_few_slots(const mica__record *record, uint64_t slots, mica__plan *plan)
+static mica_status plan_few_slots(const mica__record *record, const mica__device_info *info, uint64_t slots,
+                                  mica__plan *plan)
 {
     const mica__operand *w = &record->operand[MICA__EXPERTS_WEIGHT];
     const uint64_t n = w->shape[1], row_bytes = w->shape[2] * element_bytes(w->dtype);
     mica__experts_dense_params p = {.mode = MICA__EXPERTS_FEW,
-                                    .block_columns = (uint32_t)few_columns(1, row_bytes)};
+                                    .block_columns =
+                                        (uint32_t)few_columns(info, 1, row_bytes, slots * n * row_bytes)};
     p.column_blocks = (uint32_t)((n + p.block_columns - 1) / p.block_columns);
     add_experts(record, &p, slots * p.column_blocks, 0, 0, plan);
     return finish(record, w->shape[2], mica__dense_row_floats(w->shape[2]) + p.block_columns,
@@ -293,6 +300,6 @@ mica_status mica__cpu_plan_experts_dense(const mica__record *record, const mica_
     if (status != MICA_OK)
         return status;
     const uint64_t slots = ids->shape[0] * ids->shape[1];
-    return slots <= MICA__EXPERTS_FEW_SLOTS ? plan_few_slots(record, slots, plan)
+    return slots <= MICA__EXPERTS_FEW_SLOTS ? plan_few_slots(record, info, slots, plan)
                                             : plan_many_slots(record, info, slots, plan);
 }

@@ -287,10 +287,13 @@ typedef struct gemm_dots {
     uint64_t ld;
 } gemm_dots;
 
-GEMM_INLINE void gemm_dot_tile(const gemm_dots *d, uint64_t column, uint16_t dtype, int mx, int nw)
+/* Rows column, column + apart, .. of w. */
+GEMM_INLINE void gemm_dot_tile(const gemm_dots *d, uint64_t column, uint64_t apart, uint16_t dtype, int mx,
+                               int nw)
 {
     const unsigned char *w = d->w + column * d->w_stride;
-    const uint64_t k = d->k, w_stride = d->w_stride, x_stride = d->x_stride, size = row_element_bytes(dtype);
+    const uint64_t k = d->k, w_stride = apart * d->w_stride, x_stride = d->x_stride,
+                   size = row_element_bytes(dtype);
     const float *x = d->x;
     vf sum[GEMM_DOT_SUMS];
     GEMM_UNROLL
@@ -320,16 +323,19 @@ GEMM_INLINE void gemm_dot_tile(const gemm_dots *d, uint64_t column, uint16_t dty
         gemm_sum4(sum + i, total + i);
     for (int i = 0; i < mx; i++)
         for (int j = 0; j < nw; j++)
-            d->out[(uint64_t)i * d->ld + column + (uint64_t)j] = total[i * nw + j];
+            d->out[(uint64_t)i * d->ld + column + (uint64_t)j * apart] = total[i * nw + j];
 }
 
+/* The rows of a tile lie as far apart as they can, so that each tile goes on where the one before stopped reading: a few
+ * long streams, which processors follow ahead of the program. */
 GEMM_INLINE void gemm_dot_rows(const gemm_dots *d, uint64_t columns, uint16_t dtype, int mx)
 {
+    const uint64_t apart = columns / GEMM_DOT_ROWS(mx);
     uint64_t column = 0;
-    for (; column + GEMM_DOT_ROWS(mx) <= columns; column += GEMM_DOT_ROWS(mx))
-        gemm_dot_tile(d, column, dtype, mx, GEMM_DOT_ROWS(mx));
-    for (; column < columns; column++)
-        gemm_dot_tile(d, column, dtype, mx, 1);
+    for (; column < apart; column++)
+        gemm_dot_tile(d, column, apart, dtype, mx, GEMM_DOT_ROWS(mx));
+    for (column = apart * GEMM_DOT_ROWS(mx); column < columns; column++)
+        gemm_dot_tile(d, column, 1, dtype, mx, 1);
 }
 
 GEMM_INLINE void gemm_dot_type(const gemm_dots *d, uint64_t rows, uint64_t columns, uint16_t dtype)

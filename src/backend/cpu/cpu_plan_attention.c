@@ -80,7 +80,7 @@ static uint64_t capacity(const mica__record *record)
 /* Of blocks that a unit decodes, for which it has room for one kv head. */
 static bool is_coded(uint16_t dtype)
 {
-    return mica__cpu_is_cache_block(dtype) && dtype != MICA_DTYPE_Q8_0;
+    return mica__cpu_is_cache_block(dtype) && !mica__attention_reads(dtype);
 }
 
 /* How many kv heads a unit of `rows` rows for each takes. Few rows: memory is the limit, and kv heads that

@@ -1,7 +1,9 @@
 /* iq4.c - 4-bit indices into sixteen fixed levels, denser near zero: iq4_nl iq4_xs. */
+#include "quant/codec/lanes.h"
 #include "quant/codec/levels.h"
 
 #include <math.h>
+#include <stddef.h>
 
 static const int8_t levels[16] = {MICA__IQ4_LEVELS};
 
@@ -112,17 +114,17 @@ static void put_levels(const uint8_t qs[16], float scale, float dst[32])
 {
     int8_t q[32];
     mica__levels_of(levels, qs, q);
-    for (int j = 0; j < 32; j++)
-        dst[j] = scale * (float)q[j];
+    for (int j = 0; j < 32; j += LANES)
+        lane_store(dst + j, lane_from_i8((const unsigned char *)q + j) * scale);
 }
 
 void MICA__CODEC(decode_iq4_nl)(const void *src, float *dst, uint64_t blocks)
 {
     const unsigned char *from = src;
     for (uint64_t b = 0; b < blocks; b++, from += sizeof(mica__block_iq4_nl), dst += 32) {
-        mica__block_iq4_nl block;
-        memcpy(&block, from, sizeof block);
-        put_levels(block.qs, mica__f16_to_f32(block.d), dst);
+        uint16_t d;
+        memcpy(&d, from + offsetof(mica__block_iq4_nl, d), sizeof d);
+        put_levels(from + offsetof(mica__block_iq4_nl, qs), mica__f16_to_f32(d), dst);
     }
 }
 

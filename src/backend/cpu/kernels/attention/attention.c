@@ -14,6 +14,7 @@
 
 /* From this many rows of one kv head on keys are packed and values widened once for all. */
 #define WIDEN_ROWS 8
+#define ROWS_AHEAD 12     /* of keys or values brought to f32: those that are asked for meanwhile */
 #define BLOCK_BYTES 32768 /* of keys or values that all kv heads of a unit read before the next ones */
 
 /* The rows of one unit: tokens [token, token + tokens) by kv heads [kv_head, kv_head + kv_heads) by `heads`
@@ -120,21 +121,26 @@ static bool widens(const tile *t)
     return t->kv_heads == 1 && t->rows >= WIDEN_ROWS;
 }
 
+static bool is_decoded(uint16_t dtype)
+{
+    return cache_is_coded(dtype) && !mica__attention_reads(dtype);
+}
+
 /* Puts a key into a panel as its row `i` of `rows`, as gemm_pack_row does. */
 static void pack_row(const tile *t, const unsigned char *row, uint16_t dtype, uint64_t dim, uint32_t i,
                      uint32_t rows, float *panel)
 {
-    if (cache_is_coded(dtype)) {
+    if (is_decoded(dtype)) {
         mica__quant_decode_row(dtype, row, t->row, dim);
         gemm_pack_row((const unsigned char *)t->row, MICA_DTYPE_F32, dim, i, rows, panel);
         return;
     }
-    if (dtype != MICA_DTYPE_Q8_0) {
+    if (!mica__attention_reads(dtype)) {
         gemm_pack_row(row, dtype, dim, i, rows, panel);
         return;
     }
     for (uint64_t at = 0; at < dim; at += VW)
-        vf_store(panel + at * rows + i * VW, cache_load_q8_0(row, at, cache_scale_q8_0(row, at)));
+        vf_store(panel + at * rows + i * VW, cache_load(row, dtype, at, cache_scale(row, dtype, at)));
 }
 
 /* Brings keys or values to f32 and points at the copies, which lie from `copies` on. */
@@ -144,9 +150,10 @@ static void widen_rows(const tile *t, key_rows *rows, float *copies)
     for (uint64_t i = rows->first; i < rows->last; i++) {
         float *to = copies + i * stride;
         const float *wide = to;
-        if (cache_is_coded(rows->dtype))
+        prefetch_row(rows, 0, i + ROWS_AHEAD);
+        if (is_decoded(rows->dtype))
             mica__quant_decode_row(rows->dtype, rows->row[i], to, rows->dim);
-        else if (rows->dtype == MICA_DTYPE_Q8_0)
+        else if (mica__attention_reads(rows->dtype))
             pack_row(t, rows->row[i], rows->dtype, rows->dim, 0, 1, to);
         else
             wide = row_f32(rows->row[i], rows->dtype, rows->dim, to);
@@ -163,6 +170,7 @@ static void pack_keys(const tile *t, const key_rows *keys)
     for (uint64_t i = keys->first / GEMM_NR * GEMM_NR; i < end; i++) {
         const uint32_t j = (uint32_t)(i % GEMM_NR);
         float *panel = t->key_packed + (i - j) * steps * VW;
+        prefetch_row(keys, 0, i + ROWS_AHEAD);
         if (i >= keys->first && i < keys->last)
             pack_row(t, keys->row[i], keys->dtype, keys->dim, j, GEMM_NR, panel);
         else
@@ -462,7 +470,7 @@ static void score_chunk(const tile *t, uint64_t base, uint64_t step, const key_r
         score_panels(t, base, keys->dim);
         return;
     }
-    if (cache_is_coded(keys->dtype)) {
+    if (is_decoded(keys->dtype)) {
         decoded = *keys;
         widen_rows(t, &decoded, t->key_packed);
         pad_rows(&decoded);
@@ -497,7 +505,7 @@ static void walk_chunk(const tile *t, uint64_t chunk, const key_rows *keys, cons
         if (in_chunk(&t->sight[row_token(t, row)], base, &first, &last))
             weigh(t, row, base, first, last);
     }
-    if (widens(t) || cache_is_coded(c.values.dtype))
+    if (widens(t) || is_decoded(c.values.dtype))
         widen_rows(t, &c.values, t->value_widened);
     for (uint64_t from = 0; from < keys->last; from += step)
         for (uint64_t kv = 0; kv < t->kv_heads; kv++)

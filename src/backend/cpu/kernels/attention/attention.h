@@ -10,6 +10,7 @@
 #ifndef MICA_CPU_ATTENTION_H
 #define MICA_CPU_ATTENTION_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "backend/record.h"
@@ -46,6 +47,12 @@ static inline uint64_t mica__attention_row_floats(uint64_t dim)
 static inline uint64_t mica__attention_partial_floats(uint64_t v_dim)
 {
     return mica__attention_row_floats(v_dim) + MICA__ATTENTION_LANES;
+}
+
+/* Blocks that are read where they lie; the other types of blocks are decoded a chunk at a time. */
+static inline bool mica__attention_reads(uint16_t dtype)
+{
+    return dtype == MICA_DTYPE_Q8_0 || dtype == MICA_DTYPE_Q4_0 || dtype == MICA_DTYPE_IQ4_NL;
 }
 
 /* Per-thread memory: rows of q, scores, partial and combined results; a chunk of keys packed and of values

@@ -52,12 +52,12 @@ static inline void prefetch_row(const key_rows *rows, uint64_t offset, uint64_t 
 /* A row of blocks has a scale for each of them; other rows have none. */
 GEMM_INLINE vf tile_scale(const unsigned char *row, uint16_t dtype, uint64_t at)
 {
-    return dtype == MICA_DTYPE_Q8_0 ? cache_scale_q8_0(row, at) : vf_zero();
+    return mica__attention_reads(dtype) ? cache_scale(row, dtype, at) : vf_zero();
 }
 
 GEMM_INLINE vf tile_load(const unsigned char *row, uint16_t dtype, uint64_t at, vf scale)
 {
-    return dtype == MICA_DTYPE_Q8_0 ? cache_load_q8_0(row, at, scale) : gemm_load(row, dtype, at);
+    return mica__attention_reads(dtype) ? cache_load(row, dtype, at, scale) : gemm_load(row, dtype, at);
 }
 
 /* a and b, of which each lane is to be added to the lane that is `apart` on: lanes where bit `apart` of their number is 0 get the sums of
@@ -127,7 +127,7 @@ GEMM_INLINE void score_tile(const float *q, uint64_t q_stride, const key_range *
     GEMM_UNROLL
     for (int i = 0; i < rows * TILE_KEYS; i++)
         sum[i] = vf_zero();
-    const uint64_t step = dtype == MICA_DTYPE_Q8_0 ? CACHE_BLOCK : VW;
+    const uint64_t step = mica__attention_reads(dtype) ? CACHE_BLOCK : VW;
     uint64_t at = 0;
     for (; at + step <= dim; at += step) {
         vf scale[TILE_KEYS];
@@ -172,6 +172,8 @@ GEMM_INLINE void score_rows(const float *q, uint64_t q_stride, const key_range *
     case MICA_DTYPE_F32: score_type(q, q_stride, keys, MICA_DTYPE_F32, rows, score); return;
     case MICA_DTYPE_F16: score_type(q, q_stride, keys, MICA_DTYPE_F16, rows, score); return;
     case MICA_DTYPE_Q8_0: score_type(q, q_stride, keys, MICA_DTYPE_Q8_0, rows, score); return;
+    case MICA_DTYPE_Q4_0: score_type(q, q_stride, keys, MICA_DTYPE_Q4_0, rows, score); return;
+    case MICA_DTYPE_IQ4_NL: score_type(q, q_stride, keys, MICA_DTYPE_IQ4_NL, rows, score); return;
     default: score_type(q, q_stride, keys, MICA_DTYPE_BF16, rows, score); return;
     }
 }
@@ -199,6 +201,8 @@ GEMM_INLINE void value_tile(const float *weight, const key_range *keys, uint16_t
     const key_rows *ahead = at == 0 ? keys->ahead : NULL;
     const uint64_t offset = keys->head * keys->rows->head_stride,
                    ahead_offset = ahead != NULL ? keys->head * ahead->head_stride : 0;
+    /* Whole blocks begin with one: where a vector lies in its block is known when compiling. */
+    const uint64_t begin = vectors * VW % CACHE_BLOCK == 0 ? at / CACHE_BLOCK * CACHE_BLOCK : at;
     vf o[VALUE_SUMS];
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < vectors; j++)
@@ -211,9 +215,9 @@ GEMM_INLINE void value_tile(const float *weight, const key_range *keys, uint16_t
         for (int j = 0; j < vectors; j++) {
             /* `at` is a multiple of what the vectors hold, so that they begin with a block or lie in one. */
             if (j * VW % CACHE_BLOCK == 0)
-                scale = tile_scale(row, dtype, at + (uint64_t)j * VW);
+                scale = tile_scale(row, dtype, begin + (uint64_t)j * VW);
             v[j] = lanes < VW ? row_load_n(row + at * row_element_bytes(dtype), dtype, lanes)
-                              : tile_load(row, dtype, at + (uint64_t)j * VW, scale);
+                              : tile_load(row, dtype, begin + (uint64_t)j * VW, scale);
         }
         for (int i = 0; i < rows; i++) {
             const vf w = vf_set1(weight[(uint64_t)i * SCORE_STRIDE + key]);
@@ -250,6 +254,8 @@ GEMM_INLINE void value_rows(const float *weight, const key_range *keys, int rows
     case MICA_DTYPE_F32: value_type(weight, keys, MICA_DTYPE_F32, rows, sum, sum_stride); return;
     case MICA_DTYPE_F16: value_type(weight, keys, MICA_DTYPE_F16, rows, sum, sum_stride); return;
     case MICA_DTYPE_Q8_0: value_type(weight, keys, MICA_DTYPE_Q8_0, rows, sum, sum_stride); return;
+    case MICA_DTYPE_Q4_0: value_type(weight, keys, MICA_DTYPE_Q4_0, rows, sum, sum_stride); return;
+    case MICA_DTYPE_IQ4_NL: value_type(weight, keys, MICA_DTYPE_IQ4_NL, rows, sum, sum_stride); return;
     default: value_type(weight, keys, MICA_DTYPE_BF16, rows, sum, sum_stride); return;
     }
 }

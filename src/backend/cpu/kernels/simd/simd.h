@@ -8,6 +8,8 @@
  *   vf_load_f16 vf_store_f16 vf_load_bf16 vf_store_bf16, each with _n: widened exactly, narrowed to nearest
  *                                                  even, NaN kept
  *   vf_load_i8                                     VW signed bytes
+ *   vf_load_level(level, src, upper)               level[i], of sixteen whole numbers in a byte, for the lower or the upper halves
+ *                                                  i of VW bytes; vf_level is what the table is made of
  *   vf_set1 vf_set1_f16 (of the half at an address) vf_zero vf_add vf_sub vf_mul vf_div
  *   vf_fma(a, b, c)   a * b + c; rounded once on avx2 and avx512, twice in the portable form
  *   vf_fnma(a, b, c)  c - a * b, the same

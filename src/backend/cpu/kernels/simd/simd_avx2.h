@@ -239,6 +239,16 @@ static inline vf vf_load_i8(const void *src)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)src)));
 }
 
+typedef int8_t vf_level;
+
+static inline vf vf_load_level(const vf_level level[16], const void *src, int upper)
+{
+    const __m128i bytes = _mm_loadl_epi64((const __m128i *)src);
+    const __m128i at = _mm_and_si128(upper ? _mm_srli_epi16(bytes, 4) : bytes, _mm_set1_epi8(15));
+    const __m128i of = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)level), at);
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(of));
+}
+
 static inline vf vf_set1_f16(const void *src)
 {
     int16_t half;

@@ -308,6 +308,18 @@ static inline vf vf_load_i8(const void *src)
     return (vf){{b[0], b[1], b[2], b[3]}, {b[4], b[5], b[6], b[7]}};
 }
 
+typedef float vf_level;
+
+static inline vf vf_load_level(const vf_level level[16], const void *src, int upper)
+{
+    uint64_t bytes;
+    memcpy(&bytes, src, sizeof bytes);
+    bytes >>= upper ? 4 : 0;
+    return (vf){
+        {level[bytes & 15], level[bytes >> 8 & 15], level[bytes >> 16 & 15], level[bytes >> 24 & 15]},
+        {level[bytes >> 32 & 15], level[bytes >> 40 & 15], level[bytes >> 48 & 15], level[bytes >> 56 & 15]}};
+}
+
 static inline vf vf_set1_f16(const void *src)
 {
     uint16_t half;

@@ -103,6 +103,19 @@ static inline float row_rms_scale(const float *x, uint64_t n, float eps)
     return 1.0f / sqrtf(total / (float)n + eps);
 }
 
+/* A vector, or the first n lanes of one, rounded to the type. */
+static inline void row_store_upto(void *dst, uint16_t dtype, vf v, uint64_t n)
+{
+    if (n < VW)
+        row_store_n(dst, dtype, v, n);
+    else if (dtype == MICA_DTYPE_F32)
+        vf_store(dst, v);
+    else if (dtype == MICA_DTYPE_F16)
+        vf_store_f16(dst, v);
+    else
+        vf_store_bf16(dst, v);
+}
+
 /* y[i] = (x[i] * r) * weight[i] with r of row_rms_scale; weight NULL is left out. y may be x. */
 static inline void row_rms_norm(const float *x, const float *weight, float eps, uint64_t n, float *y)
 {
@@ -174,17 +187,23 @@ static inline float row_softmax_blank(const float *z, uint64_t n)
     return 0.0f;
 }
 
-/* z = softmax(x * scale); z has room for whole vectors. */
-static inline void row_softmax(const float *x, float scale, uint64_t n, float *z)
+/* z = exp(x * scale - greatest); gives what all are to be multiplied by. z has room for whole vectors. */
+static inline float row_softmax_weights(const float *x, float scale, uint64_t n, float *z)
 {
     const float greatest = row_softmax_scale(x, scale, n, z);
     if (greatest == -INFINITY) {
         const float value = row_softmax_blank(z, n);
         for (uint64_t i = 0; i < n; i++)
             z[i] = value;
-        return;
+        return 1.0f;
     }
-    const vf factor = vf_set1(1.0f / row_softmax_exp(z, greatest, n));
+    return 1.0f / row_softmax_exp(z, greatest, n);
+}
+
+/* z = softmax(x * scale); z has room for whole vectors. */
+static inline void row_softmax(const float *x, float scale, uint64_t n, float *z)
+{
+    const vf factor = vf_set1(row_softmax_weights(x, scale, n, z));
     for (uint64_t i = 0; i < n; i += VW)
         vf_store(z + i, vf_mul(vf_load(z + i), factor));
 }

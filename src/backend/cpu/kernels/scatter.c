@@ -142,6 +142,55 @@ static void combine(columns *sum, const columns *more, uint16_t dtype, uint32_t 
         combine_int64_t(sum->i64, more->i64, n, mode);
 }
 
+/* sum and more of one lane type; as COMBINE has it. */
+static inline vf combined(vf a, vf b, uint32_t mode)
+{
+    switch (mode) {
+    case MICA_SCATTER_ADD: return vf_add(a, b);
+    case MICA_SCATTER_MUL: return vf_mul(a, b);
+    case MICA_SCATTER_MAX: return vf_select(vf_eq(b, b), vf_select(vf_lt(a, b), b, a), b);
+    default: return vf_select(vf_eq(b, b), vf_select(vf_lt(b, a), b, a), b);
+    }
+}
+
+/* A row of floats side by side with one update: one rounding in f32 is what f64 would give. Meanwhile as many bytes at `next` come. The type and the
+ * mode are constants in each call of this. */
+static inline __attribute__((always_inline)) void update_once(unsigned char *to, const unsigned char *from,
+                                                              uint16_t dtype, uint32_t mode, uint64_t n,
+                                                              const unsigned char *next)
+{
+    const uint64_t bytes = row_element_bytes(dtype);
+    for (uint64_t i = 0; i < n; i += VW) {
+        const uint64_t left = n - i < VW ? n - i : VW;
+        __builtin_prefetch(next + i * bytes, 1);
+        if (left == VW)
+            row_store_n(to + i * bytes, dtype,
+                        combined(row_load_n(to + i * bytes, dtype, VW),
+                                 row_load_n(from + i * bytes, dtype, VW), mode),
+                        VW);
+        else
+            row_store_n(to + i * bytes, dtype,
+                        combined(row_load_n(to + i * bytes, dtype, left),
+                                 row_load_n(from + i * bytes, dtype, left), mode),
+                        left);
+    }
+}
+
+static void update_row(unsigned char *to, const unsigned char *from, uint16_t dtype, uint32_t mode,
+                       uint64_t n, const unsigned char *next)
+{
+    if (dtype == MICA_DTYPE_F32 && mode == MICA_SCATTER_ADD)
+        update_once(to, from, MICA_DTYPE_F32, MICA_SCATTER_ADD, n, next);
+    else if (dtype == MICA_DTYPE_F32)
+        update_once(to, from, MICA_DTYPE_F32, mode, n, next);
+    else if (dtype == MICA_DTYPE_F16)
+        update_once(to, from, MICA_DTYPE_F16, mode, n, next);
+    else if (mode == MICA_SCATTER_ADD)
+        update_once(to, from, MICA_DTYPE_BF16, MICA_SCATTER_ADD, n, next);
+    else
+        update_once(to, from, MICA_DTYPE_BF16, mode, n, next);
+}
+
 /* At most TILE elements of y and all their updates, the first of which is here. */
 static void update(const mica__cpu_args *args, unsigned char *to, const unsigned char *from,
                    const unsigned char *link, uint64_t n)
@@ -164,14 +213,15 @@ static void update(const mica__cpu_args *args, unsigned char *to, const unsigned
     store(to, y_stride, dtype, p->element_bytes, n, &sum);
 }
 
-/* n elements of one id. */
+/* n elements of one id; what lies at `next`, as long, is asked for. */
 static void scatter_run(const mica__cpu_args *args, const unsigned char *ids, const unsigned char *link,
-                        unsigned char *to, const unsigned char *from, uint64_t n)
+                        unsigned char *to, const unsigned char *from, uint64_t n, const unsigned char *next)
 {
     const mica__cpu_scatter *p = args->params;
     const uint32_t last = args->view->ndim - 1u, linked = id_at(link);
+    const uint16_t dtype = args->view[Y].dtype;
     const int64_t y_stride = (int64_t)args->view[Y].stride[last],
-                  stride = (int64_t)args->view[UPDATES].stride[last];
+                  stride = (int64_t)args->view[UPDATES].stride[last], bytes = p->element_bytes;
     if (linked == MICA__LINK_NOWHERE)
         return;
     to += id_at(ids) * p->y_step;
@@ -180,9 +230,25 @@ static void scatter_run(const mica__cpu_args *args, const unsigned char *ids, co
             move_places(to, y_stride, from, stride, p->element_bytes, n);
         return;
     }
+    if (linked == 0 && is_small_float(dtype) && y_stride == bytes && stride == bytes) {
+        update_row(to, from, dtype, p->mode, n, next != NULL ? next : to);
+        return;
+    }
     for (uint64_t k = 0; k < n && (linked & MICA__LINK_LATER) == 0; k += TILE)
         update(args, to + (int64_t)k * y_stride, from + (int64_t)k * stride, link,
                n - k < TILE ? n - k : TILE);
+}
+
+#define LONG 256u /* bytes of a row from which on the next one is asked for */
+
+/* Where the row behind that of `w` goes, whose ids are one for all of it; NULL: nowhere. */
+static const unsigned char *next_row(const mica__cpu_args *args, walk w)
+{
+    const mica__cpu_scatter *params = args->params;
+    walk_next(&w);
+    return id_at(walk_at(&w, LINK)) == MICA__LINK_NOWHERE
+               ? NULL
+               : walk_at(&w, Y) + id_at(walk_at(&w, IDS)) * params->y_step;
 }
 
 void MICA__ISA(scatter)(const mica__cpu_args *args, uint32_t first, uint32_t last)
@@ -199,11 +265,14 @@ void MICA__ISA(scatter)(const mica__cpu_args *args, uint32_t first, uint32_t las
     walk_begin(&w, view, 4, inner, i / row);
     while (i < end) {
         const uint64_t n = row - column < end - i ? row - column : end - i, each = together ? n : 1;
+        const unsigned char *next = NULL;
+        if (together && column + n == row && i + n < params->elements && row * params->element_bytes >= LONG)
+            next = next_row(args, w);
         for (uint64_t k = column; k < column + n; k += each)
             scatter_run(args, walk_at(&w, IDS) + k * view[IDS].stride[inner],
                         walk_at(&w, LINK) + k * view[LINK].stride[inner],
                         walk_at(&w, Y) + k * view[Y].stride[inner],
-                        walk_at(&w, UPDATES) + k * view[UPDATES].stride[inner], each);
+                        walk_at(&w, UPDATES) + k * view[UPDATES].stride[inner], each, next);
         walk_next(&w);
         column = 0;
         i += n;

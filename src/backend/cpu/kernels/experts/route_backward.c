@@ -2,12 +2,9 @@
  * route_backward.c - what reaches the logits of a router from the weights of the experts that it chose. In double, for all types: a token has few
  * experts, and what cancels here is what training follows.
  */
-#include <math.h>
-
 #include "backend/cpu/cpu_params.h"
-#include "backend/cpu/kernels/index.h"
 #include "backend/cpu/kernels/kernels.h"
-#include "backend/cpu/kernels/rows.h"
+#include "backend/cpu/kernels/recurrent/lanes.h"
 
 enum {
     LOGITS = MICA__ROUTE_BACKWARD_LOGITS,
@@ -17,48 +14,70 @@ enum {
     DLOGITS = MICA__ROUTE_BACKWARD_DLOGITS
 };
 
-static double load(const mica__cpu_view *view, uint64_t offset)
+/* The logits of a token, and their gradient back. */
+static void load_all(const mica__cpu_view *view, uint64_t token, uint64_t n, double *to)
 {
-    double value;
-    if (view->dtype != MICA_DTYPE_F64)
-        return (double)row_element(view->data + offset, view->dtype);
-    memcpy(&value, view->data + offset, sizeof value);
-    return value;
+    const unsigned char *from = view->data + token * view->stride[0];
+    const uint64_t stride = view->stride[1];
+    uint64_t e = 0;
+    for (; e + LANES <= n; e += LANES)
+        lanes_store(to + e, lanes_at(view, from + e * stride, stride, LANES));
+    for (; e < n; e++)
+        to[e] = real_at(view, from + e * stride);
 }
 
-static void store(const mica__cpu_view *view, uint64_t offset, double value)
+static void store_all(const mica__cpu_view *view, uint64_t token, uint64_t n, const double *from)
 {
-    const float rounded = (float)value;
-    if (view->dtype == MICA_DTYPE_F64)
-        memcpy(view->data + offset, &value, sizeof value);
-    else
-        row_store(view->data + offset, view->dtype, &rounded, 1);
+    const uint64_t offset = token * view->stride[0], stride = view->stride[1];
+    uint64_t e = 0;
+    for (; e + LANES <= n; e += LANES)
+        lanes_put(view, offset + e * stride, stride, LANES, lanes_load(from + e));
+    for (; e < n; e++)
+        put_real(view, offset + e * stride, from[e]);
 }
 
-static double sigmoid(double x)
+/* x becomes e^(x - greatest); gives the sum. */
+static double powers(double *x, uint64_t n, double greatest, bool f64)
 {
-    const double e = exp(-fabs(x));
-    return (x < 0 ? e : 1) / (1 + e);
+    vd sum = vd_set1(0);
+    double rest = 0;
+    uint64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const vd power = lanes_exp(lanes_load(x + i) - greatest, f64);
+        lanes_store(x + i, power);
+        sum += power;
+    }
+    for (; i < n; i++) {
+        x[i] = exp(x[i] - greatest);
+        rest += x[i];
+    }
+    return lanes_sum(sum) + rest;
 }
 
 /* As route has it: zeros where there is nothing but -inf. */
-static void soften(double *x, uint64_t n)
+static void soften(double *x, uint64_t n, bool f64)
 {
-    double greatest = -INFINITY, total = 0;
+    double greatest = -INFINITY;
     for (uint64_t i = 0; i < n; i++)
-        greatest = fmax(greatest, x[i]);
-    for (uint64_t i = 0; i < n; i++) {
-        x[i] = greatest == -INFINITY && x[i] == x[i] ? 0 : exp(x[i] - greatest);
-        total += x[i];
+        greatest = x[i] > greatest ? x[i] : greatest;
+    if (greatest == -INFINITY) {
+        double nothing = 0; /* or NaN, if one is */
+        for (uint64_t i = 0; i < n; i++)
+            nothing += x[i] == x[i] ? 0 : x[i];
+        for (uint64_t i = 0; i < n; i++)
+            x[i] = nothing;
+        return;
     }
+    const double total = powers(x, n, greatest, f64);
     for (uint64_t i = 0; i < n; i++)
-        x[i] = total == 0 ? 0 : x[i] / total;
+        x[i] /= total;
 }
 
 /* A token's memory: all scores, which become the result; of the slots their logits, scores, and what reaches these; ids, n where one leads outside. */
 typedef struct token_work {
     double *all, *logit, *score, *reach;
     uint64_t *id;
+    bool f64;
 } token_work;
 
 static void load_slots(const mica__cpu_args *args, const mica_route_params *route, uint64_t token, uint64_t n,
@@ -71,11 +90,9 @@ static void load_slots(const mica__cpu_args *args, const mica_route_params *rout
         const bool inside = id >= 0 && (uint64_t)id < n;
         w->id[s] = inside ? (uint64_t)id : n;
         w->logit[s] = inside ? w->all[id] : -INFINITY;
-        w->reach[s] = inside ? load(dweights, token * dweights->stride[0] + s * dweights->stride[1]) *
-                                   (double)route->scale
-                             : 0;
-        if (inside && scale->data != NULL)
-            w->reach[s] *= load(scale, (uint64_t)id * scale->stride[0]);
+        w->reach[s] = inside ? real2(dweights, token, s, 0.0) * (double)route->scale : 0;
+        if (inside)
+            w->reach[s] *= real1(scale, (uint64_t)id, 1.0);
         if (!inside)
             mica__cpu_fault(args);
     }
@@ -100,9 +117,9 @@ static void token_gradient(const mica_route_params *route, uint64_t n, uint64_t 
     double common = 0;
     memcpy(w->score, w->logit, slots * sizeof *w->score);
     if (first)
-        soften(w->all, n);
+        soften(w->all, n, w->f64);
     if (!first && !by_sigmoid)
-        soften(w->score, slots);
+        soften(w->score, slots, w->f64);
     for (uint64_t s = 0; s < slots; s++) {
         if (by_sigmoid)
             w->score[s] = w->id[s] == n ? 0 : sigmoid(w->logit[s]);
@@ -131,17 +148,15 @@ void MICA__ISA(route_backward)(const mica__cpu_args *args, uint32_t first, uint3
     const mica__cpu_view *logits = &args->view[LOGITS], *dlogits = &args->view[DLOGITS];
     const uint64_t n = logits->shape[1], slots = args->view[IDS].shape[1],
                    end = mica__cpu_rows_end(&params->range, last);
-    token_work w = {.all = args->local};
+    token_work w = {.all = args->local, .f64 = logits->dtype == MICA_DTYPE_F64};
     w.logit = w.all + n;
     w.score = w.logit + slots;
     w.reach = w.score + slots;
     w.id = (uint64_t *)(void *)(w.reach + slots);
     for (uint64_t token = mica__cpu_rows_begin(&params->range, first); token < end; token++) {
-        for (uint64_t e = 0; e < n; e++)
-            w.all[e] = load(logits, token * logits->stride[0] + e * logits->stride[1]);
+        load_all(logits, token, n, w.all);
         load_slots(args, &params->route, token, n, slots, &w);
         token_gradient(&params->route, n, slots, &w);
-        for (uint64_t e = 0; e < n; e++)
-            store(dlogits, token * dlogits->stride[0] + e * dlogits->stride[1], w.all[e]);
+        store_all(dlogits, token, n, w.all);
     }
 }

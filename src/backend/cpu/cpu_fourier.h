@@ -19,10 +19,18 @@
 #define MICA__CPU_FFT_MEDIUM (1u << 15) /* points that one thread does alone */
 #define MICA__CPU_FFT_PIECE 4096u       /* points of a unit of fill, multiply and drain */
 
+/* The radices of a length, which has no prime factor above 13. */
+typedef struct mica__cpu_fft_radices {
+    uint64_t points; /* their product */
+    uint32_t count;
+    uint8_t radix[28];
+} mica__cpu_fft_radices;
+
 typedef struct mica__cpu_fft {
     mica__cpu_row_range range; /* of rows, blocks of lanes or pieces */
     mica__fourier of;
     uint64_t first, second;
+    mica__cpu_fft_radices first_radices, second_radices;
     /* roots of unity of this order are at hand: n where real numbers are in pairs, else 2 n */
     uint64_t order;
     uint64_t size;   /* bytes of a real number */

@@ -106,6 +106,8 @@ mica_status mica__cpu_plan_fft(const mica__record *record, const mica__device_in
     const bool lanes = fft.of.length <= MICA__CPU_FFT_SHORT && !squares;
     if (!lanes)
         fold(&fft);
+    fft.first_radices = fft_radices_of(fft.first);
+    fft.second_radices = fft_radices_of(fft.second);
     /* what goes through two steps alone is computed by the same functions either way, which the rest is not */
     fft.own = fft.of.length <= MICA__CPU_FFT_MEDIUM &&
               (fft.direct == 0 || fft.of.length < MICA__CPU_FFT_SHARED || fft.of.rows >= info->threads);

@@ -41,6 +41,7 @@ typedef struct NAME(end) {
 /* Which pass it is. A block lies as the numbers of all lanes do inside; pairs are complex numbers that follow each other, one a lane. */
 typedef enum NAME(ends) {
     NAME(inner),      /* from block to block */
+    NAME(from_block), /* the first, the same: each root turns one number */
     NAME(from_pairs), /* the first, to a block */
     NAME(to_turned),  /* the last, from block to block, numbers turned by roots of their own */
     NAME(to_pairs)    /* the last, from a block */
@@ -213,12 +214,12 @@ FFT_INLINE void NAME(write)(const uint32_t r, const NAME(ends) ends, const NAME(
     }
 }
 
-/* One pass of radix r over n points, of which s were done by those before it. `roots` are the n-th ones, n of them. */
+/* One pass of radix r over n points, of which `done` were by those before it. `roots` are the n-th ones, n of them. */
 FFT_INLINE void NAME(pass)(const uint32_t r, const NAME(ends) ends, const NAME(end) * from,
-                           const NAME(end) * to, uint64_t n, uint64_t s, const R *roots)
+                           const NAME(end) * to, uint64_t n, uint64_t done, const R *roots)
 {
     const NAME(end) x = *from, y = *to;
-    const uint64_t m = n / (r * s);
+    const uint64_t s = ends == NAME(from_block) || ends == NAME(from_pairs) ? 1 : done, m = n / (r * s);
     const bool last = ends == NAME(to_turned) || ends == NAME(to_pairs);
     NAME(complex) a[MICA__FOURIER_RADIX];
     V cosines[MOST_PAIRS * MOST_PAIRS], sines[MOST_PAIRS * MOST_PAIRS];
@@ -266,6 +267,7 @@ typedef void NAME(pass_of)(const NAME(end) * x, const NAME(end) * y, uint64_t n,
     }
 #define PASSES(radix)       \
     PASS(radix, inner)      \
+    PASS(radix, from_block) \
     PASS(radix, from_pairs) \
     PASS(radix, to_turned)  \
     PASS(radix, to_pairs)
@@ -280,17 +282,17 @@ PASSES(13)
 #undef PASS
 #undef PASSES
 
-#define PASSES(radix)                                                                                       \
-    [radix] = {NAME(pass_##radix##_inner), NAME(pass_##radix##_from_pairs), NAME(pass_##radix##_to_turned), \
-               NAME(pass_##radix##_to_pairs)}
-static NAME(pass_of) *const NAME(passes)[MICA__FOURIER_RADIX + 1][4] = {
+#define PASSES(radix)                                                                                        \
+    [radix] = {NAME(pass_##radix##_inner), NAME(pass_##radix##_from_block), NAME(pass_##radix##_from_pairs), \
+               NAME(pass_##radix##_to_turned), NAME(pass_##radix##_to_pairs)}
+static NAME(pass_of) *const NAME(passes)[MICA__FOURIER_RADIX + 1][5] = {
     PASSES(2), PASSES(3), PASSES(4), PASSES(5), PASSES(7), PASSES(8), PASSES(11), PASSES(13)};
 #undef PASSES
 
 /* Transforms what lies in x, `first` being how its first pass reads it and `last` how the last one writes, which are two passes unless one of them is
  * `inner`; by way of the blocks, of which x may be one. Gives where the result is: in y, or a block if that says so, or x where there is nothing to do. */
 static R *NAME(transform)(const NAME(end) * x, NAME(ends) first, const NAME(end) * y, NAME(ends) last,
-                          R *const *block, const fft_radices *radices, const R *roots)
+                          R *const *block, const mica__cpu_fft_radices *radices, const R *roots)
 {
     NAME(end) from = *x;
     uint64_t s = 1;

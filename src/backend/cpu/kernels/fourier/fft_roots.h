@@ -112,17 +112,10 @@ static inline void fft_tables_make(const mica__cpu_fft *fft, unsigned char *memo
         fft_twiddles(fft, &p, memory);
 }
 
-/* The radices of n, which has no prime factor above 13. */
-typedef struct fft_radices {
-    uint64_t points; /* n */
-    uint32_t count;
-    uint8_t radix[32];
-} fft_radices;
-
-static inline fft_radices fft_radices_of(uint64_t n)
+static inline mica__cpu_fft_radices fft_radices_of(uint64_t n)
 {
     static const uint8_t odd[] = {13, 11, 7, 5, 3};
-    fft_radices r = {.points = n};
+    mica__cpu_fft_radices r = {.points = n};
     uint32_t twos = 0;
     for (uint32_t i = 0; i < sizeof odd; i++)
         for (; n % odd[i] == 0; n /= odd[i])

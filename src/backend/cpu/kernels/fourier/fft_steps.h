@@ -7,7 +7,6 @@
 typedef struct NAME(fft) {
     const mica__cpu_fft *fft;
     fft_roots roots, across;
-    fft_radices first, second;
     unsigned char *tables; /* of this thread; NULL: the plan's are used */
     const R *first_roots, *second_roots, *twiddles, *bases;
     R *own_bases; /* of a few columns, where the tables have none */
@@ -24,9 +23,7 @@ static NAME(fft) NAME(fft_of)(const mica__cpu_args *args)
     t = {.fft = fft,
          .tables = fft->ready != 0 ? NULL : local,
          .roots = fft_roots_at(table + p.roots, fft->order),
-         .across = fft_roots_at(table + p.across, fft->of.length),
-         .first = fft_radices_of(fft->first),
-         .second = fft_radices_of(fft->second)};
+         .across = fft_roots_at(table + p.across, fft->of.length)};
     t.first_roots = (const R *)(const void *)(table + p.first_roots);
     t.second_roots = (const R *)(const void *)(table + p.second_roots);
     t.twiddles = (const R *)(const void *)(table + p.twiddles);
@@ -309,8 +306,8 @@ static void NAME(first_columns)(const NAME(fft) * t, const R *row, bool swap, ui
     }
     y.twiddles = t->twiddles + off;
     y.bases = NAME(bases_of)(t, column);
-    const R *done =
-        NAME(transform)(&x, NAME(from_pairs), &y, NAME(to_turned), t->block, &t->first, t->first_roots);
+    const R *done = NAME(transform)(&x, NAME(from_pairs), &y, NAME(to_turned), t->block,
+                                    &t->fft->first_radices, t->first_roots);
     NAME(fold)(done, n, m, here, folded + column * LANES * 2);
 }
 
@@ -321,12 +318,13 @@ static void NAME(second_columns)(const NAME(fft) * t, R *folded, uint64_t first,
     const NAME(end) x = NAME(block_end)(folded + first * n * 2);
     NAME(end) y = {.at = row + 2 * first, .step = 2 * m, .swap = swap, .scale = scale};
     if (here == LANES) {
-        NAME(transform)(&x, NAME(inner), &y, NAME(to_pairs), t->block, &t->second, t->second_roots);
+        NAME(transform)
+        (&x, NAME(from_block), &y, NAME(to_pairs), t->block, &t->fft->second_radices, t->second_roots);
         return;
     }
     const NAME(end) block = NAME(block_end)(NULL);
-    const R *done =
-        NAME(transform)(&x, NAME(inner), &block, NAME(inner), t->block, &t->second, t->second_roots);
+    const R *done = NAME(transform)(&x, NAME(from_block), &block, NAME(inner), t->block,
+                                    &t->fft->second_radices, t->second_roots);
     for (uint64_t k = 0; k < n; k++) {
         const NAME(complex) a = NAME(at)(done, k);
         R pad[2 * LANES];
@@ -371,7 +369,8 @@ static void NAME(turn_back)(const R *block, uint64_t step, uint64_t pitch, R *ro
 static R *NAME(transform_block)(const NAME(fft) * t)
 {
     const NAME(end) x = NAME(block_end)(t->block[0]), y = NAME(block_end)(NULL);
-    return NAME(transform)(&x, NAME(inner), &y, NAME(inner), t->block, &t->first, t->first_roots);
+    return NAME(transform)(&x, NAME(from_block), &y, NAME(inner), t->block, &t->fft->first_radices,
+                           t->first_roots);
 }
 
 /* Transforms rows in lanes, [LANES][pitch] at t->row; block[] are long enough for the pitch. */

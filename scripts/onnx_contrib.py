@@ -107,9 +107,31 @@ def few_bits():
         yield "few_bits_%d_%d_%d_zeros" % (bits, block, k), "MatMulNBits", [f32(2, 3, k), codes, scales, zeros], attributes
 
 
+def regions():
+    """Detectors: boxes with equal scores and of no size, regions that lead out of the image, volumes, bent windows."""
+    low = RANDOM.uniform(0, 8, (2, 14, 2))
+    boxes = np.concatenate([low, low + RANDOM.uniform(-1, 5, (2, 14, 2))], 2).astype(np.float32)
+    boxes[:, 3] = boxes[:, 9]
+    scores = (RANDOM.integers(0, 7, (2, 3, 14)) / 7).astype(np.float32)
+    for name, most, iou, least, centred in (("", 20, 0.3, 0.2, 0), ("_few", 4, 0.1, None, 0), ("_centred", 9, 0.4, 0.5, 1), ("_all", 99, 1.0, None, 0)):
+        inputs = [boxes, scores, np.array([most]), np.array([iou], np.float32)] + ([] if least is None else [np.array([least], np.float32)])
+        yield "nonmaxsuppression" + name, "NonMaxSuppression", inputs, {"domain": "", "center_point_box": centred, "constants": (2,)}
+    rois = np.array([[0, 0, 4, 5], [-3, -2, 2, 9], [1.3, 2.1, 1.7, 2.2], [3, 3, 12, 12], [5, 4, 2, 1]], np.float32)
+    for mode in ("avg", "max"):
+        for corners in ("half_pixel", "output_half_pixel"):
+            yield "roi_%s_%s" % (mode, corners), "RoiAlign", [f32(2, 3, 6, 5), rois, np.array([0, 1, 1, 0, 1])], \
+                {"domain": "", "mode": mode, "coordinate_transformation_mode": corners, "output_height": 2, "output_width": 3, "sampling_ratio": 2, "spatial_scale": 0.75}
+    for padding in ("zeros", "border", "reflection"):
+        for corners in (0, 1):
+            yield "grid_volume_%s_%d" % (padding, corners), "GridSample", [f32(2, 2, 3, 4, 5), 1.3 * f32(2, 2, 3, 2, 3)], \
+                {"domain": "", "mode": "linear", "padding_mode": padding, "align_corners": corners}
+    yield "deform_conv", "DeformConv", [f32(2, 4, 5, 6), f32(6, 2, 3, 2), 1.5 * f32(2, 24, 3, 4), f32(6), f32(2, 12, 3, 4)], \
+        {"domain": "", "group": 2, "offset_group": 2, "strides": [2, 1], "pads": [1, 0, 1, 0], "dilations": [1, 2]}
+
+
 def collect():
     cases = []
-    for family in (activations, embeddings, attentions, few_bits):
+    for family in (activations, embeddings, attentions, few_bits, regions):
         for name, op, inputs, attributes in family():
             try:
                 cases.append(case(name, op, inputs, **attributes))

@@ -160,6 +160,21 @@ static void test_changed(void **state)
     assert_int_equal(test_folder_remove(folder), 0);
 }
 
+/* As many rows as the run finds: no operator and no body reads them. */
+static void test_open_rows(void **state)
+{
+    static const char *const paths[] = {"tests/golden/onnx/boxes.onnx", "tests/golden/onnx/boxes_if.onnx"};
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        mica_onnx *model = open_model(paths[i]);
+        mica_graph *graph = NULL;
+        assert_int_equal(mica_onnx_graph(model, NULL, 0, &graph), MICA_ERR_UNSUPPORTED);
+        assert_null(graph);
+        assert_non_null(strstr(mica_status_message(), "\"chosen\" has as many rows as the run finds"));
+        mica_onnx_release(model);
+    }
+}
+
 /* docs/onnx.md has a row for each operator of the table, and no other. */
 static void test_documented(void **state)
 {
@@ -186,8 +201,9 @@ static void test_documented(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_facts),   cmocka_unit_test(test_linear),  cmocka_unit_test(test_known_input),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_changed), cmocka_unit_test(test_documented),
+        cmocka_unit_test(test_facts),     cmocka_unit_test(test_linear),  cmocka_unit_test(test_known_input),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_changed), cmocka_unit_test(test_documented),
+        cmocka_unit_test(test_open_rows),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -21,6 +21,9 @@ static mica_status keep_name(mica__ox_op *o, const char *name, mica__ox_captures
     MICA__TRY(mica__spend(4 + all->count));
     if (name[0] == '\0' || !mica__ox_find(o->im, o->scope, name, &value, &owner))
         return MICA_OK; /* of the body itself */
+    if (value.open)
+        return mica__ox_fail(
+            o, "\"%.100s\" has as many rows as the run finds, and is read as an output alone", name);
     if (value.host != NULL && value.host->elements <= MICA__OX_FOLD)
         return MICA_OK;
     for (uint32_t i = 0; i < all->count; i++)
@@ -97,7 +100,7 @@ mica_status mica__ox_body_captures(mica__ox_op *o, mica__ox_body_graph *body, co
 {
     for (uint32_t i = 0; i < all->count; i++) {
         const mica__type type = *mica__type_of(o->graph, all->tensor[i]);
-        const mica__ox_value value = {mica__ox_body_input(body, &type, 0), NULL};
+        const mica__ox_value value = {.tensor = mica__ox_body_input(body, &type, 0)};
         MICA__TRY(mica__ox_define(o->im, &body->scope, all->name[i], value));
     }
     return mica_graph_status(body->graph);
@@ -116,6 +119,8 @@ mica_status mica__ox_body_result(const mica__ox_op *o, mica__ox_scope *scope, co
     const mica__ox_scope *owner = NULL;
     if (!mica__ox_find(o->im, scope, name, out, &owner))
         return mica__fail(MICA_ERR_MALFORMED_FILE, "body output \"%.200s\" is given by nothing", name);
+    if (out->open)
+        return mica__ox_fail(o, "\"%.100s\" has as many rows as the run finds, and no body gives it", name);
     if (owner->graph != scope->graph)
         out->tensor = 0;
     return out->tensor != 0 || out->host != NULL

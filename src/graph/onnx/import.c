@@ -220,6 +220,10 @@ static mica_status find_inputs(mica__ox_op *o)
         if (!mica__ox_find(o->im, o->scope, name, &o->in[i], &owner))
             return mica__fail(MICA_ERR_MALFORMED_FILE, "input \"%.200s\" is given by nothing before it",
                               name);
+        if (o->in[i].open && o->row != NULL)
+            return mica__fail(
+                MICA_ERR_UNSUPPORTED,
+                "input \"%.200s\" has as many rows as the run finds, and is read as an output alone", name);
         if (owner->graph != o->scope->graph)
             o->in[i].tensor = 0;
         if (o->in[i].tensor == 0 && o->in[i].host == NULL)
@@ -295,9 +299,11 @@ static bool fold(mica__ox_op *o)
     done = done && build_into(o, scratch) == MICA_OK;
     for (uint32_t i = 0; i < o->output_count && done; i++)
         tensors[i] = o->out[i].host == NULL ? o->out[i].tensor : 0;
+    for (uint32_t i = 0; i < o->output_count; i++)
+        done = done && !o->out[i].open; /* what is computed here has the rows of ONNX, no more */
     done = done && mica__ox_evaluate(o->im, scratch, tensors, o->output_count, hosts);
     for (uint32_t i = 0; i < o->output_count && done; i++)
-        o->out[i] = (mica__ox_value){0, o->out[i].host != NULL ? o->out[i].host : hosts[i]};
+        o->out[i] = (mica__ox_value){.host = o->out[i].host != NULL ? o->out[i].host : hosts[i]};
     mica_graph_release(scratch);
     o->graph = graph;
     return done;

@@ -30,6 +30,7 @@ typedef struct mica__ox_host {
 typedef struct mica__ox_value {
     mica_tensor tensor;        /* of the graph of its scope; 0: known, and no node needed it yet */
     const mica__ox_host *host; /* NULL: known when the graph runs */
+    bool open; /* of more rows than ONNX has: as many as there may be; an output of the model alone */
 } mica__ox_value;
 
 typedef struct mica__ox_entry {

@@ -148,7 +148,7 @@ mica_status mica__ox_out_host(mica__ox_op *o, uint32_t i, mica_dtype dtype, uint
         memcpy(copy, data, (size_t)host->bytes);
     host->data = copy;
     if (i < o->output_count)
-        o->out[i] = (mica__ox_value){0, host};
+        o->out[i] = (mica__ox_value){.host = host};
     return mica__spend(host->elements);
 }
 

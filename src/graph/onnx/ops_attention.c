@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "graph/onnx/importer.h"
+#include "graph/onnx/body.h"
 #include "graph/onnx/operators.h"
 #include "graph/onnx/rotary.h"
 
@@ -214,6 +214,65 @@ mica_status mica__ox_attention(mica__ox_op *o)
     mica__ox_out(o, 1, a.k);
     mica__ox_out(o, 2, a.v);
     mica__ox_out(o, 3, a.scores);
+    return MICA_OK;
+}
+
+/* What a sub-graph of one tensor makes of x, as nodes of the graph around; x where there is none. */
+static mica_status modified(mica__ox_op *o, const char *name, mica_tensor x, mica_tensor *out)
+{
+    const mica__onnx_graph *body = mica__ox_body_attribute(o, name);
+    const mica__type type = mica__ox_type(o, x);
+    mica__ox_value value = {.tensor = x};
+    mica__ox_scope scope;
+    *out = x;
+    if (body == NULL)
+        return mica_graph_status(o->graph);
+    if (body->input_count != 1 || body->output_count != 1)
+        return mica__ox_fail(o, "%s of %u inputs and %u outputs", name, body->input_count,
+                             body->output_count);
+    MICA__TRY(mica_graph_status(o->graph));
+    MICA__TRY(mica__ox_scope_open(o->im, &scope, o->scope, o->graph));
+    mica_status status = mica__ox_define(o->im, &scope, body->input[0].name, value);
+    if (status == MICA_OK)
+        status = mica__ox_body(o->im, &scope, body);
+    if (status == MICA_OK)
+        status = mica__ox_body_result(o, &scope, body->output[0].name, &value);
+    mica__ox_scope_close(&scope);
+    MICA__TRY(status);
+    *out = mica__ox_materialise(o->graph, &value);
+    const mica__type made = mica__ox_type(o, *out);
+    return made.dtype == type.dtype && made.ndim == type.ndim &&
+                   memcmp(made.shape, type.shape, type.ndim * sizeof type.shape[0]) == 0
+               ? mica_graph_status(o->graph)
+               : mica__ox_fail(o, "%s gives another type or shape than it takes", name);
+}
+
+/* Q, K, V [batch, heads, n, d]; scores and probabilities each go through a sub-graph. */
+mica_status mica__ox_flex_attention(mica__ox_op *o)
+{
+    const mica_tensor q = mica__ox_in(o, 0), k = mica__ox_in(o, 1), v = mica__ox_in(o, 2);
+    const mica__type qt = mica__ox_type(o, q), kt = mica__ox_type(o, k), vt = mica__ox_type(o, v);
+    const mica__onnx_attribute *precision = mica__ox_attribute(o, "softmax_precision", MICA__ONNX_KIND_INT);
+    const mica_dtype wide = qt.dtype == MICA_DTYPE_F64 ? MICA_DTYPE_F64 : MICA_DTYPE_F32;
+    const mica_dtype inside = precision == NULL ? wide : mica__ox_dtype(o, precision->i);
+    const mica_softmax_params params = {.scale = 1};
+    if (inside == MICA_DTYPE_NONE)
+        return MICA_ERR_UNSUPPORTED;
+    if (qt.ndim != 4 || kt.ndim != 4 || vt.ndim != 4)
+        return mica__ox_fail(o, "of other than 4 dimensions");
+    MICA__TRY(mica__ox_need_shape(o, q, "Q"));
+    MICA__TRY(mica__ox_need_shape(o, k, "K"));
+    MICA__TRY(mica__ox_need_shape(o, v, "V"));
+    if (kt.shape[1] == 0 || qt.shape[1] % kt.shape[1] != 0 || vt.shape[1] != kt.shape[1] || qt.shape[3] == 0)
+        return mica__ox_fail(o, "of such shapes");
+    const double scale = (double)mica__ox_float(o, "scale", (float)(1 / sqrt((double)qt.shape[3])));
+    mica_tensor s = grouped_product(o, q, mica__ox_swap(o, k, 2, 3), wide);
+    s = mica__ox_cast(o, binary(o, MICA_SCALAR_MUL, s, mica__ox_number(o, s, scale)), inside);
+    MICA__TRY(modified(o, "score_mod", s, &s));
+    mica_tensor p = mica__ox_op1(o, MICA_OP_SOFTMAX, &params, (const mica_tensor[]){s, 0}, 2);
+    MICA__TRY(modified(o, "prob_mod", p, &p));
+    const mica_tensor values = mica__ox_cast(o, v, inside);
+    mica__ox_out(o, 0, mica__ox_cast(o, grouped_product(o, p, values, inside), vt.dtype));
     return MICA_OK;
 }
 

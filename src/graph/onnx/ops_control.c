@@ -142,7 +142,7 @@ static mica_status always_runs(mica__ox_op *o, const loop *l, const mica__ox_cap
         status = mica__ox_define(o->im, &body.scope, l->body->input[1].name, condition);
     for (uint32_t i = 0; i < l->carried && status == MICA_OK; i++) {
         const mica__type type = mica__ox_in_type(o, 2 + i);
-        const mica__ox_value value = {mica__ox_body_input(&body, &type, 0), NULL};
+        const mica__ox_value value = {.tensor = mica__ox_body_input(&body, &type, 0)};
         status = mica__ox_define(o->im, &body.scope, l->body->input[2 + i].name, value);
     }
     if (status == MICA_OK)
@@ -205,12 +205,13 @@ static mica_status loop_body(mica__ox_op *o, const loop *l, const mica__ox_captu
     MICA__TRY(mica__ox_body_begin(o, body));
     const mica_tensor round = mica__ox_body_input(body, &round_type, 0),
                       condition = mica__ox_body_input(body, &bool_type, 0);
-    MICA__TRY(mica__ox_define(o->im, &body->scope, l->body->input[0].name, (mica__ox_value){round, NULL}));
     MICA__TRY(
-        mica__ox_define(o->im, &body->scope, l->body->input[1].name, (mica__ox_value){condition, NULL}));
+        mica__ox_define(o->im, &body->scope, l->body->input[0].name, (mica__ox_value){.tensor = round}));
+    MICA__TRY(
+        mica__ox_define(o->im, &body->scope, l->body->input[1].name, (mica__ox_value){.tensor = condition}));
     for (uint32_t i = 0; i < l->carried; i++) {
         const mica__type type = mica__ox_in_type(o, 2 + i);
-        const mica__ox_value value = {mica__ox_body_input(body, &type, 0), NULL};
+        const mica__ox_value value = {.tensor = mica__ox_body_input(body, &type, 0)};
         MICA__TRY(mica__ox_define(o->im, &body->scope, l->body->input[2 + i].name, value));
     }
     MICA__TRY(mica__ox_body_captures(o, body, captures));
@@ -373,7 +374,7 @@ static mica_status scan_body(mica__ox_op *o, const mica__onnx_graph *from, uint3
     MICA__TRY(mica__ox_body_begin(o, body));
     for (uint32_t i = 0; i < o->input_count; i++) {
         const mica__type type = *mica__type_of(o->graph, inputs[i]);
-        const mica__ox_value value = {mica__ox_body_input(body, &type, i >= states), NULL};
+        const mica__ox_value value = {.tensor = mica__ox_body_input(body, &type, i >= states)};
         MICA__TRY(mica__ox_define(o->im, &body->scope, from->input[i].name, value));
     }
     MICA__TRY(mica__ox_body_captures(o, body, captures));

@@ -294,24 +294,6 @@ mica_status mica__ox_upsample(mica__ox_op *o)
 
 /* ---- grids ---------------------------------------------------------------------------------------------- */
 
-mica_status mica__ox_grid_sample(mica__ox_op *o)
-{
-    static const char *const modes[] = {"nearest", "bilinear", "linear", "bicubic", "cubic", NULL};
-    static const uint32_t kinds[] = {MICA_RESIZE_NEAREST, MICA_RESIZE_LINEAR, MICA_RESIZE_LINEAR,
-                                     MICA_RESIZE_CUBIC, MICA_RESIZE_CUBIC};
-    static const char *const paddings[] = {"zeros", "border", "reflection", NULL};
-    const uint32_t mode = mica__ox_word(o, "mode", 1, modes),
-                   padding = mica__ox_word(o, "padding_mode", 0, paddings);
-    const bool corners = mica__ox_int(o, "align_corners", 0) != 0;
-    if (mode == UINT32_MAX || padding == UINT32_MAX || mica__ox_in_type(o, 0).ndim != 4)
-        return mica__ox_fail(o, "such a mode, or of %u dimensions", mica__ox_in_type(o, 0).ndim);
-    const mica_grid_params params = {.mode = kinds[mode], .padding = padding, .align_corners = corners};
-    mica__ox_out(o, 0,
-                 mica__ox_op1(o, MICA_OP_GRID_SAMPLE, &params,
-                              (const mica_tensor[]){mica__ox_in(o, 0), mica__ox_in(o, 1)}, 2));
-    return MICA_OK;
-}
-
 /* Coordinate `i` of `n` from -1 to 1. */
 static float coordinate(uint64_t i, uint64_t n, bool corners)
 {

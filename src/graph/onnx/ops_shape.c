@@ -60,7 +60,7 @@ mica_status mica__ox_constant_op(mica__ox_op *o)
     switch (a->kind) {
     case MICA__ONNX_KIND_TENSOR:
         MICA__TRY(mica__ox_tensor_host(o->im, a->tensors, &host));
-        o->out[0] = (mica__ox_value){0, host};
+        o->out[0] = (mica__ox_value){.host = host};
         return MICA_OK;
     case MICA__ONNX_KIND_FLOAT: return mica__ox_out_host(o, 0, MICA_DTYPE_F32, 0, NULL, &a->f);
     case MICA__ONNX_KIND_INT: return mica__ox_out_host(o, 0, MICA_DTYPE_I64, 0, NULL, &a->i);
@@ -107,7 +107,7 @@ mica_status mica__ox_constant_of_shape(mica__ox_op *o)
     if (value->elements != 1)
         return mica__ox_fail(o, "value has not one element");
     if (product(ndim, shape) > MICA__OX_FOLD) {
-        mica__ox_value one = {0, value};
+        mica__ox_value one = {.host = value};
         mica_tensor x = mica__ox_reshape(o, mica__ox_materialise(o->graph, &one), 0, NULL);
         mica__ox_out(o, 0, x == 0 ? 0 : mica_graph_expand(o->graph, x, ndim, shape));
         return MICA_OK;

@@ -14,7 +14,7 @@ def f32(*shape):
     return RANDOM.standard_normal(shape).astype(np.float32)
 
 
-def case(name, op, inputs, outputs=1, constants=(), domain="com.microsoft", **attributes):
+def case(name, op, inputs, outputs=1, constants=(), domain="com.microsoft", opset=21, **attributes):
     """One node; inputs that are None are absent, those in `constants` are initialisers."""
     import onnxruntime
     names = ["" if a is None else "i%d" % i for i, a in enumerate(inputs)]
@@ -24,7 +24,7 @@ def case(name, op, inputs, outputs=1, constants=(), domain="com.microsoft", **at
     held = [numpy_helper.from_array(a, n) for i, (n, a) in enumerate(zip(names, inputs)) if a is not None and i in constants]
     graph = helper.make_graph([node], name, [helper.make_tensor_value_info(n, TYPES[a.dtype], a.shape) for n, a in fed],
                               [helper.make_empty_tensor_value_info(n) for n in outs if n], held)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)], ir_version=10)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)], ir_version=10)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
@@ -129,9 +129,42 @@ def regions():
         {"domain": "", "group": 2, "offset_group": 2, "strides": [2, 1], "pads": [1, 0, 1, 0], "dilations": [1, 2]}
 
 
+def older():
+    """What operators were before opset 13: axes and sizes as attributes, softmax over all that follows."""
+    x, nothing = f32(2, 3, 1, 4), np.zeros(0, np.float32)
+    for op in ("Softmax", "LogSoftmax", "Hardmax"):
+        for axis in (0, 1, 3, -2):
+            yield "11_%s_%d" % (op, axis), op, [x], {"axis": axis}
+        yield "11_%s" % op, op, [x], {}
+    yield "11_squeeze", "Squeeze", [x], {"axes": [-2]}
+    yield "11_squeeze_all", "Squeeze", [x], {}
+    yield "11_unsqueeze", "Unsqueeze", [x], {"axes": [0, -2]}
+    yield "11_split", "Split", [x], {"axis": 3, "split": [1, 3], "outputs": 2}
+    yield "11_split_even", "Split", [x], {"axis": -1, "outputs": 2}
+    yield "11_dropout", "Dropout", [x], {"ratio": 0.3}
+    yield "11_batch_norm", "BatchNormalization", [x, f32(3), f32(3), f32(3), np.abs(f32(3))], {"epsilon": 1e-3}
+    yield "11_sum", "ReduceSum", [x], {"axes": [1, -1], "keepdims": 0}
+    yield "11_min", "Min", [x, f32(3, 1, 1)], {}
+    yield "11_clip", "Clip", [x, np.array(-0.5, np.float32)], {}
+    yield "11_pad", "Pad", [x, np.array([0, 1, 0, 2, 0, 0, 1, 0])], {"constants": (1,), "mode": "edge"}
+    yield "11_slice", "Slice", [x, np.array([1]), np.array([9]), np.array([-1])], {"constants": (1, 2, 3)}
+    yield "11_resize", "Resize", [f32(1, 2, 3, 4), nothing, np.array([1, 1, 2, 1.5], np.float32)], {"constants": (1, 2), "mode": "linear",
+                                                                                                     "coordinate_transformation_mode": "align_corners"}
+    yield "11_resize_sizes", "Resize", [f32(1, 2, 3, 4), nothing, nothing, np.array([1, 2, 6, 8])], {"constants": (1, 2, 3), "mode": "nearest", "nearest_mode": "floor",
+                                                                                                     "coordinate_transformation_mode": "asymmetric"}
+    yield "11_max_pool", "MaxPool", [f32(1, 2, 5, 6)], {"kernel_shape": [3, 2], "strides": [2, 1], "ceil_mode": 1}
+    yield "11_gemm", "Gemm", [f32(2, 3), f32(4, 3), f32(4)], {"transB": 1}
+    yield "11_arg_max", "ArgMax", [x], {"axis": -1, "keepdims": 0}
+
+
+def at_opset_11():
+    for name, op, inputs, attributes in older():
+        yield name, op, inputs, {"domain": "", "opset": 11, **attributes}
+
+
 def collect():
     cases = []
-    for family in (activations, embeddings, attentions, few_bits, regions):
+    for family in (activations, embeddings, attentions, few_bits, regions, at_opset_11):
         for name, op, inputs, attributes in family():
             try:
                 cases.append(case(name, op, inputs, **attributes))

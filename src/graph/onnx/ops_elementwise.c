@@ -359,6 +359,8 @@ mica_status mica__ox_dropout(mica__ox_op *o)
     int64_t training = 0;
     double ratio = 0.5;
     (void)mica__ox_int(o, "seed", 0);
+    if (o->version < 12) /* trains where the model is trained */
+        (void)mica__ox_float(o, "ratio", 0.5f);
     if (mica__ox_has(o, 2))
         MICA__TRY(mica__ox_need_int(o, 2, &training));
     if (training != 0 && mica__ox_has(o, 1))

@@ -200,6 +200,8 @@ mica_status mica__ox_batch_norm(mica__ox_op *o)
     const double eps = (double)mica__ox_float(o, "epsilon", 1e-5f),
                  momentum = (double)mica__ox_float(o, "momentum", 0.9f);
     const bool training = mica__ox_int(o, "training_mode", 0) != 0;
+    if (o->version < 14 && mica__ox_wants(o, 1))
+        return mica__ox_fail(o, "of opset %llu with the outputs of training", (unsigned long long)o->version);
     if (type.ndim < 2)
         return mica__ox_fail(o, "of %u dimensions", type.ndim);
     if (is_half(type.dtype))

@@ -129,28 +129,47 @@ mica_status mica__ox_argmax(mica__ox_op *o)
 }
 
 /* Softmax, LogSoftmax, Hardmax. */
+/* Of rows along the last dimension. */
+static mica_tensor softmax_rows(const mica__ox_op *o, mica_tensor rows)
+{
+    const mica_softmax_params params = {.scale = 1, .log = o->row->argument == MICA__OX_SOFTMAX_LOG};
+    const mica__type type = mica__ox_type(o, rows);
+    if (o->row->argument != MICA__OX_HARDMAX)
+        return mica__ox_op1(o, MICA_OP_SOFTMAX, &params, (const mica_tensor[]){rows, 0}, 2);
+    const mica_tensor best = mica__ox_op1(o, MICA_OP_ARGMAX, NULL, &rows, 1);
+    const mica_tensor at = mica__ox_iota(o, type.ndim, type.shape, type.ndim - 1, MICA_DTYPE_I32);
+    const mica_tensor holds =
+        mica__ox_scalar(o, MICA_SCALAR_EQUAL, at,
+                        mica__ox_unsqueeze(o, mica__ox_cast(o, best, MICA_DTYPE_I32), type.ndim - 1));
+    return mica__ox_cast(o, holds, type.dtype);
+}
+
+/* Before opset 13 rows are all dimensions from the axis on. */
 mica_status mica__ox_softmax(mica__ox_op *o)
 {
+    const bool old = o->row->domain[0] == '\0' && o->version < 13;
     const mica_tensor x = mica__ox_in(o, 0);
     const mica__type type = mica__ox_type(o, x);
-    const mica_softmax_params params = {.scale = 1, .log = o->row->argument == MICA__OX_SOFTMAX_LOG};
     uint32_t axis = 0;
     if (type.ndim == 0)
         return mica__ox_fail(o, "of a tensor without dimensions");
-    MICA__TRY(mica__ox_axis(o, mica__ox_int(o, "axis", -1), type.ndim, &axis));
-    const mica_tensor rows = mica__ox_move(o, x, axis, type.ndim - 1);
-    mica_tensor y = 0;
-    if (o->row->argument == MICA__OX_HARDMAX) {
-        const mica_tensor best = mica__ox_op1(o, MICA_OP_ARGMAX, NULL, &rows, 1);
-        const mica__type moved = mica__ox_type(o, rows);
-        const mica_tensor at = mica__ox_iota(o, moved.ndim, moved.shape, moved.ndim - 1, MICA_DTYPE_I32);
-        y = mica__ox_scalar(o, MICA_SCALAR_EQUAL, at,
-                            mica__ox_unsqueeze(o, mica__ox_cast(o, best, MICA_DTYPE_I32), type.ndim - 1));
-        y = mica__ox_cast(o, y, type.dtype);
-    } else {
-        y = mica__ox_op1(o, MICA_OP_SOFTMAX, &params, (const mica_tensor[]){rows, 0}, 2);
+    MICA__TRY(mica__ox_axis(o, mica__ox_int(o, "axis", old ? 1 : -1), type.ndim, &axis));
+    if (!old || axis + 1 == type.ndim) {
+        const mica_tensor y = softmax_rows(o, mica__ox_move(o, x, axis, type.ndim - 1));
+        mica__ox_out(o, 0, mica__ox_move(o, y, type.ndim - 1, axis));
+        return MICA_OK;
     }
-    mica__ox_out(o, 0, mica__ox_move(o, y, type.ndim - 1, axis));
+    uint64_t shape[MICA_MAX_DIMS + 1], width = 1;
+    for (uint32_t d = 0; d < type.ndim; d++) {
+        if (d >= axis && !mica__size_known(type.shape[d]))
+            return mica__ox_fail(o, "of sizes that are not known while importing, in opset %llu",
+                                 (unsigned long long)o->version);
+        width *= d >= axis ? type.shape[d] : 1;
+        shape[d] = type.shape[d];
+    }
+    shape[axis] = width;
+    const mica_tensor y = softmax_rows(o, mica__ox_reshape(o, x, axis + 1, shape));
+    mica__ox_out(o, 0, mica__ox_reshape(o, y, type.ndim, type.shape));
     return MICA_OK;
 }
 

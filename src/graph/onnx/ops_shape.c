@@ -204,14 +204,29 @@ mica_status mica__ox_flatten(mica__ox_op *o)
 }
 
 /* Axes of an input, or before opset 13 of an attribute, as a set over `ndim` dimensions. */
+/* A list that is input `i`, or before opset 13 an attribute; NULL: there is none. */
+static mica_status read_list(mica__ox_op *o, uint32_t i, const char *name, const int64_t **out,
+                             uint32_t *out_count)
+{
+    int64_t *list = NULL;
+    *out = NULL;
+    *out_count = 0;
+    if (o->version < 13)
+        *out = mica__ox_ints(o, name, out_count);
+    else if (mica__ox_has(o, i)) {
+        MICA__TRY(mica__ox_need_ints(o, i, &list, out_count));
+        *out = list;
+    }
+    return MICA_OK;
+}
+
 static mica_status read_axes(mica__ox_op *o, uint32_t i, uint32_t ndim, uint32_t *out, bool *out_given)
 {
     uint32_t count = 0, axis = 0;
-    int64_t *axes = NULL;
+    const int64_t *axes = NULL;
     *out = 0;
-    *out_given = mica__ox_has(o, i);
-    if (*out_given)
-        MICA__TRY(mica__ox_need_ints(o, i, &axes, &count));
+    MICA__TRY(read_list(o, i, "axes", &axes, &count));
+    *out_given = axes != NULL;
     for (uint32_t k = 0; k < count; k++) {
         MICA__TRY(mica__ox_axis(o, axes[k], ndim, &axis));
         *out |= 1u << axis;
@@ -245,9 +260,11 @@ mica_status mica__ox_unsqueeze_op(mica__ox_op *o)
     const mica__type type = mica__ox_in_type(o, 0);
     uint64_t shape[MICA_MAX_DIMS];
     uint32_t axes = 0, from = 0, count = 0;
-    int64_t *given_axes = NULL;
+    const int64_t *given_axes = NULL;
     bool given = false;
-    MICA__TRY(mica__ox_need_ints(o, 1, &given_axes, &count));
+    MICA__TRY(read_list(o, 1, "axes", &given_axes, &count));
+    if (given_axes == NULL)
+        return mica__ox_fail(o, "without axes");
     if (type.ndim + count > MICA_MAX_DIMS)
         return mica__ox_fail(o, "to %u dimensions", type.ndim + count);
     MICA__TRY(read_axes(o, 1, type.ndim + count, &axes, &given));
@@ -359,13 +376,12 @@ mica_status mica__ox_split(mica__ox_op *o)
     const mica_tensor x = mica__ox_in(o, 0);
     const mica__type type = mica__ox_type(o, x);
     const int64_t parts = mica__ox_int(o, "num_outputs", o->output_count);
-    int64_t *sizes = NULL;
+    const int64_t *sizes = NULL;
     uint32_t axis = 0, count = 0;
     uint64_t start = 0;
     MICA__TRY(mica__ox_axis(o, mica__ox_int(o, "axis", 0), type.ndim, &axis));
-    if (mica__ox_has(o, 1))
-        MICA__TRY(mica__ox_need_ints(o, 1, &sizes, &count));
-    else
+    MICA__TRY(read_list(o, 1, "split", &sizes, &count));
+    if (sizes == NULL)
         MICA__TRY(known_size(o, type.shape[axis]));
     if (parts <= 0 || (sizes != NULL && count != o->output_count))
         return mica__ox_fail(o, "other sizes than outputs");

@@ -15,7 +15,7 @@
 
 #define MICA__CPU_FFT_LANES 16u         /* of any instruction set and type, at most */
 #define MICA__CPU_FFT_SHORT 512u        /* points that run in lanes, but for squares of the widest vectors */
-#define MICA__CPU_FFT_SHARED (1u << 14) /* points of a row that threads share where there are few rows */
+#define MICA__CPU_FFT_SHARED (1u << 13) /* points of a row that threads share where there are few rows */
 #define MICA__CPU_FFT_MEDIUM (1u << 15) /* points that one thread does alone */
 #define MICA__CPU_FFT_PIECE 4096u       /* points of a unit of fill, multiply and drain */
 

@@ -48,9 +48,9 @@
         text, MICA_OP_##id, MICA_DTYPE_##weight, conform_make_##make, conform_encode_op, \
             conform_oracle_##op, factor, reason, NULL                                    \
     }
-#define TAPE                                                                                                \
-    "f64 arithmetic: a thousand roundings of f64 of the sizes of all paths to an operand; f32 of kernels: " \
-    "what each of its steps rounds, carried on, four times"
+#define TAPE                                                                                               \
+    "what each step of the formula rounds, carried on, four times: in f32 by kernels, in f64 on the cpu, " \
+    "where the oracle is off as much"
 #define DECODED "as attention: a decoded value is exact"
 #define TURNED "as attention: a decoded value is a sum of 64, or q and y are turned, which rounds as much"
 #define TURNED_BACK "two products, and six sums that each round at most the absolute sum of a block"

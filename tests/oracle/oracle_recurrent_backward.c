@@ -16,7 +16,6 @@ enum { MOST = 9 };
 typedef struct run {
     oracle_tape tape;
     size_t first[MOST];
-    bool narrow;
 } run;
 
 static size_t put_all(run *r, uint32_t operand, const double *values, size_t count, double absent)
@@ -57,16 +56,11 @@ static void reach_all(run *r, const double *gradient, const size_t *step, size_t
         oracle_tape_reach(&r->tape, step[i], gradient[i]);
 }
 
-static double size_of(const run *r, size_t step)
-{
-    return r->narrow ? r->tape.step[step].gradient_off : r->tape.step[step].size;
-}
-
 static void take(const run *r, size_t first, size_t count, oracle_gradient *to)
 {
     for (size_t i = 0; to->gradient && i < count; i++) {
         to->gradient[i] = r->tape.step[first + i].gradient;
-        to->size[i] = size_of(r, first + i);
+        to->off[i] = r->tape.step[first + i].gradient_off;
     }
 }
 
@@ -75,7 +69,7 @@ static void take_state(const run *r, size_t n, size_t slot, int fine, size_t sta
 {
     for (size_t i = 0; to->gradient && i < slot; i++) {
         to->gradient[n * slot + i] = fine ? r->tape.step[state + i].gradient : 0;
-        to->size[n * slot + i] = fine ? size_of(r, state + i) : 0;
+        to->off[n * slot + i] = fine ? r->tape.step[state + i].gradient_off : 0;
     }
 }
 
@@ -106,7 +100,7 @@ void oracle_ssm_conv_backward(const oracle_sequences *of, const oracle_conv *con
 {
     const size_t channels = conv->channels, width = conv->width, kept = width - 1;
     kept_state *states = calloc(of->count + 1, sizeof *states);
-    run r = {.narrow = reach->narrow};
+    run r = {0};
     const size_t x = put_all(&r, ORACLE_CONV_X, conv->x, of->tokens * channels, 0),
                  weight = put_all(&r, ORACLE_CONV_WEIGHT, conv->weight, channels * width, 0),
                  bias = put_all(&r, ORACLE_CONV_BIAS, conv->bias, channels, 0);
@@ -206,7 +200,7 @@ void oracle_delta_net_backward(const oracle_sequences *of, const oracle_delta *d
     const double *values[] = {d->q, d->k, d->v, d->g, d->beta, d->skip};
     kept_state *states = calloc(of->count + 1, sizeof *states);
     size_t *room = calloc(one + 2 * d->dim + 1, sizeof *room);
-    run r = {.narrow = reach->narrow};
+    run r = {0};
 
     for (uint32_t i = 0; i < ORACLE_DELTA_STATE; i++)
         put_all(&r, i, values[i], counts[i], i == ORACLE_DELTA_BETA ? 1 : 0);
@@ -274,7 +268,7 @@ void oracle_selective_scan_backward(const oracle_sequences *of, const oracle_sel
                               scan->c, scan->skip, scan->dt_bias, scan->z};
     kept_state *states = calloc(of->count + 1, sizeof *states);
     size_t *room = calloc(places + 1, sizeof *room);
-    run r = {.narrow = reach->narrow};
+    run r = {0};
 
     for (uint32_t i = 0; i < ORACLE_SCAN_STATE; i++)
         put_all(&r, i, values[i], counts[i], 0);
@@ -361,7 +355,7 @@ void oracle_rnn_backward(const oracle_sequences *of, const oracle_rnn *rnn, cons
                  slot = (rnn->kind == ORACLE_LSTM ? 2 : 1) * units;
     kept_state *states = calloc(of->count + 1, sizeof *states);
     size_t *s = calloc(2 * units + 1, sizeof *s);
-    run r = {.narrow = reach->narrow};
+    run r = {0};
 
     put_all(&r, ORACLE_RNN_X, rnn->x, of->tokens * rows, 0);
     put_all(&r, ORACLE_RNN_WEIGHT, rnn->weight, rows * units, 0);

@@ -4,19 +4,18 @@
 #ifndef ORACLE_RECURRENT_BACKWARD_H
 #define ORACLE_RECURRENT_BACKWARD_H
 
-#include <stdbool.h>
 
 #include "oracle/oracle_recurrent.h"
 
 /* What reaches y, and the last states of sequences (NULL: nothing); of `of` no next states are looked at. */
 typedef struct oracle_reach {
     const double *dy, *dnext;
-    bool narrow; /* sizes are roundings of one precision, in which all is computed: oracle_tape.h */
 } oracle_reach;
 
-/* The gradient of an operand, or of the first state of each sequence: its elements, their gradients, and the sizes of all paths to them; NULL: not wanted. */
+/* The gradient of an operand, or of the first state of each sequence: its elements, and how far each may be off, in roundings of the
+ * precision that all is computed in (oracle_tape.h); NULL: not wanted. */
 typedef struct oracle_gradient {
-    double *gradient, *size;
+    double *gradient, *off;
 } oracle_gradient;
 
 enum { ORACLE_CONV_X, ORACLE_CONV_WEIGHT, ORACLE_CONV_BIAS, ORACLE_CONV_STATE, ORACLE_CONV_GRADIENTS };

@@ -99,7 +99,6 @@ size_t oracle_tape_tanh(oracle_tape *tape, size_t a)
 void oracle_tape_reach(oracle_tape *tape, size_t a, double gradient)
 {
     tape->step[a].gradient += gradient;
-    tape->step[a].size += fabs(gradient);
 }
 
 void oracle_tape_run(oracle_tape *tape)
@@ -116,7 +115,6 @@ void oracle_tape_run(oracle_tape *tape)
                                 step->slope_off[k] * fabs(step->gradient) + fabs(term) +
                                 fmax(fabs(to->gradient), fabs(term));
             to->gradient += term;
-            to->size += fabs(step->slope[k]) * step->size;
         }
 }
 

@@ -1,7 +1,7 @@
 /*
  * oracle_tape.h - derivatives without formulas of derivatives: a forward pass in double whose sums, products and functions are kept, each with its own
- * slopes, and then gone through backwards. Beside each gradient goes the sum of the sizes of all paths that lead to it, and how
- * far it may be off, in roundings, if all of this is computed in one precision: each sum, product and function rounds, and so does each slope.
+ * slopes, and then gone through backwards. Beside each gradient goes how far it may be off, in roundings, if all of this is computed in one
+ * precision: each sum, product and function rounds, and so does each slope.
  */
 #ifndef ORACLE_TAPE_H
 #define ORACLE_TAPE_H
@@ -11,7 +11,7 @@
 typedef struct oracle_step {
     double value, slope[2];
     size_t from[2]; /* steps; this one itself: none */
-    double gradient, size;
+    double gradient;
     double off, slope_off[2], gradient_off; /* in roundings */
 } oracle_step;
 

@@ -10,8 +10,9 @@
 
 #include "oracle/oracle_recurrent_backward.h"
 
-#define ROUNDINGS (1000 * 0x1p-29) /* of f64, as roundings of f32: the cpu computes in f64 */
-#define ORDERS 4 /* kernels compute in f32, in other orders of terms and factors than the tape */
+#define ORDERS 4 /* kernels have other orders of terms and factors than the tape */
+#define ROUNDINGS \
+    (2 * ORDERS * 0x1p-29) /* the cpu computes in f64, as the tape does: both are off; in roundings of f32 */
 
 /* How a batch is split. */
 typedef struct batch {
@@ -150,7 +151,7 @@ static known know(conform_case *c, uint32_t state)
                  : c->operand[c->operand_count - 1].present
                      ? conform_tensor(c, c->operand_count - 1)->shape[0]
                      : 1;
-    k.reach = (oracle_reach){k.value[dy], k.value[dnext], conform_kernels};
+    k.reach = (oracle_reach){k.value[dy], k.value[dnext]};
     return k;
 }
 
@@ -162,15 +163,15 @@ static void want(conform_case *c, uint32_t first, oracle_gradient *to)
         if (i == c->output)
             to[i - first] = (oracle_gradient){c->expected, c->error};
         else if (c->operand[i].present)
-            conform_expect_also(c, i, &to[i - first].gradient, &to[i - first].size);
+            conform_expect_also(c, i, &to[i - first].gradient, &to[i - first].off);
     }
 }
 
 static void forget(conform_case *c, known *k, uint32_t first, const oracle_gradient *to)
 {
     for (uint32_t i = first; i < c->operand_count; i++)
-        for (uint64_t e = 0; to[i - first].size && e < conform_tensor(c, i)->count; e++)
-            to[i - first].size[e] *= conform_kernels ? ORDERS : ROUNDINGS;
+        for (uint64_t e = 0; to[i - first].off && e < conform_tensor(c, i)->count; e++)
+            to[i - first].off[e] *= conform_kernels ? ORDERS : ROUNDINGS;
     for (uint32_t i = 0; i < CONFORM_OPERANDS; i++)
         free(k->value[i]);
 }

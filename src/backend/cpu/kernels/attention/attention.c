@@ -14,7 +14,6 @@
 
 /* From this many rows of one kv head on keys are packed and values widened once for all. */
 #define WIDEN_ROWS 8
-#define ROWS_AHEAD 12     /* of keys or values brought to f32: those that are asked for meanwhile */
 #define BLOCK_BYTES 32768 /* of keys or values that all kv heads of a unit read before the next ones */
 
 /* The rows of one unit: tokens [token, token + tokens) by kv heads [kv_head, kv_head + kv_heads) by `heads`
@@ -150,7 +149,6 @@ static void widen_rows(const tile *t, key_rows *rows, float *copies)
     for (uint64_t i = rows->first; i < rows->last; i++) {
         float *to = copies + i * stride;
         const float *wide = to;
-        prefetch_row(rows, 0, i + ROWS_AHEAD);
         if (is_decoded(rows->dtype))
             mica__quant_decode_row(rows->dtype, rows->row[i], to, rows->dim);
         else if (mica__attention_reads(rows->dtype))
@@ -170,7 +168,6 @@ static void pack_keys(const tile *t, const key_rows *keys)
     for (uint64_t i = keys->first / GEMM_NR * GEMM_NR; i < end; i++) {
         const uint32_t j = (uint32_t)(i % GEMM_NR);
         float *panel = t->key_packed + (i - j) * steps * VW;
-        prefetch_row(keys, 0, i + ROWS_AHEAD);
         if (i >= keys->first && i < keys->last)
             pack_row(t, keys->row[i], keys->dtype, keys->dim, j, GEMM_NR, panel);
         else

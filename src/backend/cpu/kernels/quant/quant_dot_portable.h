@@ -198,10 +198,10 @@ static inline void quant_dot8(const quant_panels *p, uint64_t offset, const mica
 /* Levels with 128 added, which the zero point takes off. */
 static inline void quant_unpack_levels(const unsigned char *part, const int8_t levels[16], quant_codes *out)
 {
-    uint8_t *code = (uint8_t *)out;
     quant_unpack(part, 4, out);
-    for (int i = 0; i < 256; i++)
-        code[i] = (uint8_t)(levels[code[i]] + 128);
+    for (int c = 0; c < 8; c++)
+        for (int i = 0; i < 32; i++)
+            out->code[c][i / 4][i % 4] = (uint8_t)(levels[out->code[c][i / 4][i % 4]] + 128);
 }
 
 static inline void quant_dot_levels(const quant_panels *p, uint64_t offset, const mica__q8_block *const *x,

@@ -130,8 +130,7 @@ def speed_head():
     run = speed_run()
     if not run["ops"]:
         return "Speed: no run is kept."
-    return (f"Speed: {run['machine']}, commit {run['commit']}, {run['note']}. `mica bench ops` prints these rows anew, with the ceilings of the machine; "
-            f"`docs/measurements.md` has what was measured on idle ones.")
+    return (f"Speed: {run['machine']}, commit {run['commit']}, {run['note']}. `mica bench ops` prints these rows anew, with the ceilings of the machine.")
 
 
 def speed(names):

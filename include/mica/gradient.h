@@ -6,11 +6,11 @@
  * depends on integers, bools, comparisons and mica_graph_stop_gradient has none there. UNSUPPORTED names the node
  * that stands in the way and has no derivative. Failure as in graph.h: 0s, and the graph keeps the sentence.
  *
- * What has a first derivative has a second one; that of an op whose gradient is an op of its own goes through nodes, which
- * is slower, and needs sizes that are numbers. Elements that tie for a greatest or least one share what reaches it in
- * mica_reduce and mica_scatter; in running ones the last of them gets it, in pools the first. A loop without a bound
- * has no gradient; one of more than 256 rounds keeps what it carries for about the root of their number, and computes
- * the rest again.
+ * What has a first derivative has a second one; that of an op whose gradient is an op of its own goes through nodes,
+ * which is slower, and needs sizes that are numbers. Elements that tie for a greatest or least one share what reaches
+ * it in mica_reduce and mica_scatter; in running ones the last of them gets it, in pools the first. A loop without a
+ * bound has no gradient; one of more than 256 rounds keeps what it carries for about the root of their number, and
+ * computes the rest again.
  */
 #ifndef MICA_GRADIENT_H
 #define MICA_GRADIENT_H

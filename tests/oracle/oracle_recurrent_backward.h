@@ -4,7 +4,6 @@
 #ifndef ORACLE_RECURRENT_BACKWARD_H
 #define ORACLE_RECURRENT_BACKWARD_H
 
-
 #include "oracle/oracle_recurrent.h"
 
 /* What reaches y, and the last states of sequences (NULL: nothing); of `of` no next states are looked at. */

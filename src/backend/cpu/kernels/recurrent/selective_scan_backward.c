@@ -13,7 +13,7 @@
 enum { TOKEN_X, TOKEN_STEP, TOKEN_SLOPE, TOKEN_SUM, TOKEN_PARTS };
 
 /* The channels [first, first + count) and the thread's memory. What has CHANNELS, P in its shape stands as [CHANNELS / LANES, P, LANES]. */
-typedef struct scan_block {
+typedef struct scan_channels {
     const mica__cpu_view *view;
     uint64_t first, count, group, groups, places;
     bool softplus, f64;
@@ -24,30 +24,30 @@ typedef struct scan_block {
     double *kept, *decay, *token,
         *reach; /* [.., LANES]: [TOKENS + 1, P], [TOKENS, P], [TOKENS, parts], [TOKENS, 2, P] of db and dc */
     double *begun; /* [.., CHANNELS, P]: states that stretches of TOKENS begin with */
-} scan_block;
+} scan_channels;
 
 /* Lanes of a row of channels of token t. */
-LANES_INLINE vd row_at_token(const scan_block *h, uint32_t slot, uint64_t t, uint64_t c, uint64_t n)
+LANES_INLINE vd row_at_token(const scan_channels *h, uint32_t slot, uint64_t t, uint64_t c, uint64_t n)
 {
     const mica__cpu_view *view = &h->view[slot];
     return lanes_at(view, view->data + t * view->stride[0] + (h->first + c) * view->stride[1],
                     view->stride[1], n);
 }
 
-LANES_INLINE void put_row_of_token(const scan_block *h, uint32_t slot, uint64_t t, uint64_t c, uint64_t n,
+LANES_INLINE void put_row_of_token(const scan_channels *h, uint32_t slot, uint64_t t, uint64_t c, uint64_t n,
                                    vd v)
 {
     const mica__cpu_view *view = &h->view[slot];
     lanes_put(view, t * view->stride[0] + (h->first + c) * view->stride[1], view->stride[1], n, v);
 }
 
-static uint64_t lanes_from(const scan_block *h, uint64_t c)
+static uint64_t lanes_from(const scan_channels *h, uint64_t c)
 {
     return h->count - c < LANES ? h->count - c : LANES;
 }
 
 /* The step of a token, and its slope. */
-LANES_INLINE vd step_of(const scan_block *h, vd dt, uint64_t c, vd *slope)
+LANES_INLINE vd step_of(const scan_channels *h, vd dt, uint64_t c, vd *slope)
 {
     const vd raw = dt + lanes_load(h->bias + c), one = vd_set1(1);
     *slope = one;
@@ -59,7 +59,7 @@ LANES_INLINE vd step_of(const scan_block *h, vd dt, uint64_t c, vd *slope)
 }
 
 /* Channels [c, c + LANES) over tokens [t, t + n), whose b and c are loaded. `keep`: from kept[0] on, with all that the way back needs. */
-LANES_INLINE void go_forward(const scan_block *h, uint64_t c, uint64_t t, uint64_t n, bool keep)
+LANES_INLINE void go_forward(const scan_channels *h, uint64_t c, uint64_t t, uint64_t n, bool keep)
 {
     const uint64_t wide = h->places * LANES, lanes = lanes_from(h, c);
     const double *rate = h->rate + c * h->places;
@@ -92,7 +92,7 @@ LANES_INLINE void go_forward(const scan_block *h, uint64_t c, uint64_t t, uint64
 }
 
 /* What reaches the sum of a token, through its gate. */
-LANES_INLINE vd through_gate(const scan_block *h, uint64_t t, uint64_t c, uint64_t lanes, vd sum)
+LANES_INLINE vd through_gate(const scan_channels *h, uint64_t t, uint64_t c, uint64_t lanes, vd sum)
 {
     const vd dy = row_at_token(h, MICA__SELECTIVE_BACKWARD_DY, t, c, lanes);
     if (h->view[MICA__SELECTIVE_BACKWARD_Z].data == NULL)
@@ -104,7 +104,7 @@ LANES_INLINE vd through_gate(const scan_block *h, uint64_t t, uint64_t c, uint64
 }
 
 /* Token t, the i-th of what is kept. */
-LANES_INLINE void token_back(const scan_block *h, uint64_t c, uint64_t t, uint64_t i)
+LANES_INLINE void token_back(const scan_channels *h, uint64_t c, uint64_t t, uint64_t i)
 {
     const uint64_t wide = h->places * LANES, lanes = lanes_from(h, c);
     const double *before = h->kept + i * wide, *after = before + wide, *decay = h->decay + i * wide;
@@ -137,7 +137,7 @@ LANES_INLINE void token_back(const scan_block *h, uint64_t c, uint64_t t, uint64
 }
 
 /* b and c of tokens [t, t + n). */
-static void load_in(const scan_block *h, uint64_t t, uint64_t n)
+static void load_in(const scan_channels *h, uint64_t t, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         for (uint64_t p = 0; p < h->places; p++) {
@@ -148,7 +148,7 @@ static void load_in(const scan_block *h, uint64_t t, uint64_t n)
 }
 
 /* Tokens [t, t + n), whose states begin with `begun`: all that they give. */
-static void run_tokens(const scan_block *h, uint64_t t, uint64_t n, const double *begun)
+static void run_tokens(const scan_channels *h, uint64_t t, uint64_t n, const double *begun)
 {
     const uint64_t wide = h->places * LANES;
     load_in(h, t, n);
@@ -167,7 +167,8 @@ static void run_tokens(const scan_block *h, uint64_t t, uint64_t n, const double
 }
 
 /* `to` gets a state of sequence n, [.., C, P] in `from`, which is at its slot; NULL: zeros. */
-static void load_state(const scan_block *h, const mica__cpu_view *view, const unsigned char *from, double *to)
+static void load_state(const scan_channels *h, const mica__cpu_view *view, const unsigned char *from,
+                       double *to)
 {
     for (uint64_t c = 0; c < h->count; c += LANES)
         for (uint64_t p = 0; p < h->places; p++)
@@ -178,7 +179,7 @@ static void load_state(const scan_block *h, const mica__cpu_view *view, const un
                                        view->stride[1], lanes_from(h, c)));
 }
 
-static void run_sequence(const scan_block *h, uint64_t n, const stretch *s)
+static void run_sequence(const scan_channels *h, uint64_t n, const stretch *s)
 {
     const mica__cpu_view *dnext = &h->view[MICA__SELECTIVE_BACKWARD_DNEXT],
                          *dstate = &h->view[MICA__SELECTIVE_BACKWARD_DSTATE];
@@ -203,7 +204,7 @@ static void run_sequence(const scan_block *h, uint64_t n, const stretch *s)
                       dstate->stride[1], lanes_from(h, c), lanes_load(h->dh + c * h->places + p * LANES));
 }
 
-static void run_block(const mica__cpu_args *args, const scan_block *h)
+static void run_block(const mica__cpu_args *args, const scan_channels *h)
 {
     const mica__cpu_split *split = &((const mica__cpu_selective_backward *)args->params)->split;
     const mica__cpu_view *view = h->view, *a = &view[MICA__SELECTIVE_BACKWARD_A],
@@ -237,7 +238,7 @@ static void run_block(const mica__cpu_args *args, const scan_block *h)
 }
 
 /* The thread's memory, as mica__cpu_selective_backward_room has counted it. */
-static void lay(scan_block *h, double *room)
+static void lay(scan_channels *h, double *room)
 {
     const uint64_t all = CHANNELS * h->places, wide = h->places * LANES;
     double **row[] = {&h->bias, &h->skip, &h->dbias, &h->dskip},
@@ -261,7 +262,7 @@ void MICA__ISA(selective_scan_backward)(const mica__cpu_args *args, uint32_t fir
     const uint64_t end = mica__cpu_rows_end(&params->range, last),
                    places = args->view[MICA__SELECTIVE_BACKWARD_A].shape[1];
     double *partial = (double *)(void *)args->view[MICA__SELECTIVE_BACKWARD_SLOTS].data;
-    scan_block h = {.view = args->view, .places = places, .softplus = params->softplus != 0};
+    scan_channels h = {.view = args->view, .places = places, .softplus = params->softplus != 0};
     h.groups = params->groups;
     h.f64 = args->view[MICA__SELECTIVE_BACKWARD_X].dtype == MICA_DTYPE_F64;
     lay(&h, args->local);

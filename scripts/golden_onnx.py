@@ -8,6 +8,7 @@ external.onnx   a tensor whose data lies in external.bin, from byte 8 on
 linear.onnx     a small model with a batch that is a symbol
 boxes.onnx      an operator that reads the boxes that NonMaxSuppression chose
 boxes_if.onnx   the same in a branch
+boxes_out.onnx  a branch that gives the boxes it chose
 """
 import os
 
@@ -94,24 +95,29 @@ def linear():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def boxes(inside):
-    """The chosen boxes as floats; `inside` a branch."""
+def boxes(inside, given=False):
+    """The chosen boxes as floats; `inside` a branch. `given`: the branch chooses them, and gives them."""
     values = [helper.make_tensor_value_info("boxes", TensorProto.FLOAT, [1, 4, 4]), helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1, 1, 4]),
               helper.make_tensor_value_info("which", TensorProto.BOOL, [])]
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     read = helper.make_node("Cast", ["chosen"], ["y"], to=TensorProto.FLOAT)
     branch = helper.make_graph([helper.make_node("Cast", ["chosen"], ["z"], to=TensorProto.FLOAT)], "branch", [],
                                [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)])
+    choose = helper.make_node("NonMaxSuppression", ["boxes", "scores", "most"], ["chosen"])
+    if given:
+        branch = helper.make_graph([choose], "branch", [], [helper.make_tensor_value_info("chosen", TensorProto.INT64, None)])
+        y = helper.make_tensor_value_info("y", TensorProto.INT64, None)
     if inside:
         read = helper.make_node("If", ["which"], ["y"], then_branch=branch, else_branch=branch)
-    graph = helper.make_graph([helper.make_node("NonMaxSuppression", ["boxes", "scores", "most"], ["chosen"]), read], "boxes", values if inside else values[:2], [y],
+    graph = helper.make_graph([read] if given else [choose, read], "boxes", values if inside else values[:2], [y],
                               [helper.make_tensor("most", TensorProto.INT64, [1], [2])])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 def main():
     os.makedirs(HERE, exist_ok=True)
-    for name, model in (("every", every()), ("external", external()), ("linear", linear()), ("boxes", boxes(False)), ("boxes_if", boxes(True))):
+    for name, model in (("every", every()), ("external", external()), ("linear", linear()), ("boxes", boxes(False)), ("boxes_if", boxes(True)),
+                        ("boxes_out", boxes(True, True))):
         with open(os.path.join(HERE, name + ".onnx"), "wb") as file:
             file.write(model.SerializeToString())
     with open(os.path.join(HERE, "external.bin"), "wb") as file:

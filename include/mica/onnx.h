@@ -1,5 +1,5 @@
 /*
- * onnx.h - ONNX models as graphs: opset 13 to the newest, operators as docs/onnx.md lists them.
+ * onnx.h - ONNX models as graphs: opset 11 to the newest, operators as docs/onnx.md lists them.
  *
  *     mica_onnx *model;
  *     mica_onnx_open("model.onnx", &model);

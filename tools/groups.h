@@ -45,20 +45,29 @@ extern const tool_group tool_generation_group;
         "ubatch-size", "-ub", TOOL_NUMBER, "N", NULL, "0", 0, 1u << 20, "the same: the lesser one counts" \
     }
 #define TOOL_CACHE_TYPES "f32|f16|bf16|q8_0|q4_0|q4_1|q5_0|q5_1|iq4_nl|tq2|tq2.5|tq3|tq4|tq5|tq6|tq8"
-/* tool_cache_type reads them. */
-#define TOOL_CACHE_OPTIONS                                                            \
-    {"cache-type-k",                                                                  \
-     "-ctk",                                                                          \
-     TOOL_ANY_CASE,                                                                   \
-     "TYPE",                                                                          \
-     TOOL_CACHE_TYPES,                                                                \
-     "f16",                                                                           \
-     0,                                                                               \
-     0,                                                                               \
-     "type of the keys in the cache"},                                                \
-    {                                                                                 \
-        "cache-type-v", "-ctv", TOOL_ANY_CASE, "TYPE", TOOL_CACHE_TYPES, "f16", 0, 0, \
-            "type of the values in the cache"                                         \
+/* tool_cache_type and tool_centre read them. */
+#define TOOL_CACHE_OPTIONS                                                         \
+    {"cache-type-k",                                                               \
+     "-ctk",                                                                       \
+     TOOL_ANY_CASE,                                                                \
+     "TYPE",                                                                       \
+     TOOL_CACHE_TYPES,                                                             \
+     "f16",                                                                        \
+     0,                                                                            \
+     0,                                                                            \
+     "type of the keys in the cache"},                                             \
+        {"cache-type-v",                                                           \
+         "-ctv",                                                                   \
+         TOOL_ANY_CASE,                                                            \
+         "TYPE",                                                                   \
+         TOOL_CACHE_TYPES,                                                         \
+         "f16",                                                                    \
+         0,                                                                        \
+         0,                                                                        \
+         "type of the values in the cache"},                                       \
+    {                                                                              \
+        "centre-keys", NULL, TOOL_WORD, "WHEN", "auto|never|always", "auto", 0, 0, \
+            "keys are kept without their mean; auto: with at most 5 bits"          \
     }
 #define TOOL_JSON_OPTION                                                           \
     {                                                                              \

@@ -81,6 +81,14 @@ MICA_API const char *const *mica_model_families(void);
 
 typedef struct mica_context mica_context;
 
+/* Whether a cache has keys without the mean of their head, which attention does not miss: a cache of few bits errs by less
+ * then. The means are found when the context is created, by a pass over 64 tokens. */
+typedef enum mica_centre {
+    MICA_CENTRE_AUTO = 0, /* where keys have at most 5 bits and the model's scores are not capped */
+    MICA_CENTRE_NEVER = 1,
+    MICA_CENTRE_ALWAYS = 2 /* UNSUPPORTED where scores are capped */
+} mica_centre;
+
 typedef struct mica_context_options {
     uint64_t size; /* sizeof(mica_context_options); 0 = this version's */
     /* tokens that all sequences together can hold; 0 = 4096, or what the model was trained for if less */
@@ -95,6 +103,7 @@ typedef struct mica_context_options {
     /* [adapter_count] of this model (adapter.h), all of which are applied; the context keeps them */
     const mica_adapter_use *adapters;
     uint32_t adapter_count;
+    mica_centre centre_keys;
 } mica_context_options;
 
 typedef struct mica_context_info {

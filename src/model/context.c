@@ -53,7 +53,7 @@ static bool is_host(const mica_device *device)
     return mica_device_get_properties(device, &properties) != MICA_OK || properties.threads != 0;
 }
 
-static mica_status take_options(mica_context *context, const mica_context_options *options)
+static mica_status take_options(mica_context *context, const mica_context_options *options, bool *centres)
 {
     mica_context_options o;
     const mica__hparams *h = &context->model->h;
@@ -76,6 +76,8 @@ static mica_status take_options(mica_context *context, const mica_context_option
                            MOST_BATCH, &context->batch));
     MICA__TRY(check_type("cache_k", o.cache_k, &context->cache_k));
     MICA__TRY(check_type("cache_v", o.cache_v, &context->cache_v));
+    MICA__TRY(mica__check_enum("options.centre_keys", (uint32_t)o.centre_keys, MICA_CENTRE_ALWAYS + 1));
+    MICA__TRY(mica__centre_choose(context, o.centre_keys, centres));
     context->shift = o.shift != 0;
     context->keep = o.keep;
     if (context->shift && o.keep >= context->longest / 2)
@@ -157,7 +159,8 @@ static mica_status make_sequences(mica_context *context)
 static mica_status fill(mica_context *context, const mica_context_options *options)
 {
     const mica_model *model = context->model;
-    MICA__TRY(take_options(context, options));
+    bool centres;
+    MICA__TRY(take_options(context, options, &centres));
     if (options != NULL)
         MICA__TRY(mica__adapters_take(context->model, "options.adapters", options->adapters,
                                       options->adapter_count, &context->adapters));
@@ -178,7 +181,7 @@ static mica_status fill(mica_context *context, const mica_context_options *optio
     MICA__TRY(make_tables(context));
     for (uint32_t i = 0; i < model->h.layers; i++)
         MICA__TRY(make_cache(context, i));
-    return MICA_OK;
+    return centres ? mica__centre_measure(context) : MICA_OK;
 }
 
 void mica_context_release(mica_context *context)
@@ -189,6 +192,8 @@ void mica_context_release(mica_context *context)
     for (uint32_t i = 0; context->k != NULL && context->v != NULL && i < context->model->h.layers; i++) {
         mica_buffer_release(context->k[i]);
         mica_buffer_release(context->v[i]);
+        if (context->mean_key != NULL)
+            mica_buffer_release(context->mean_key[i]);
     }
     for (uint32_t i = 0; context->sequence != NULL && i < context->sequences; i++)
         mica__free(context->sequence[i].tokens);
@@ -198,6 +203,7 @@ void mica_context_release(mica_context *context)
     }
     mica__free(context->k);
     mica__free(context->v);
+    mica__free(context->mean_key);
     mica__free(context->sequence);
     mica__free(context->input);
     mica__free(context->feeds);

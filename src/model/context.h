@@ -73,6 +73,8 @@ struct mica_context {
     mica__pages pages[MICA__KINDS]; /* the second only for models with a window */
     mica_buffer *table[MICA__KINDS];
     mica_buffer **k, **v; /* [layers]: [pages, page, kv heads, head] */
+    /* [layers]: [1, kv heads, head], which the keys in the cache are without; NULL: they are whole */
+    mica_buffer **mean_key;
     uint64_t cache_bytes;
     mica__sequence *sequence; /* [sequences] */
     uint32_t lowest;          /* those before it are in use */
@@ -141,6 +143,9 @@ typedef struct mica__pass {
     mica_buffer *tokens, *positions, *sequences, *wanted, *lengths; /* parts of it */
     uint64_t rest;       /* the word of `inputs` where what picking reads begins */
     mica_buffer *result; /* logits or states */
+    mica_buffer *
+        *mean_key; /* [layers] where means of keys go, the rows being at `places`; NULL: nobody asked */
+    mica_buffer *places;
     mica_buffer *picks;
     mica_buffer *handle[MICA__PASS_HANDLES]; /* of values and views, until mica__pass_drop */
     uint32_t handle_count;
@@ -171,6 +176,20 @@ mica_status mica__pass_pick(mica__pass *pass);
 /* Attention of each text over its own keys and values: rows of q, k and v as heads, to `mixed`. */
 mica_status mica__attend_texts(mica__pass *pass, mica_buffer *q, mica_buffer *k, mica_buffer *v,
                                const mica_attention_params *params, mica_buffer *mixed);
+/* Begins a pass over `texts` texts of `length` tokens each, of which nothing is kept: its session, `tokens` to be written, positions and
+ * lengths. mica__whole_end also after a failure. */
+mica_status mica__whole_begin(const mica_model *model, const mica__adapters *adapters, uint32_t texts,
+                              uint32_t length, mica__pass *out);
+void mica__whole_end(mica__pass *pass);
+/* Until the fence ends, which is gone then. CANCELLED. */
+mica_status mica__pass_wait(const mica_context *context, mica_fence *fence);
+
+#define MICA__CENTRE_ROWS 64u
+/* Whether keys lose their mean: UNSUPPORTED where it was asked for and the model would notice. */
+mica_status mica__centre_choose(const mica_context *context, mica_centre asked, bool *out);
+/* Makes context->mean_key. */
+mica_status mica__centre_measure(mica_context *context);
+
 /* What the pass's adapters add to y = x . w^T: y itself where there is none for the weight. */
 mica_status mica__adapt(mica__pass *pass, mica_buffer *x, const mica_buffer *weight, mica_buffer *y,
                         mica_buffer **out);

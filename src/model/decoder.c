@@ -8,6 +8,7 @@
 
 /* Of a stage, but the first, which has one: the device is not to wait. Fusions do not reach from stage to stage. */
 #define STAGE_LAYERS 4u
+#define FIRST_KEYS 4u /* of a text: they are unlike all others */
 
 /* y + factor (x . a^T) . b^T. What lies between lives as long as the records that use it. */
 static mica_status add_low_rank(mica__pass *pass, mica_buffer *x, const mica__low_rank *matrix,
@@ -173,7 +174,8 @@ static mica_status norm_heads(decoder *d, mica_buffer *weight, mica_buffer **x)
     return MICA_OK;
 }
 
-static mica_status rotate(decoder *d, const mica__layer *layer, mica_buffer **x)
+/* Each row as it is at its position. */
+static mica_status rotate(decoder *d, const mica__layer *layer, mica_buffer *positions, mica_buffer **x)
 {
     mica__pass *pass = d->pass;
     const mica_model *model = pass->model;
@@ -189,8 +191,35 @@ static mica_status rotate(decoder *d, const mica__layer *layer, mica_buffer **x)
     if (model->family->no_rope)
         return MICA_OK;
     MICA__TRY(mica__pass_like(pass, *x, &turned));
-    MICA__TRY(mica_rope(pass->encoder, *x, pass->positions, factors, &params, turned));
+    MICA__TRY(mica_rope(pass->encoder, *x, positions, factors, &params, turned));
     *x = turned;
+    return MICA_OK;
+}
+
+/* For centre.c: the mean of the keys, each as it would be stored at its place, but for the first ones. */
+static mica_status measure_keys(decoder *d, uint32_t index, mica_buffer *k)
+{
+    mica__pass *pass = d->pass;
+    const mica_reduce_params mean = {.kind = MICA_REDUCE_MEAN, .axes = 1u << 2, .keep_dims = 1};
+    mica_buffer *counted = NULL;
+    if (pass->mean_key == NULL)
+        return MICA_OK;
+    MICA__TRY(rotate(d, &pass->model->layer[index], pass->places, &k));
+    MICA__TRY(mica__pass_keep(
+        pass, mica_buffer_slice(k, 0, FIRST_KEYS, pass->shape.rows - FIRST_KEYS, &counted), &counted));
+    return mica_reduce(pass->encoder, counted, &mean, pass->mean_key[index]);
+}
+
+/* Keys as the cache has them. */
+static mica_status centre_keys(decoder *d, uint32_t index, mica_buffer **k)
+{
+    mica__pass *pass = d->pass;
+    mica_buffer *centred = NULL;
+    if (pass->context->mean_key == NULL)
+        return MICA_OK;
+    MICA__TRY(mica__pass_like(pass, *k, &centred));
+    MICA__TRY(mica_sub(pass->encoder, *k, pass->context->mean_key[index], centred));
+    *k = centred;
     return MICA_OK;
 }
 
@@ -209,7 +238,9 @@ static mica_status attend_cache(decoder *d, uint32_t index, const heads *b,
                                               .lengths = pass->lengths,
                                               .sequences = pass->sequences,
                                               .pages = pages};
-    MICA__TRY(mica_kv_write(pass->encoder, b->k, pass->positions, pass->sequences, pages, NULL, k));
+    mica_buffer *stored = b->k;
+    MICA__TRY(centre_keys(d, index, &stored));
+    MICA__TRY(mica_kv_write(pass->encoder, stored, pass->positions, pass->sequences, pages, NULL, k));
     MICA__TRY(mica_kv_write(pass->encoder, b->v, pass->positions, pass->sequences, pages, NULL, v));
     return mica_attention(pass->encoder, &operands, params, mixed);
 }
@@ -265,8 +296,9 @@ static mica_status attention_part(decoder *d, uint32_t index)
     MICA__TRY(project(d, normed, layer, &b));
     MICA__TRY(norm_heads(d, mica__of_layer(layer, MICA__T_Q_NORM), &b.q));
     MICA__TRY(norm_heads(d, mica__of_layer(layer, MICA__T_K_NORM), &b.k));
-    MICA__TRY(rotate(d, layer, &b.q));
-    MICA__TRY(rotate(d, layer, &b.k));
+    MICA__TRY(measure_keys(d, index, b.k));
+    MICA__TRY(rotate(d, layer, pass->positions, &b.q));
+    MICA__TRY(rotate(d, layer, pass->positions, &b.k));
     MICA__TRY(attend(d, index, &b, &mixed));
     MICA__TRY(mica__linear(pass, mixed, mica__of_layer(layer, MICA__T_O),
                            mica__of_layer(layer, MICA__T_O_BIAS), &added));

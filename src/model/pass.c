@@ -302,8 +302,8 @@ static mica_status record(mica_context *context, const mica__pass_shape *shape, 
 
 /* ---- running -------------------------------------------------------------------------------------------- */
 
-/* Until the fence ends. A device that cannot stop what it was given ends the pass, and no other is begun. */
-static mica_status wait_for(const mica_context *context, mica_fence *fence)
+/* A device that cannot stop what it was given ends the pass, and no other is begun. */
+mica_status mica__pass_wait(const mica_context *context, mica_fence *fence)
 {
     mica_status status;
     bool stopped = !context->stoppable;
@@ -328,7 +328,7 @@ static mica_status run_once(mica_context *context, const mica__pass_shape *shape
     if (status == MICA_OK)
         status = mica_session_commit(pass.session, MICA_FINISH_FUSE | MICA_FINISH_REORDER, NULL, &fence);
     if (status == MICA_OK)
-        status = wait_for(context, fence);
+        status = mica__pass_wait(context, fence);
     if (status == MICA_OK) {
         drop_result(&context->once);
         *out = context->once = keep_result(&pass);
@@ -349,7 +349,7 @@ static mica_status run_recorded(mica_context *context, const mica__pass_shape *s
     MICA__TRY(send_inputs(context, shape, recorded->inputs));
     recorded->used = context->passes;
     MICA__TRY(mica_recording_replay(recorded->recording, &fence));
-    MICA__TRY(wait_for(context, fence));
+    MICA__TRY(mica__pass_wait(context, fence));
     *out = recorded->result;
     return MICA_OK;
 }

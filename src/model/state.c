@@ -12,7 +12,7 @@
 #include "base/alloc.h"
 #include "model/context.h"
 
-#define VERSION "2"
+#define VERSION "3"
 #define PAGE_STEPS 200u /* of moving a page of a layer */
 
 /* Keys rotated as in short contexts are of no use in long ones. */
@@ -31,6 +31,12 @@ static uint32_t first_held(const mica_context *context, uint32_t kind, uint32_t 
     while (page > 0 && row[page - 1] != MICA__NO_PAGE)
         page--;
     return page * pages->tokens;
+}
+
+/* Keys without their mean are of no use where they are whole. */
+static const char *key_form(const mica_context *context)
+{
+    return context->mean_key != NULL ? "centred" : "whole";
 }
 
 static uint64_t token_bytes(const mica_context *context, bool is_value)
@@ -90,6 +96,7 @@ static mica_status declare(mica_context *context, uint32_t sequence, mica_writer
     MICA__TRY(mica_writer_string(writer, "mica.cache_k", mica_dtype_name(context->cache_k)));
     MICA__TRY(mica_writer_string(writer, "mica.cache_v", mica_dtype_name(context->cache_v)));
     MICA__TRY(mica_writer_string(writer, "mica.rope", rope_reach(context)));
+    MICA__TRY(mica_writer_string(writer, "mica.keys", key_form(context)));
     MICA__TRY(mica_writer_tensor(writer, "tokens", MICA_DTYPE_U32, 1, &length));
     for (uint32_t i = 0; i < 2 * model->h.layers; i++) {
         const uint32_t first = first_held(context, model->layer[i / 2].slides, sequence);
@@ -184,7 +191,8 @@ static mica_status check_file(const mica_context *context, const mica_weights *w
     MICA__TRY(expect(weights, path, "mica.model", text));
     MICA__TRY(expect(weights, path, "mica.cache_k", mica_dtype_name(context->cache_k)));
     MICA__TRY(expect(weights, path, "mica.cache_v", mica_dtype_name(context->cache_v)));
-    return expect(weights, path, "mica.rope", rope_reach(context));
+    MICA__TRY(expect(weights, path, "mica.rope", rope_reach(context)));
+    return expect(weights, path, "mica.keys", key_form(context));
 }
 
 /* What a state file holds, all of it checked before the context is touched. */

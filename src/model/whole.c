@@ -94,24 +94,41 @@ static mica_status write_words(const mica__pass *pass, uint32_t length)
     return status;
 }
 
+mica_status mica__whole_begin(const mica_model *model, const mica__adapters *adapters, uint32_t texts,
+                              uint32_t length, mica__pass *out)
+{
+    *out = (mica__pass){.texts = texts,
+                        .capacity = length,
+                        .adapters = adapters,
+                        .model = model,
+                        .shape = {.rows = texts * length}};
+    MICA__TRY(mica_session_begin(model->device, NULL, MICA_SESSION_RECORD, &out->session));
+    out->encoder = mica_session_encoder(out->session);
+    MICA__TRY(make_words(out, out->shape.rows, &out->tokens));
+    MICA__TRY(make_words(out, out->shape.rows, &out->positions));
+    MICA__TRY(make_words(out, texts, &out->lengths));
+    return write_words(out, length);
+}
+
+void mica__whole_end(mica__pass *pass)
+{
+    mica_buffer *const ends[] = {pass->tokens, pass->positions, pass->lengths, pass->result, pass->places};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        mica_buffer_release(ends[i]);
+    mica__pass_drop(pass);
+    mica_session_release(pass->session);
+}
+
 static mica_status record_pass(whole *w, mica_model *model, const mica_model_graph_desc *desc)
 {
     mica__pass *pass = &w->pass;
     const bool encoder = model->family->encoder;
-    const uint32_t rows = desc->batch * desc->length;
-    const uint64_t result[2] = {rows, encoder ? model->h.width : model->h.vocabulary};
-    *pass = (mica__pass){
-        .texts = desc->batch,
-        .capacity = desc->capacity,
-        .adapters = &w->adapters,
-        .model = model,
-        .shape = {.rows = rows, .outputs = rows, .gives = encoder ? MICA__GIVES_STATES : MICA__GIVES_LOGITS}};
-    MICA__TRY(mica_session_begin(model->device, NULL, MICA_SESSION_RECORD, &pass->session));
-    pass->encoder = mica_session_encoder(pass->session);
-    MICA__TRY(make_words(pass, rows, &pass->tokens));
-    MICA__TRY(make_words(pass, rows, &pass->positions));
-    MICA__TRY(make_words(pass, desc->batch, &pass->lengths));
-    MICA__TRY(write_words(pass, desc->length));
+    const uint64_t result[2] = {(uint64_t)desc->batch * desc->length,
+                                encoder ? model->h.width : model->h.vocabulary};
+    MICA__TRY(mica__whole_begin(model, &w->adapters, desc->batch, desc->length, pass));
+    pass->capacity = desc->capacity;
+    pass->shape.outputs = pass->shape.rows;
+    pass->shape.gives = encoder ? MICA__GIVES_STATES : MICA__GIVES_LOGITS;
     MICA__TRY(mica_session_temp(pass->session, MICA_DTYPE_F32, 2, result, &pass->result));
     MICA__TRY(mica_session_slot(pass->session, "tokens", pass->tokens));
     MICA__TRY(mica_session_slot(pass->session, encoder ? "states" : "logits", pass->result));
@@ -176,12 +193,8 @@ static mica_status make_graph(whole *w, mica_model *model, const mica_model_grap
 
 static void release(whole *w)
 {
-    mica_buffer *const ends[] = {w->pass.tokens, w->pass.positions, w->pass.lengths, w->pass.result};
     mica_recording_release(w->recording);
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
-        mica_buffer_release(ends[i]);
-    mica__pass_drop(&w->pass);
-    mica_session_release(w->pass.session);
+    mica__whole_end(&w->pass);
     mica__adapters_free(&w->adapters);
     mica__free(w->parameter);
     mica__free(w->name);

@@ -7,5 +7,5 @@ int main(int argc, char **argv)
 {
     if (setenv("MICA_DEBUG", "interpret", 0) != 0)
         return 1;
-    return shapes_main("opencl", TEST_ANY_SANITIZER ? 64 : 9, argc, argv);
+    return shapes_main("opencl", TEST_ANY_SANITIZER ? 64 : 27, argc, argv);
 }

@@ -334,9 +334,11 @@ static void forged_states_are_refused(void **state)
         mica_status status;
         const char *word;
     } cases[] = {
-        {"\"mica.state\":\"2\"", "\"mica.state\":\"1\"", MICA_ERR_INVALID_ARGUMENT, "mica.state"},
+        {"\"mica.state\":\"3\"", "\"mica.state\":\"2\"", MICA_ERR_INVALID_ARGUMENT, "mica.state"},
         {"\"mica.state\"", "\"mica.stale\"", MICA_ERR_MALFORMED_FILE, "mica.state"},
         {"\"mica.cache_k\":\"f16\"", "\"mica.cache_k\":\"f32\"", MICA_ERR_INVALID_ARGUMENT, "mica.cache_k"},
+        {"\"mica.keys\":\"whole\"", "\"mica.keys\":\"whale\"", MICA_ERR_INVALID_ARGUMENT, "mica.keys"},
+        {"\"mica.keys\"", "\"mica.kays\"", MICA_ERR_MALFORMED_FILE, "mica.keys"},
         {"\"tokens\":", "\"tokons\":", MICA_ERR_MALFORMED_FILE, "no tokens"},
         {"\"U32\",\"shape\":[130]", "\"I32\",\"shape\":[130]", MICA_ERR_MALFORMED_FILE, "list of numbers"},
         {"\"U32\",\"shape\":[130]", "\"U32\",\"shape\":[13,10]", MICA_ERR_MALFORMED_FILE, "list of numbers"},

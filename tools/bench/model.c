@@ -261,6 +261,7 @@ static mica_status open_context(bench_run *run, const bench_test *test)
         .batch = tool_batch(run->call),
         .cache_k = tool_cache_type(run->call, "cache-type-k"),
         .cache_v = tool_cache_type(run->call, "cache-type-v"),
+        .centre_keys = tool_centre(run->call),
     };
     mica_context_info info = {0};
     mica_status status = mica_context_create(run->model.model, &options, &run->context);

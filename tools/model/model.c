@@ -156,6 +156,14 @@ mica_dtype tool_cache_type(const tool_call *call, const char *option)
     return tool_type_find(call, option, name, strlen(name));
 }
 
+mica_centre tool_centre(const tool_call *call)
+{
+    const char *word = tool_word(call, "centre-keys");
+    return strcmp(word, "never") == 0    ? MICA_CENTRE_NEVER
+           : strcmp(word, "always") == 0 ? MICA_CENTRE_ALWAYS
+                                         : MICA_CENTRE_AUTO;
+}
+
 void tool_context_warn(uint32_t tokens, const tool_model *model)
 {
     if (model->info.context_length != 0 && tokens > model->info.context_length)
@@ -175,6 +183,7 @@ int tool_context_create(const tool_call *call, const tool_model *model, uint32_t
         .batch = tool_batch(call),
         .cache_k = tool_cache_type(call, "cache-type-k"),
         .cache_v = tool_cache_type(call, "cache-type-v"),
+        .centre_keys = tool_centre(call),
         .shift = (uint32_t)tool_flag(call, "context-shift"),
         .keep = keep < 0 ? prompt_tokens : (uint32_t)keep,
         .adapters = model->adapter,

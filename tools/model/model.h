@@ -41,6 +41,8 @@ int tool_model_need_tokenizer(const tool_model *model);
 uint32_t tool_batch(const tool_call *call);
 /* The type that "cache-type-k" or "cache-type-v" names. */
 mica_dtype tool_cache_type(const tool_call *call, const char *option);
+/* --centre-keys. */
+mica_centre tool_centre(const tool_call *call);
 /* Says so if a context of `tokens` is longer than what the model was trained for. */
 void tool_context_warn(uint32_t tokens, const tool_model *model);
 /* A context as the options of tool_context_group say; `prompt_tokens` is what --keep -1 keeps. */

@@ -127,6 +127,7 @@ static int open_context(const tool_call *call, perplexity_state *p)
     mica_context_options options = {
         .cache_k = tool_cache_type(call, "cache-type-k"),
         .cache_v = tool_cache_type(call, "cache-type-v"),
+        .centre_keys = tool_centre(call),
         .size = sizeof options,
         .capacity = p->chunk,
         .batch = tool_batch(call),

@@ -55,5 +55,6 @@ void conform_make_scan_long(conform_case *c, test_random *random);
 void conform_make_sort_long(conform_case *c, test_random *random);
 void conform_make_prompt(conform_case *c, test_random *random);
 void conform_make_attention_more(conform_case *c, test_random *random);
+void conform_make_attention_backward_long(conform_case *c, test_random *random);
 
 #endif

@@ -202,6 +202,8 @@ const conform_row conform_table[] = {
     ROW("attention_backward", ATTENTION_BACKWARD, attention_backward, NONE, 2,
         "weights out of scores as attention's, differences of two sums of products, sums over keys or "
         "queries"),
+    MADE("attention_backward long", ATTENTION_BACKWARD, attention_backward_long, attention_backward, NONE, 2,
+         "as attention_backward"),
     ROW("attention_backward f64", ATTENTION_BACKWARD, attention_backward, F64, 2,
         "as attention_backward, roundings of f64"),
     /* ---- experts ---- */

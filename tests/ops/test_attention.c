@@ -562,6 +562,75 @@ static void test_gradient(void **state)
     check_gradient((mica_attention_params){.window = 3, .softcap = 1.5f}, true, true);
 }
 
+enum { N_TOKENS = 150, N_HEADS = 2, N_DIM = 20, N_WINDOW = 10, N_BAD = 100 };
+
+/* The three gradients of a window over N_TOKENS keys, one after the other. */
+static float *windowed(float *k, float *v)
+{
+    test_random random = test_random_from(11);
+    const uint64_t shape[3] = {N_TOKENS, N_HEADS, N_DIM}, count = count_of(3, shape);
+    const mica_attention_params params = {.window = N_WINDOW};
+    uint32_t at[N_TOKENS], length = N_TOKENS;
+    float *all = test_alloc(3 * count, sizeof *all);
+    mica_buffer *gradient[3];
+
+    for (uint32_t i = 0; i < N_TOKENS; i++)
+        at[i] = i;
+    for (int i = 0; i < 3; i++)
+        gradient[i] = made(MICA_DTYPE_F32, 3, shape);
+    const mica_attention_operands f = {.q = drawn(&random, 3, shape),
+                                       .k = of_floats(3, shape, k),
+                                       .v = of_floats(3, shape, v),
+                                       .positions = of_indices(1, SHAPE(N_TOKENS), at),
+                                       .lengths = of_indices(1, SHAPE(1), &length),
+                                       .lse = made(MICA_DTYPE_F32, 2, shape)};
+    const mica_attention_backward_operands b = {.q = f.q,
+                                                .k = f.k,
+                                                .v = f.v,
+                                                .positions = f.positions,
+                                                .lengths = f.lengths,
+                                                .y = made(MICA_DTYPE_F32, 3, shape),
+                                                .lse = f.lse,
+                                                .dy = drawn(&random, 3, shape),
+                                                .dq = gradient[0],
+                                                .dk = gradient[1],
+                                                .dv = gradient[2]};
+    mica_encoder *encoder = begin();
+
+    must(mica_attention(encoder, &f, &params, b.y));
+    must(mica_attention_backward(encoder, &b, &params));
+    finish(encoder);
+    for (int i = 0; i < 3; i++)
+        must(mica_buffer_read(gradient[i], 0, all + (uint64_t)i * count, count * sizeof *all));
+    return all;
+}
+
+/* A key that is not finite changes no bit of queries that do not see it, nor of keys that none of those who do sees. */
+static void test_gradient_apart(void **state)
+{
+    const uint64_t row = (uint64_t)N_HEADS * N_DIM, count = N_TOKENS * row;
+    test_random random = test_random_from(12);
+    float *k = draw(&random, count), *v = draw(&random, count), *clean = windowed(k, v);
+
+    (void)state;
+    k[N_BAD * row + 3] = NAN;
+    v[N_BAD * row + 5] = INFINITY;
+    float *got = windowed(k, v);
+    for (uint64_t i = 0; i < 3 * count; i++) {
+        const uint64_t token = i % count / row, from = i < count ? N_BAD : N_BAD - N_WINDOW + 1;
+
+        if (token >= from && token < N_BAD + N_WINDOW)
+            continue;
+        if (memcmp(&got[i], &clean[i], sizeof *got) != 0)
+            fail_msg("gradient %u of token %u: %g, without the key %g", (unsigned)(i / count),
+                     (unsigned)token, (double)got[i], (double)clean[i]);
+    }
+    free(k);
+    free(v);
+    free(clean);
+    free(got);
+}
+
 /* ---- what is refused ---- */
 
 static mica_status try_attention(mica_dtype q, mica_dtype k, mica_dtype y, mica_buffer *lse,
@@ -639,6 +708,7 @@ int main(void)
         cmocka_unit_test_teardown(test_index, let_go),
         cmocka_unit_test_teardown(test_compress, let_go),
         cmocka_unit_test_teardown(test_gradient, let_go),
+        cmocka_unit_test_teardown(test_gradient_apart, let_go),
         cmocka_unit_test_teardown(test_refused, let_go),
     };
     return cmocka_run_group_tests_name("attention", tests, open_device, close_device);

@@ -141,17 +141,14 @@ static void add_gradient(conform_case *c, test_random *random, const char *name,
         ->written = true;
 }
 
-void conform_make_attention_backward(conform_case *c, test_random *random)
+typedef struct backward_sizes {
+    uint64_t tokens, keys, kv_heads, heads, dim, v_dim;
+} backward_sizes;
+
+static void make(conform_case *c, test_random *random, const backward_sizes *s)
 {
-    const uint64_t kv_heads = c->typical ? 8 : test_random_size(random, 3);
-    const uint64_t heads = kv_heads * (c->typical                      ? 4
-                                       : test_random_one_in(random, 8) ? 17
-                                                                       : 1 + test_random_below(random, 4));
-    const uint64_t tokens = c->typical ? 512 : test_random_size(random, 40),
-                   keys = c->typical ? 512 : test_random_size(random, 60);
-    const uint64_t dim = c->typical ? 64 : test_random_size(random, test_random_one_in(random, 6) ? 300 : 50);
-    const uint64_t v_dim = c->typical || test_random_one_in(random, 2) ? dim : test_random_size(random, 50),
-                   one = 1;
+    const uint64_t tokens = s->tokens, keys = s->keys, kv_heads = s->kv_heads, heads = s->heads, dim = s->dim,
+                   v_dim = s->v_dim, one = 1;
     const uint64_t q[3] = {tokens, heads, dim}, k[3] = {keys, kv_heads, dim}, v[3] = {keys, kv_heads, v_dim},
                    y[3] = {tokens, heads, v_dim};
 
@@ -184,6 +181,35 @@ void conform_make_attention_backward(conform_case *c, test_random *random)
     else
         conform_add_absent(c);
     c->flops = 2.0 * (double)(tokens * heads * keys * (3 * dim + 2 * v_dim));
+}
+
+void conform_make_attention_backward(conform_case *c, test_random *random)
+{
+    backward_sizes s = {512, 512, 8, 32, 64, 64};
+
+    if (!c->typical) {
+        s.kv_heads = test_random_size(random, 3);
+        s.heads = s.kv_heads * (test_random_one_in(random, 8) ? 17 : 1 + test_random_below(random, 4));
+        s.tokens = test_random_size(random, 40);
+        s.keys = test_random_size(random, 60);
+        s.dim = test_random_size(random, test_random_one_in(random, 6) ? 300 : 50);
+        s.v_dim = test_random_one_in(random, 2) ? s.dim : test_random_size(random, 50);
+    }
+    make(c, random, &s);
+}
+
+/* Keys in several chunks: apart in splits, or, of so many heads that these are enough units, one after the other. */
+void conform_make_attention_backward_long(conform_case *c, test_random *random)
+{
+    const bool many = test_random_one_in(random, 3);
+    backward_sizes s = {.kv_heads = many ? 33 : 1 + test_random_below(random, 2)};
+
+    s.heads = s.kv_heads * (1 + test_random_below(random, 2));
+    s.tokens = 40 + test_random_below(random, 70);
+    s.keys = many ? 100 + test_random_below(random, 60) : 200 + test_random_below(random, 200);
+    s.dim = many ? 260 + test_random_below(random, 30) : test_random_size(random, 40);
+    s.v_dim = many ? 250 : test_random_size(random, 40);
+    make(c, random, &s);
 }
 
 mica_status conform_encode_attention_backward(const conform_case *c, mica_encoder *encoder)

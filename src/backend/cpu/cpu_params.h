@@ -162,19 +162,16 @@ typedef struct mica__cpu_hadamard {
     uint32_t undo;
 } mica__cpu_hadamard;
 
-/* matmul_transposed: blocks of y: rows of one weight, or of a tile of the experts' map, by columns, of which ROOM has whole panels on any
- * instruction set. `step`: a row is decoded from multiples of it on, which takes twice as many floats besides. */
-#define MICA__CPU_TRANSPOSED_ROWS 96
+/* matmul_transposed: blocks of y: rows of one weight, or of a tile of the experts' map, by columns. `step`: a row is decoded from multiples of
+ * it on, which takes twice as many floats besides. */
+#define MICA__CPU_TRANSPOSED_ROWS 256
 #define MICA__CPU_TRANSPOSED_COLUMNS 256
-#define MICA__CPU_TRANSPOSED_ROOM 288
 #define MICA__CPU_TRANSPOSED_N 128
-#define MICA__CPU_TRANSPOSED_FLOATS                                                     \
-    ((MICA__CPU_TRANSPOSED_ROWS + MICA__CPU_TRANSPOSED_ROOM) * MICA__CPU_TRANSPOSED_N + \
-     MICA__CPU_TRANSPOSED_ROWS * MICA__CPU_TRANSPOSED_ROOM + MICA__CPU_TRANSPOSED_COLUMNS)
 typedef struct mica__cpu_transposed {
     uint64_t rows;      /* of each weight; routed: unused */
     uint64_t row_units; /* of each weight; routed: of all */
     uint64_t column_units, step;
+    uint64_t block_rows, block_columns; /* at most, the columns whole tiles of every instruction set */
     uint32_t routed;
 } mica__cpu_transposed;
 
@@ -185,9 +182,15 @@ typedef struct mica__cpu_transposed {
 #define MICA__CPU_PRODUCT_FLOATS                                                  \
     ((MICA__CPU_PRODUCT_ROWS + MICA__CPU_PRODUCT_COLUMNS) * MICA__CPU_PRODUCT_K + \
      MICA__CPU_PRODUCT_ROWS * MICA__CPU_PRODUCT_COLUMNS)
+/* Of codes of 8 bits: at most, and at least where threads want more blocks; columns are whole panels of every instruction set. */
+#define MICA__CPU_CODES_ROWS 192
+#define MICA__CPU_CODES_COLUMNS 512
+#define MICA__CPU_CODES_LEAST 64
+#define MICA__CPU_CODES_K 512
 typedef struct mica__cpu_product {
     mica__cpu_row_range range;
     uint64_t row_blocks, column_blocks;
+    uint64_t block_rows, block_columns;
 } mica__cpu_product;
 
 typedef struct mica__cpu_rope {

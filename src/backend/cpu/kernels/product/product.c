@@ -7,18 +7,9 @@
  */
 #include "backend/cpu/cpu_params.h"
 #include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/kernels/product/product_block.h"
 #include "backend/cpu/kernels/product/product_pack.h"
 #include "backend/cpu/kernels/rows.h"
-
-enum {
-    A = MICA__PRODUCT_A,
-    B = MICA__PRODUCT_B,
-    ADD = MICA__PRODUCT_ADD,
-    A_ZERO = MICA__PRODUCT_A_ZERO,
-    B_ZERO = MICA__PRODUCT_B_ZERO,
-    Y = MICA__PRODUCT_Y,
-    VIEWS = MICA__PRODUCT_SLOTS
-};
 
 #define K_PART 256 /* a panel of b stays in the first-level cache, the block's in the second */
 
@@ -26,72 +17,10 @@ _Static_assert(MICA__CPU_PRODUCT_ROWS % VW == 0, "blocks are whole panels");
 _Static_assert(MICA__CPU_PRODUCT_COLUMNS % COLUMNS == 0, "blocks are whole panels");
 _Static_assert(MICA__CPU_PRODUCT_K == K_PART, "the plan reserves the memory");
 
-/* One block of y: where its operands begin, in bytes, and how large it is. */
-typedef struct block {
-    const unsigned char *a, *b, *add, *a_zero, *b_zero;
-    unsigned char *y;
-    uint64_t a_row, a_k, b_k, b_column, add_row, add_column, a_zero_row, b_zero_column, y_row, y_column;
-    uint64_t rows, columns, k;
-} block;
-
-/* Bytes between neighbours along dimension `back` from the last; 0 where the operand repeats. */
-static uint64_t stride_back(const mica__cpu_view *view, uint32_t back)
-{
-    const uint32_t d = view->ndim - 1u - back;
-    return back < view->ndim && view->shape[d] != 1 ? view->stride[d] : 0;
-}
-
-/* The same of an operand that may be absent. */
-static uint64_t optional_stride(const mica__cpu_view *view, uint32_t back)
-{
-    return view->data != NULL ? stride_back(view, back) : 0;
-}
-
-static block block_of(const mica__cpu_args *args, const mica__cpu_product *p, uint64_t number)
-{
-    const mica__cpu_view *view = args->view, *y = &view[Y];
-    const uint64_t m = y->shape[y->ndim - 2], n = y->shape[y->ndim - 1];
-    const uint64_t column = number % p->column_blocks * MICA__CPU_PRODUCT_COLUMNS,
-                   row = number / p->column_blocks % p->row_blocks * MICA__CPU_PRODUCT_ROWS;
-    uint64_t batch = number / p->column_blocks / p->row_blocks, at[VIEWS];
-    block t = {.a_row = stride_back(&view[A], 1),
-               .a_k = stride_back(&view[A], 0),
-               .b_k = stride_back(&view[B], 1),
-               .b_column = stride_back(&view[B], 0),
-               .add_row = optional_stride(&view[ADD], 1),
-               .add_column = optional_stride(&view[ADD], 0),
-               .a_zero_row = optional_stride(&view[A_ZERO], 1),
-               .b_zero_column = optional_stride(&view[B_ZERO], 0),
-               .y_row = stride_back(y, 1),
-               .y_column = stride_back(y, 0),
-               .rows = m - row < MICA__CPU_PRODUCT_ROWS ? m - row : MICA__CPU_PRODUCT_ROWS,
-               .columns = n - column < MICA__CPU_PRODUCT_COLUMNS ? n - column : MICA__CPU_PRODUCT_COLUMNS,
-               .k = view[A].shape[view[A].ndim - 1]};
-    at[A] = row * t.a_row;
-    at[B] = column * t.b_column;
-    at[ADD] = row * t.add_row + column * t.add_column;
-    at[A_ZERO] = row * t.a_zero_row;
-    at[B_ZERO] = column * t.b_zero_column;
-    at[Y] = row * t.y_row + column * t.y_column;
-    for (uint32_t back = 2; back < y->ndim; back++) {
-        const uint64_t size = y->shape[y->ndim - 1u - back], index = batch % size;
-        for (uint32_t v = A; v <= Y; v++)
-            at[v] += index * optional_stride(&view[v], back);
-        batch /= size;
-    }
-    t.a = view[A].data + at[A];
-    t.b = view[B].data + at[B];
-    t.add = view[ADD].data != NULL ? view[ADD].data + at[ADD] : NULL;
-    t.a_zero = view[A_ZERO].data != NULL ? view[A_ZERO].data + at[A_ZERO] : NULL;
-    t.b_zero = view[B_ZERO].data != NULL ? view[B_ZERO].data + at[B_ZERO] : NULL;
-    t.y = view[Y].data + at[Y];
-    return t;
-}
-
 /* ---- floats ---- */
 
 /* A row of sums, with what is added to it, to y. */
-static void store_row(const block *t, uint16_t add_type, uint16_t y_type, uint64_t row, float *sums)
+static void store_row(const product_block *t, uint16_t add_type, uint16_t y_type, uint64_t row, float *sums)
 {
     const unsigned char *add = t->add != NULL ? t->add + row * t->add_row : NULL;
     unsigned char *y = t->y + row * t->y_row;
@@ -105,7 +34,7 @@ static void store_row(const block *t, uint16_t add_type, uint16_t y_type, uint64
         row_store_n(y + j * t->y_column, y_type, vf_load_n(sums + j, 1), 1);
 }
 
-static void float_block(const mica__cpu_args *args, const block *t)
+static void float_block(const mica__cpu_args *args, const product_block *t)
 {
     const uint64_t ld = MICA__CPU_PRODUCT_COLUMNS;
     float *a = args->local, *b = a + MICA__CPU_PRODUCT_ROWS * K_PART, *sums = b + ld * K_PART;
@@ -113,9 +42,10 @@ static void float_block(const mica__cpu_args *args, const block *t)
     memset(sums, 0, (t->rows + ROWS - 1) / ROWS * ROWS * ld * sizeof *sums);
     for (uint64_t from = 0; from < t->k; from += K_PART) {
         const uint64_t k = t->k - from < K_PART ? t->k - from : K_PART;
-        const product_lines rows = {t->a + from * t->a_k, t->a_row, t->a_k, t->rows, k, args->view[A].dtype},
+        const product_lines rows = {t->a + from * t->a_k,       t->a_row, t->a_k, t->rows, k,
+                                    args->view[PRODUCT_A].dtype},
                             columns = {t->b + from * t->b_k, t->b_column, t->b_k,
-                                       t->columns,           k,           args->view[B].dtype};
+                                       t->columns,           k,           args->view[PRODUCT_B].dtype};
         pack_lines(&rows, ROWS, a);
         if (product_few(a, &columns, t->rows, sums, ld))
             continue;
@@ -129,7 +59,7 @@ static void float_block(const mica__cpu_args *args, const block *t)
         }
     }
     for (uint64_t i = 0; i < t->rows; i++)
-        store_row(t, args->view[ADD].dtype, args->view[Y].dtype, i, sums + i * ld);
+        store_row(t, args->view[PRODUCT_ADD].dtype, args->view[PRODUCT_Y].dtype, i, sums + i * ld);
 }
 
 /* ---- doubles: one sum after the other ---- */
@@ -141,7 +71,7 @@ static double double_at(const unsigned char *p)
     return value;
 }
 
-static void double_block(const block *t)
+static void double_block(const product_block *t)
 {
     for (uint64_t i = 0; i < t->rows; i++) {
         for (uint64_t j = 0; j < t->columns; j++) {
@@ -156,7 +86,7 @@ static void double_block(const block *t)
     }
 }
 
-/* ---- integers ---- */
+/* ---- integers of 32 bits ---- */
 
 /* As bits of an i32, which wrap. */
 static inline uint32_t whole_at(const unsigned char *p, uint16_t dtype)
@@ -179,9 +109,10 @@ static void widen(const unsigned char *from, uint16_t dtype, uint64_t stride, ui
 }
 
 /* Columns of b, k by k, each less its zero point. */
-static void widen_columns(const mica__cpu_args *args, const block *t, uint64_t from, uint64_t k, uint32_t *to)
+static void widen_columns(const mica__cpu_args *args, const product_block *t, uint64_t from, uint64_t k,
+                          uint32_t *to)
 {
-    const uint16_t dtype = args->view[B].dtype, zero_type = args->view[B_ZERO].dtype;
+    const uint16_t dtype = args->view[PRODUCT_B].dtype, zero_type = args->view[PRODUCT_B_ZERO].dtype;
     uint32_t zero[MICA__CPU_PRODUCT_COLUMNS] = {0};
     if (t->b_zero != NULL)
         widen(t->b_zero, zero_type, t->b_zero_column, t->columns, 0, zero);
@@ -192,7 +123,7 @@ static void widen_columns(const mica__cpu_args *args, const block *t, uint64_t f
     }
 }
 
-static void whole_block(const mica__cpu_args *args, const block *t)
+static void whole_block(const mica__cpu_args *args, const product_block *t)
 {
     const uint64_t ld = MICA__CPU_PRODUCT_COLUMNS;
     uint32_t *a = args->local, *b = a + MICA__CPU_PRODUCT_ROWS * K_PART, *sums = b + ld * K_PART;
@@ -206,8 +137,9 @@ static void whole_block(const mica__cpu_args *args, const block *t)
         for (uint64_t i = 0; i < t->rows; i++) {
             uint32_t *restrict sum = sums + i * ld;
             const uint32_t zero =
-                t->a_zero == NULL ? 0 : whole_at(t->a_zero + i * t->a_zero_row, args->view[A_ZERO].dtype);
-            widen(t->a + i * t->a_row + from * t->a_k, args->view[A].dtype, t->a_k, k, zero, a);
+                t->a_zero == NULL ? 0
+                                  : whole_at(t->a_zero + i * t->a_zero_row, args->view[PRODUCT_A_ZERO].dtype);
+            widen(t->a + i * t->a_row + from * t->a_k, args->view[PRODUCT_A].dtype, t->a_k, k, zero, a);
             for (uint64_t s = 0; s < k; s++)
                 for (uint64_t j = 0; j < t->columns; j++)
                     sum[j] += a[s] * b[s * ld + j];
@@ -223,11 +155,9 @@ void MICA__ISA(product)(const mica__cpu_args *args, uint32_t first, uint32_t las
     const mica__cpu_product *params = args->params;
     const uint64_t end = mica__cpu_rows_end(&params->range, last);
     for (uint64_t number = mica__cpu_rows_begin(&params->range, first); number < end; number++) {
-        const block t = block_of(args, params, number);
-        switch (args->view[A].dtype) {
+        const product_block t = product_block_of(args, params, number);
+        switch (args->view[PRODUCT_A].dtype) {
         case MICA_DTYPE_F64: double_block(&t); break;
-        case MICA_DTYPE_I8:
-        case MICA_DTYPE_U8:
         case MICA_DTYPE_I32: whole_block(args, &t); break;
         default: float_block(args, &t); break;
         }

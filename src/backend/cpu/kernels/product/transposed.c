@@ -7,19 +7,17 @@
 #include "backend/cpu/cpu_params.h"
 #include "backend/cpu/kernels/dense.h"
 #include "backend/cpu/kernels/experts.h"
+#include "backend/cpu/kernels/gemm.h"
 #include "backend/cpu/kernels/kernels.h"
-#include "backend/cpu/kernels/product/product_tile.h"
-#include "backend/cpu/kernels/rows.h"
+#include "backend/cpu/kernels/outer.h"
 #include "quant/packed.h"
 #include "quant/quant.h"
 
 enum { X = MICA__TRANSPOSED_X, WEIGHT = MICA__TRANSPOSED_WEIGHT, Y = MICA__TRANSPOSED_Y };
 
 #define N_PART MICA__CPU_TRANSPOSED_N
-#define ROOM MICA__CPU_TRANSPOSED_ROOM
-
-_Static_assert(MICA__CPU_TRANSPOSED_ROWS % ROWS == 0, "blocks are whole panels");
-_Static_assert((MICA__CPU_TRANSPOSED_COLUMNS + COLUMNS - 1) / COLUMNS * COLUMNS <= ROOM, "panels fit");
+#define PANEL (OUTER_VECTORS * VW) /* columns of the weight that stay in the first cache for all rows of x */
+#define STRIP (4 * OUTER_ROWS)     /* rows between two times that lines of the weight are asked for */
 
 typedef struct y_block {
     uint64_t batch;       /* which weight */
@@ -33,10 +31,8 @@ static y_block block_of(const mica__cpu_args *args, uint64_t unit)
     const mica__cpu_transposed *p = args->params;
     const mica__cpu_view *w = &args->view[WEIGHT];
     const uint64_t k = w->shape[w->ndim - 1], row_unit = unit / p->column_units,
-                   column = unit % p->column_units * MICA__CPU_TRANSPOSED_COLUMNS;
-    y_block t = {.column = column,
-                 .columns =
-                     k - column < MICA__CPU_TRANSPOSED_COLUMNS ? k - column : MICA__CPU_TRANSPOSED_COLUMNS};
+                   column = unit % p->column_units * p->block_columns;
+    y_block t = {.column = column, .columns = k - column < p->block_columns ? k - column : p->block_columns};
     if (p->routed != 0) {
         void *map = args->view[MICA__TRANSPOSED_SLOTS].data;
         const mica__experts_head *head = map;
@@ -48,10 +44,10 @@ static y_block block_of(const mica__cpu_args *args, uint64_t unit)
         t.rows = tile->count;
         return t;
     }
-    const uint64_t row = row_unit % p->row_units * MICA__CPU_TRANSPOSED_ROWS;
+    const uint64_t row = row_unit % p->row_units * p->block_rows;
     t.batch = row_unit / p->row_units;
     t.first = t.batch * p->rows + row;
-    t.rows = p->rows - row < MICA__CPU_TRANSPOSED_ROWS ? p->rows - row : MICA__CPU_TRANSPOSED_ROWS;
+    t.rows = p->rows - row < p->block_rows ? p->rows - row : p->block_rows;
     return t;
 }
 
@@ -103,52 +99,73 @@ static void pack_weight(const mica__cpu_args *args, const y_block *t, uint64_t f
 {
     for (uint64_t s = 0; s < n; s++) {
         const float *values = decode_columns(args, t, from + s, tmp);
-        for (uint64_t j = 0; j < t->columns; j += COLUMNS) {
-            const uint64_t count = t->columns - j < COLUMNS ? t->columns - j : COLUMNS;
-            float *panel = b + j * n + s * COLUMNS;
-            memcpy(panel, values + j, count * sizeof *panel);
-            if (count < COLUMNS)
-                memset(panel + count, 0, (COLUMNS - count) * sizeof *panel);
+        for (uint64_t j = 0; j < t->columns; j += PANEL) {
+            const uint64_t count = t->columns - j < PANEL ? t->columns - j : PANEL;
+            float *panel = b + j * n + s * PANEL;
+            for (uint64_t i = 0; i < PANEL; i += VW)
+                vf_store(panel + i, i + VW <= count ? vf_load(values + j + i)
+                                    : i < count     ? vf_load_n(values + j + i, count - i)
+                                                    : vf_zero());
         }
     }
 }
 
-/* Columns [from, from + n) of the block's rows of x as panels of rows; rows that are not there are zeros. */
-static void pack_x(const mica__cpu_args *args, const y_block *t, uint64_t from, uint64_t n, float *a)
+/* Columns [from, from + n) of the block's rows of x; rows up to a whole tile are zeros. */
+static void load_x(const mica__cpu_args *args, const y_block *t, uint64_t from, uint64_t n, float *a)
 {
     const mica__cpu_view *x = &args->view[X];
-    float tmp[N_PART];
-    for (uint64_t i = 0; i < t->rows; i += ROWS, a += n * ROWS) {
-        const uint64_t count = t->rows - i < ROWS ? t->rows - i : ROWS;
-        if (count < ROWS)
-            memset(a, 0, n * ROWS * sizeof *a);
-        for (uint64_t r = 0; r < count; r++) {
-            const unsigned char *row = mica__dense_row(x, row_number(t, i + r));
-            const float *values = row_f32(row + from * row_element_bytes(x->dtype), x->dtype, n, tmp);
-            for (uint64_t s = 0; s < n; s++)
-                a[s * ROWS + r] = values[s];
-        }
+    for (uint64_t i = 0; i < t->rows; i++) {
+        const unsigned char *row = mica__dense_row(x, row_number(t, i));
+        gemm_pack_row(row + from * row_element_bytes(x->dtype), x->dtype, n, 0, 1, a + i * N_PART);
     }
+    memset(a + t->rows * N_PART, 0, (mica__dense_round(t->rows, OUTER_ROWS) - t->rows) * N_PART * sizeof *a);
+}
+
+/* Asks for a share of the weight's next rows, those that follow [from, from + n), while strip `number` of `strips` is computed. */
+static void ask_ahead(const mica__cpu_args *args, const y_block *t, uint64_t from, uint64_t n,
+                      uint64_t number, uint64_t strips)
+{
+    const mica__cpu_view *w = &args->view[WEIGHT];
+    const uint64_t all = w->shape[w->ndim - 2], left = all - from - n, next = left < N_PART ? left : N_PART;
+    if (w->dtype != MICA_DTYPE_F32 && w->dtype != MICA_DTYPE_F16 && w->dtype != MICA_DTYPE_BF16)
+        return; /* decoding takes longer than reading */
+    const uint64_t bytes = row_element_bytes(w->dtype);
+    for (uint64_t s = mica__dense_cut(next, strips, number); s < mica__dense_cut(next, strips, number + 1);
+         s++)
+        row_ahead(row_of(w, t->batch, from + n + s) + t->column * bytes, t->columns * bytes);
 }
 
 static void run_block(const mica__cpu_args *args, const y_block *t)
 {
+    const mica__cpu_transposed *p = args->params;
     const mica__cpu_view *w = &args->view[WEIGHT], *y = &args->view[Y];
-    const uint64_t n_all = w->shape[w->ndim - 2], panels = (t->rows + ROWS - 1) / ROWS * ROWS;
-    float *a = args->local, *b = a + MICA__CPU_TRANSPOSED_ROWS * N_PART, *sums = b + ROOM * N_PART,
-          *tmp = sums + MICA__CPU_TRANSPOSED_ROWS * ROOM;
-    memset(sums, 0, panels * ROOM * sizeof *sums);
+    const uint64_t n_all = w->shape[w->ndim - 2], room = p->block_columns;
+    const uint64_t rows = mica__dense_round(p->block_rows, OUTER_ROWS),
+                   strips = (t->rows + STRIP - 1) / STRIP, panels = (t->columns + PANEL - 1) / PANEL;
+    float *a = args->local, *b = a + rows * N_PART, *sums = b + room * N_PART, *tmp = sums + rows * room;
     for (uint64_t from = 0; from < n_all; from += N_PART) {
         const uint64_t n = n_all - from < N_PART ? n_all - from : N_PART;
         pack_weight(args, t, from, n, b, tmp);
-        pack_x(args, t, from, n, a);
-        for (uint64_t j = 0; j < t->columns; j += COLUMNS)
-            for (uint64_t i = 0; i < t->rows; i += ROWS)
-                product_tile(a + i * n, b + j * n, n, sums + i * ROOM + j, ROOM);
+        load_x(args, t, from, n, a);
+        for (uint64_t work = 0; work < panels * strips; work++) {
+            const uint64_t panel = work / strips, strip = work % strips, row = strip * STRIP,
+                           left = t->rows - row;
+            const outer o = {.a = a + row * N_PART,
+                             .a_row = N_PART,
+                             .a_step = 1,
+                             .b = b + panel * PANEL * n,
+                             .b_step = PANEL,
+                             .steps = n,
+                             .sum = sums + row * room + panel * PANEL,
+                             .ld = room,
+                             .fresh = from == 0};
+            ask_ahead(args, t, from, n, work, panels * strips);
+            outer_add(&o, left < STRIP ? left : STRIP, PANEL);
+        }
     }
     for (uint64_t i = 0; i < t->rows; i++)
         row_store(mica__dense_row(y, row_number(t, i)) + t->column * row_element_bytes(y->dtype), y->dtype,
-                  sums + i * ROOM, t->columns);
+                  sums + i * room, t->columns);
 }
 
 void MICA__ISA(matmul_transposed)(const mica__cpu_args *args, uint32_t first, uint32_t last)

@@ -4,8 +4,10 @@
  */
 #include "backend/cpu/cpu_plan.h"
 
-#include "backend/cpu/cpu_recurrent.h"
+#include "backend/cpu/cpu_plan_recurrent.h"
+#include "backend/cpu/kernels/dense.h"
 #include "base/status.h"
+#include "quant/dtype.h"
 
 #define STRIP_MOST 64u      /* floats of a strip of columns, on any instruction set */
 #define UNITS_PER_THREAD 4u /* where there are so many channels */
@@ -53,9 +55,9 @@ static mica__cpu_row_range range_of(uint64_t rows, const mica__cpu_sequences *se
     return range;
 }
 
-static mica_status finish(const mica__record *record, const char *kernel, const mica__cpu_row_range *range,
-                          const void *params, uint32_t size, uint64_t local_bytes, double unit_ns,
-                          mica__plan *plan)
+/* The dispatch with its operands; parameters are still to come. */
+static mica_status begin(const mica__record *record, const char *kernel, const mica__cpu_row_range *range,
+                         uint64_t local_bytes, mica__plan *plan)
 {
     if (local_bytes > UINT32_MAX)
         return mica__fail(MICA_ERR_UNSUPPORTED,
@@ -63,10 +65,18 @@ static mica_status finish(const mica__record *record, const char *kernel, const 
                           (unsigned long long)local_bytes);
     mica__plan_dispatch *dispatch =
         mica__cpu_plan_next(plan, kernel, ceil_of(range->rows, range->rows_per_unit));
-    mica__cpu_plan_operands(plan, record, record->operand_count);
-    mica__cpu_plan_params(plan, params, size);
     dispatch->local_bytes = (uint32_t)local_bytes;
-    mica__cpu_plan_grain(dispatch, unit_ns);
+    mica__cpu_plan_operands(plan, record, record->operand_count);
+    return MICA_OK;
+}
+
+static mica_status finish(const mica__record *record, const char *kernel, const mica__cpu_row_range *range,
+                          const void *params, uint32_t size, uint64_t local_bytes, double unit_ns,
+                          mica__plan *plan)
+{
+    MICA__TRY(begin(record, kernel, range, local_bytes, plan));
+    mica__cpu_plan_params(plan, params, size);
+    mica__cpu_plan_grain(&plan->dispatch[plan->dispatch_count - 1], unit_ns);
     return MICA_OK;
 }
 
@@ -187,21 +197,84 @@ _Static_assert(MICA__RNN_STARTS == MICA__RNN_STATE + 1 && MICA__RNN_READ_SLOTS =
                    MICA__RNN_WRITE_SLOTS == MICA__RNN_STATE + 3 && MICA__RNN_NEXT_STATE == MICA__RNN_Y + 1,
                "sequences_of counts from state and y on");
 
+#define RNN_NEAR (1u << 20) /* bytes of a weight that stays in a thread's own second-level cache */
+#define RNN_PART_NS 2000.0  /* the least work a token that is worth a barrier */
+#define RNN_ALONE 4u        /* sequences a thread that make up for each reading the whole weight */
+
+/* Threads take sequences of their own where there are enough, for they need no barrier then; else they share units, and with them what of the weight each
+ * reads. No sum depends on it. */
+mica__cpu_rnn_cut mica__cpu_rnn_cut_of(const mica__operand *weight, uint64_t count, uint32_t pieces,
+                                       double sum_ns, uint32_t threads)
+{
+    const uint64_t elements = weight->shape[0] * weight->shape[1];
+    const bool near = elements * mica__dtype_bytes(weight->dtype) <= RNN_NEAR;
+    mica__cpu_rnn_cut cut = {.parts = 1, .together = 1};
+    uint64_t blocks = ceil_of(count, MICA__CPU_RNN_SEQUENCES);
+    if (count == 0)
+        return cut;
+    if (blocks < threads && !(near && count >= (uint64_t)RNN_ALONE * threads)) {
+        const double token_ns = (double)elements * (0.02 + sum_ns * (double)ceil_of(count, blocks));
+        double parts = token_ns / RNN_PART_NS;
+        parts = parts < (double)(threads / blocks) ? parts : (double)(threads / blocks);
+        parts = parts < (double)pieces ? parts : (double)pieces;
+        cut.parts = parts < 1 ? 1 : (uint32_t)parts;
+    }
+    if (cut.parts == 1 && blocks < threads)
+        blocks = count < threads ? count : threads;
+    cut.together = (uint32_t)ceil_of(count, blocks);
+    cut.blocks = ceil_of(count, cut.together);
+    return cut;
+}
+
+/* A block's first states, and where its parts meet. */
+static void plan_rnn_begin(const mica__record *record, const mica__cpu_rnn *params, mica__plan *plan)
+{
+    mica__cpu_plan_next(plan, "rnn_begin", params->cut.blocks);
+    mica__cpu_plan_operands(plan, record, record->operand_count);
+    mica__cpu_plan_scratch(plan, 0, params->cut.blocks * params->block_bytes, MICA_ACCESS_WRITE);
+    mica__cpu_plan_params(plan, params, sizeof *params);
+}
+
+static mica_status plan_rnn_wide(const mica__record *record, mica__cpu_rnn *params, mica__plan *plan)
+{
+    const mica__operand *weight = &record->operand[MICA__RNN_WEIGHT];
+    const uint64_t rows = weight->shape[0], hidden = weight->shape[1];
+    params->range = range_of(params->sequences.count, &params->sequences);
+    return finish(record, "rnn_wide", &params->range, params, sizeof *params,
+                  (2 * hidden + rows) * sizeof(double),
+                  1000 + 2.0 * (double)(params->sequences.tokens * rows * hidden), plan);
+}
+
 mica_status mica__cpu_plan_rnn(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
-    (void)info;
     const mica__rnn_record *rnn = record->params;
     const mica__operand *weight = &record->operand[MICA__RNN_WEIGHT];
-    const uint64_t rows = weight->shape[0], hidden = weight->shape[1],
-                   padded = mica__cpu_delta_padded(hidden);
-    const uint64_t gates = mica__rnn_gates(rnn->rnn.kind), tokens = record->operand[MICA__RNN_Y].shape[0];
-    const bool wide = weight->dtype == MICA_DTYPE_F64;
+    const uint64_t rows = weight->shape[0], hidden = weight->shape[1], gates = mica__rnn_gates(rnn->rnn.kind);
     mica__cpu_rnn params = {.rnn = rnn->rnn};
     params.sequences = sequences_of(record, rnn->sequences, MICA__RNN_STATE, MICA__RNN_Y);
-    params.range = range_of(ceil_of(params.sequences.count, MICA__CPU_RNN_SEQUENCES), &params.sequences);
-    const uint64_t local = wide
-                               ? (2 + gates) * hidden * sizeof(double)
-                               : padded * (1 + gates + MICA__CPU_RNN_SEQUENCES * (2 + gates)) * sizeof(float);
-    return finish(record, wide ? "rnn_wide" : "rnn", &params.range, &params, sizeof params, local,
-                  1000 + (wide ? 2.0 : 0.2) * (double)(tokens * rows * hidden), plan);
+    if (weight->dtype == MICA_DTYPE_F64)
+        return plan_rnn_wide(record, &params, plan);
+    params.cut = mica__cpu_rnn_cut_of(weight, params.sequences.count,
+                                      (uint32_t)ceil_of(hidden, MICA__CPU_RNN_UNITS), 0.01, info->threads);
+    params.range = range_of(params.cut.blocks * params.cut.parts, &params.sequences);
+    params.block_bytes = mica__cpu_rnn_block_bytes(hidden, gates, &params.cut);
+    const uint64_t width = mica__cpu_rnn_width(hidden, params.cut.parts);
+    const uint64_t work = params.cut.together * mica__cpu_delta_padded(hidden) +
+                          mica__dense_lines_floats(hidden) +
+                          mica__dense_partial_floats(params.cut.together, width, hidden) +
+                          gates * mica__dense_out_floats(params.cut.together, width);
+    const uint64_t local = work * sizeof(float) + (params.cut.parts == 1 ? params.block_bytes : 0);
+    if (params.cut.parts > 1)
+        plan_rnn_begin(record, &params, plan);
+    MICA__TRY(begin(record, "rnn", &params.range, local, plan));
+    if (params.cut.parts > 1)
+        mica__cpu_plan_scratch(plan, 0, params.cut.blocks * params.block_bytes,
+                               MICA_ACCESS_READ | MICA_ACCESS_WRITE);
+    mica__cpu_plan_params(plan, &params, sizeof params);
+    const uint64_t tokens = params.sequences.tokens / (params.cut.blocks > 0 ? params.cut.blocks : 1);
+    mica__plan_dispatch *dispatch = &plan->dispatch[plan->dispatch_count - 1];
+    mica__cpu_plan_grain(dispatch, 1000 + 0.02 * (double)(tokens * rows * hidden));
+    if (params.cut.parts > 1)
+        dispatch->grain = 1;
+    return MICA_OK;
 }

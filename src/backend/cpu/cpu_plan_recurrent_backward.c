@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "backend/cpu/cpu_recurrent.h"
+#include "backend/cpu/cpu_plan_recurrent.h"
 #include "backend/cpu/cpu_recurrent_backward.h"
 #include "base/status.h"
 
@@ -128,32 +128,77 @@ mica_status mica__cpu_plan_selective_scan_backward(const mica__record *record, c
     return MICA_OK;
 }
 
+static mica__cpu_rnn_room rnn_room(const mica__cpu_rnn_backward *p, uint64_t hidden, uint64_t gates,
+                                   bool wide)
+{
+    mica__cpu_rnn_room room = {.block_bytes = MICA__CPU_ROUNDS_LINE + mica__cpu_rounds_bytes(p->cut.parts)};
+    const uint64_t row = p->padded * sizeof(double),
+                   weight = gates * hidden * p->padded * (wide ? sizeof(double) : sizeof(float));
+    room.block_bytes +=
+        ceil_of(p->cut.together * MICA__CPU_SEQUENCE_BYTES, MICA__CPU_ROUNDS_LINE) * MICA__CPU_ROUNDS_LINE;
+    uint64_t at = p->cut.blocks * room.block_bytes;
+    room.ahead = at;
+    room.back = at += weight;
+    room.bias = at += weight;
+    room.before = at += gates * row;
+    room.cell = at += p->split.tokens * row;
+    room.extra = at += p->split.tokens * row;
+    room.gates = at += p->split.tokens * row;
+    room.reach = at += p->split.tokens * gates * row;
+    room.bytes = at + p->split.count * 2 * row;
+    return room;
+}
+
+static void plan_rnn_begin(const mica__record *record, const mica__cpu_rnn_backward *params, uint64_t gates,
+                           mica__plan *plan)
+{
+    const uint64_t panels = params->padded / MICA__CPU_RNN_PANEL;
+    mica__plan_dispatch *dispatch =
+        mica__cpu_plan_next(plan, "rnn_backward_begin", (gates + 1) * panels + 1 + params->cut.blocks);
+    mica__cpu_plan_grain(dispatch, 100 + 0.1 * (double)(record->operand[MICA__RNN_BACKWARD_WEIGHT].shape[1] *
+                                                        MICA__CPU_RNN_PANEL * 2));
+    mica__cpu_plan_operands(plan, record, record->operand_count);
+    mica__cpu_plan_scratch(plan, 0, params->room.bytes, MICA_ACCESS_WRITE);
+    mica__cpu_plan_params(plan, params, sizeof *params);
+}
+
+static void plan_rnn_weight(const mica__record *record, const mica__cpu_rnn_backward *params, uint64_t gates,
+                            mica__plan *plan)
+{
+    const uint64_t units = record->operand[MICA__RNN_BACKWARD_WEIGHT].shape[1];
+    mica__plan_dispatch *dispatch =
+        mica__cpu_plan_next(plan, "rnn_weight_backward", gates * ceil_of(units, MICA__CPU_RNN_ROWS));
+    dispatch->local_bytes = (uint32_t)(MICA__CPU_RNN_ROWS * (params->padded + 1) * sizeof(double));
+    mica__cpu_plan_grain(dispatch, 100 + 0.02 * (double)(params->split.tokens * units * MICA__CPU_RNN_ROWS));
+    mica__cpu_plan_operands(plan, record, record->operand_count);
+    mica__cpu_plan_scratch(plan, 0, params->room.bytes, MICA_ACCESS_READ);
+    mica__cpu_plan_params(plan, params, sizeof *params);
+}
+
 mica_status mica__cpu_plan_rnn_backward(const mica__record *record, const mica__device_info *info,
                                         mica__plan *plan)
 {
     const mica__rnn_record *rnn = record->params;
     const mica__operand *weight = &record->operand[MICA__RNN_BACKWARD_WEIGHT];
-    const uint64_t rows = weight->shape[0], units = weight->shape[1];
-    mica__cpu_rnn_backward params = {.rnn = rnn->rnn};
-    (void)info;
+    const uint64_t rows = weight->shape[0], units = weight->shape[1], gates = mica__rnn_gates(rnn->rnn.kind);
+    mica__cpu_rnn_backward params = {.rnn = rnn->rnn, .padded = mica__cpu_rnn_padded(units)};
     params.split = split_of(record, rnn->sequences, MICA__RNN_BACKWARD_STATE);
-    params.range = range_of(params.split.count + 1);
-    const uint64_t bytes = params.split.tokens * MICA__CPU_RNN_KEPT * units * sizeof(double);
-    MICA__TRY(begin(record, "rnn_backward", &params.range, rows * units + 2 * rows + 4 * units,
-                    1000 + 4.0 * (double)(params.split.longest * rows * units), plan));
-    mica__cpu_plan_scratch(plan, 0, bytes, MICA_ACCESS_READ | MICA_ACCESS_WRITE);
+    params.cut = mica__cpu_rnn_cut_of(weight, params.split.count,
+                                      (uint32_t)(params.padded / MICA__CPU_RNN_PANEL), 0.02, info->threads);
+    params.room = rnn_room(&params, units, gates, weight->dtype == MICA_DTYPE_F64);
+    params.range = range_of(params.cut.blocks * params.cut.parts + 1);
+    if (params.padded * MICA__CPU_RNN_ROWS * sizeof(double) > UINT32_MAX / 2)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "rnn_backward on the cpu: %llu units; 2^22 are served",
+                          (unsigned long long)units);
+    plan_rnn_begin(record, &params, gates, plan);
+    MICA__TRY(begin(record, "rnn_backward", &params.range, 0,
+                    1000 + 0.05 * (double)(params.split.longest * params.cut.together * rows * units), plan));
+    if (params.cut.parts > 1)
+        plan->dispatch[plan->dispatch_count - 1].grain = 1;
+    mica__cpu_plan_scratch(plan, 0, params.room.bytes, MICA_ACCESS_READ | MICA_ACCESS_WRITE);
     mica__cpu_plan_params(plan, &params, sizeof params);
-    if (!mica__operand_present(&record->operand[MICA__RNN_BACKWARD_DWEIGHT]) &&
-        !mica__operand_present(&record->operand[MICA__RNN_BACKWARD_DBIAS]))
-        return MICA_OK;
-    mica__plan_dispatch *dispatch = mica__cpu_plan_next(plan, "rnn_weight_backward", rows);
-    mica__cpu_plan_operand(plan, record, MICA__RNN_BACKWARD_DWEIGHT, 0);
-    mica__cpu_plan_operand(plan, record, MICA__RNN_BACKWARD_DBIAS, 0);
-    mica__cpu_plan_operand(plan, record, MICA__RNN_BACKWARD_X, 0);
-    mica__cpu_plan_scratch(plan, 0, bytes, MICA_ACCESS_READ);
-    mica__cpu_plan_params(plan, &params, sizeof params);
-    dispatch = &plan->dispatch[plan->dispatch_count - 1];
-    dispatch->local_bytes = (uint32_t)(units * sizeof(double));
-    mica__cpu_plan_grain(dispatch, 10 + (double)(params.split.tokens * units));
+    if (mica__operand_present(&record->operand[MICA__RNN_BACKWARD_DWEIGHT]) ||
+        mica__operand_present(&record->operand[MICA__RNN_BACKWARD_DBIAS]))
+        plan_rnn_weight(record, &params, gates, plan);
     return MICA_OK;
 }

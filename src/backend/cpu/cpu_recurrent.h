@@ -5,6 +5,7 @@
 #define MICA_CPU_RECURRENT_H
 
 #include "backend/cpu/cpu_params.h"
+#include "backend/cpu/cpu_rounds.h"
 
 /* Where the views of sequences stand among those of the dispatch. */
 typedef struct mica__cpu_sequences {
@@ -71,13 +72,45 @@ typedef struct mica__cpu_selective {
     uint32_t softplus, reserved;
 } mica__cpu_selective;
 
-/* rnn: row r of the range is so many sequences from r times as many on. */
-#define MICA__CPU_RNN_SEQUENCES 4u
+/* Cells, and their gradients: sequences in blocks of `together`, whose tokens go in step, so that the weight is read once for all of them; `parts` threads share
+ * the hidden units of a block, in pieces of so many. */
+#define MICA__CPU_RNN_SEQUENCES 64u /* of a block, at most */
+#define MICA__CPU_SEQUENCE_BYTES 48u
+
+typedef struct mica__cpu_rnn_cut {
+    uint32_t parts, together;
+    uint64_t blocks;
+} mica__cpu_rnn_cut;
+
+/* rnn: row r of the range is part r % parts of block r / parts. What a block keeps from token to token lies in local memory where parts is 1, else in the
+ * scratch, `block_bytes` a block, where rnn_begin, a unit of which is a block, puts the first of it. */
+#define MICA__CPU_RNN_UNITS \
+    16u /* parts begin at multiples of so many units: whole vectors of every instruction set */
 
 typedef struct mica__cpu_rnn {
     mica__cpu_row_range range;
     mica__cpu_sequences sequences;
     mica_rnn_params rnn;
+    mica__cpu_rnn_cut cut;
+    uint64_t block_bytes;
 } mica__cpu_rnn;
+
+/* Bytes of a block: what its parts go by, who its sequences are, the bias, h twice and c. */
+static inline uint64_t mica__cpu_rnn_block_bytes(uint64_t hidden, uint64_t gates,
+                                                 const mica__cpu_rnn_cut *cut)
+{
+    const uint64_t padded = mica__cpu_delta_padded(hidden);
+    const uint64_t head = MICA__CPU_ROUNDS_LINE + mica__cpu_rounds_bytes(cut->parts) +
+                          cut->together * MICA__CPU_SEQUENCE_BYTES +
+                          (gates + 3u * cut->together) * padded * sizeof(float);
+    return (head + MICA__CPU_ROUNDS_LINE - 1) / MICA__CPU_ROUNDS_LINE * MICA__CPU_ROUNDS_LINE;
+}
+
+/* Units of the largest part. */
+static inline uint64_t mica__cpu_rnn_width(uint64_t hidden, uint32_t parts)
+{
+    const uint64_t pieces = (hidden + MICA__CPU_RNN_UNITS - 1) / MICA__CPU_RNN_UNITS;
+    return (pieces + parts - 1) / parts * MICA__CPU_RNN_UNITS;
+}
 
 #endif

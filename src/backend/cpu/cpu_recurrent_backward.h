@@ -63,14 +63,36 @@ static inline uint64_t mica__cpu_selective_backward_room(uint64_t places, uint64
            (longest + tokens - 1) / tokens * channels * places;
 }
 
-/* rnn_backward: row r of the range is sequence r, then one of the zeros. What rnn_weight_backward, a row of which is a row of the weight, and the way back
- * need of a token lies in the scratch, f64 [tokens, MICA__CPU_RNN_KEPT * hidden]: the gradient of the sums, h and c before, then up to four gates and p_n. */
-#define MICA__CPU_RNN_KEPT 11u
+/* rnn_backward: row r of the range is part r % parts of block r / parts, whose units are in panels, then one of the zeros. rnn_backward_begin fills in what does
+ * not change with the tokens: a unit for each gate's panel of the weight turned, each panel of the weight, the bias, each block. rnn_weight_backward then adds up
+ * what all tokens give to some rows of the weight. */
+#define MICA__CPU_RNN_PANEL 64u /* units, whole vectors of every instruction set */
+#define MICA__CPU_RNN_ROWS 32u  /* of the weight, of one gate */
+
+/* Where in the scratch what is, in bytes; rows of f64 but for the weight, which is f32 unless it comes in f64. */
+typedef struct mica__cpu_rnn_room {
+    uint64_t ahead;               /* [gates, panels, hidden, PANEL]: the weight, turned */
+    uint64_t back;                /* [panels, gates, hidden, PANEL] */
+    uint64_t bias;                /* [gates, padded] */
+    uint64_t before, cell, extra; /* [tokens, padded]: h and c before a token; tanh(c) behind it, or p_n */
+    uint64_t gates;               /* [tokens, gates, padded]; what reaches the sums takes their place */
+    uint64_t reach;               /* [sequences, 2, padded]: what reaches h and c */
+    uint64_t blocks, block_bytes; /* a block: what its parts go by, who its sequences are */
+    uint64_t bytes;
+} mica__cpu_rnn_room;
 
 typedef struct mica__cpu_rnn_backward {
     mica__cpu_row_range range;
     mica__cpu_split split;
     mica_rnn_params rnn;
+    mica__cpu_rnn_cut cut;
+    uint64_t padded; /* hidden units, in whole panels */
+    mica__cpu_rnn_room room;
 } mica__cpu_rnn_backward;
+
+static inline uint64_t mica__cpu_rnn_padded(uint64_t hidden)
+{
+    return (hidden + MICA__CPU_RNN_PANEL - 1) / MICA__CPU_RNN_PANEL * MICA__CPU_RNN_PANEL;
+}
 
 #endif

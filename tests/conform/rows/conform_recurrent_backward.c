@@ -450,7 +450,10 @@ void conform_make_rnn_backward(conform_case *c, test_random *random)
     static const uint64_t gates_of[] = {1, 1, 3, 4};
     const batch b = draw_batch(c, random, 12);
     const uint32_t kind = c->typical ? MICA_RNN_LSTM : (uint32_t)test_random_below(random, 4);
-    const uint64_t hidden = c->typical ? 256 : test_random_size(random, 16), rows = gates_of[kind] * hidden;
+    const uint64_t hidden = c->typical                      ? 256
+                            : test_random_one_in(random, 6) ? 60 + test_random_below(random, 90) /* panels */
+                                                            : test_random_size(random, 16),
+                   rows = gates_of[kind] * hidden;
     const uint64_t rank = kind == MICA_RNN_LSTM ? 2 : 1;
     const uint64_t x[] = {b.tokens, rows}, weight[] = {rows, hidden}, y[] = {b.tokens, hidden},
                    state[] = {b.slots, rank, hidden}, last[] = {b.count, rank, hidden};

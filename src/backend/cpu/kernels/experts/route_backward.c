@@ -20,8 +20,8 @@ static void load_all(const mica__cpu_view *view, uint64_t token, uint64_t n, dou
     const unsigned char *from = view->data + token * view->stride[0];
     const uint64_t stride = view->stride[1];
     uint64_t e = 0;
-    for (; e + LANES <= n; e += LANES)
-        lanes_store(to + e, lanes_at(view, from + e * stride, stride, LANES));
+    for (; e + VD <= n; e += VD)
+        vd_store(to + e, lanes_at(view, from + e * stride, stride, VD));
     for (; e < n; e++)
         to[e] = real_at(view, from + e * stride);
 }
@@ -30,8 +30,8 @@ static void store_all(const mica__cpu_view *view, uint64_t token, uint64_t n, co
 {
     const uint64_t offset = token * view->stride[0], stride = view->stride[1];
     uint64_t e = 0;
-    for (; e + LANES <= n; e += LANES)
-        lanes_put(view, offset + e * stride, stride, LANES, lanes_load(from + e));
+    for (; e + VD <= n; e += VD)
+        lanes_put(view, offset + e * stride, stride, VD, vd_load(from + e));
     for (; e < n; e++)
         put_real(view, offset + e * stride, from[e]);
 }
@@ -42,16 +42,16 @@ static double powers(double *x, uint64_t n, double greatest, bool f64)
     vd sum = vd_set1(0);
     double rest = 0;
     uint64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        const vd power = lanes_exp(lanes_load(x + i) - greatest, f64);
-        lanes_store(x + i, power);
+    for (; i + VD <= n; i += VD) {
+        const vd power = lanes_exp(vd_load(x + i) - greatest, f64);
+        vd_store(x + i, power);
         sum += power;
     }
     for (; i < n; i++) {
         x[i] = exp(x[i] - greatest);
         rest += x[i];
     }
-    return lanes_sum(sum) + rest;
+    return vd_sum(sum) + rest;
 }
 
 /* As route has it: zeros where there is nothing but -inf. */

@@ -1,66 +1,14 @@
 /*
- * doubles.h - vectors of f64 for linear algebra, VD lanes, and what matrices of them do to each other.
+ * doubles.h - rows of f64, and what matrices of them do to each other.
  *
  * A row of work memory is filled up with zeros to whole vectors, so that vectors may reach beyond its end; of other rows the last vector is masked.
  */
 #ifndef MICA_CPU_LINEAR_DOUBLES_H
 #define MICA_CPU_LINEAR_DOUBLES_H
 
-#include <string.h>
-
 #include "backend/cpu/cpu_linear.h"
-#include "backend/cpu/kernels/simd/simd.h"
+#include "backend/cpu/kernels/simd/doubles.h"
 
-#if MICA__ISA_LEVEL == 3
-#define VD 8
-typedef __m512d vd;
-#define vd_load(p) _mm512_loadu_pd(p)
-#define vd_store(p, v) _mm512_storeu_pd(p, v)
-#define vd_set1(x) _mm512_set1_pd(x)
-#define vd_add(a, b) _mm512_add_pd(a, b)
-#define vd_mul(a, b) _mm512_mul_pd(a, b)
-#define vd_div(a, b) _mm512_div_pd(a, b)
-#define vd_fma(a, b, c) _mm512_fmadd_pd(a, b, c)
-#define vd_fnma(a, b, c) _mm512_fnmadd_pd(a, b, c)
-#define vd_max_abs(a, most) _mm512_max_pd(_mm512_abs_pd(a), most)
-#elif MICA__ISA_LEVEL == 2
-#define VD 4
-typedef __m256d vd;
-#define vd_load(p) _mm256_loadu_pd(p)
-#define vd_store(p, v) _mm256_storeu_pd(p, v)
-#define vd_set1(x) _mm256_set1_pd(x)
-#define vd_add(a, b) _mm256_add_pd(a, b)
-#define vd_mul(a, b) _mm256_mul_pd(a, b)
-#define vd_div(a, b) _mm256_div_pd(a, b)
-#define vd_fma(a, b, c) _mm256_fmadd_pd(a, b, c)
-#define vd_fnma(a, b, c) _mm256_fnmadd_pd(a, b, c)
-#define vd_max_abs(a, most) _mm256_max_pd(_mm256_andnot_pd(_mm256_set1_pd(-0.0), a), most)
-#else
-#define VD 2
-typedef double vd __attribute__((vector_size(16)));
-static inline vd vd_load(const double *from)
-{
-    vd v;
-    memcpy(&v, from, sizeof v);
-    return v;
-}
-#define vd_store(p, v) memcpy(p, &(v), sizeof(vd))
-#define vd_set1(x) ((vd){x, x})
-#define vd_add(a, b) ((a) + (b))
-#define vd_mul(a, b) ((a) * (b))
-#define vd_div(a, b) ((a) / (b))
-#define vd_fma(a, b, c) ((c) + (a) * (b))
-#define vd_fnma(a, b, c) ((c) - (a) * (b))
-static inline vd vd_max_abs(vd a, vd most)
-{
-    for (int i = 0; i < VD; i++)
-        most[i] = fabs(a[i]) > most[i] ? fabs(a[i]) : most[i];
-    return most;
-}
-#endif
-
-#define VD_INLINE static inline __attribute__((always_inline))
-#define VD_UNROLL _Pragma("GCC unroll 8")
 /* Rows and vectors of a tile: as many sums as there are registers, a few kept for the operands. */
 #if MICA__ISA_LEVEL == 3
 #define TILE_ROWS 8
@@ -69,43 +17,6 @@ static inline vd vd_max_abs(vd a, vd most)
 #define TILE_ROWS 4
 #define TILE_VECTORS 2
 #endif
-
-#if MICA__ISA_LEVEL == 3
-#define VD_BELOW(n) ((n) >= VD ? (__mmask8)255 : (__mmask8)((1u << (n)) - 1))
-#define vd_load_n(p, n) _mm512_maskz_loadu_pd(VD_BELOW(n), p)
-#define vd_store_n(p, v, n) _mm512_mask_storeu_pd(p, VD_BELOW(n), v)
-#else
-VD_INLINE vd vd_load_n(const double *from, uint64_t n)
-{
-    double lane[VD] = {0};
-    if (n >= VD)
-        return vd_load(from);
-    memcpy(lane, from, n * sizeof *from);
-    return vd_load(lane);
-}
-
-VD_INLINE void vd_store_n(double *to, vd v, uint64_t n)
-{
-    double lane[VD];
-    if (n >= VD) {
-        vd_store(to, v);
-        return;
-    }
-    vd_store(lane, v);
-    memcpy(to, lane, n * sizeof *to);
-}
-#endif
-
-/* The lanes, halves added again and again. */
-static inline double vd_sum(vd v)
-{
-    double lane[VD];
-    vd_store(lane, v);
-    for (int half = VD / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            lane[i] += lane[i + half];
-    return lane[0];
-}
 
 static inline double dot(const double *a, const double *b, uint64_t n)
 {
@@ -116,7 +27,7 @@ static inline double dot(const double *a, const double *b, uint64_t n)
             vd_fma(vd_load(a + i + v * VD), vd_load(b + i + v * VD), sum[v]);
     for (; i < n; i += VD)
         sum[0] = vd_fma(vd_load_n(a + i, n - i), vd_load_n(b + i, n - i), sum[0]);
-    return vd_sum(vd_add(vd_add(sum[0], sum[1]), vd_add(sum[2], sum[3])));
+    return vd_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
 /* y += factor x. */
@@ -143,8 +54,8 @@ static inline void rotate(double *x, double *y, uint64_t n, double c, double s)
     const vd cosine = vd_set1(c), sine = vd_set1(s), minus = vd_set1(-s);
     for (uint64_t i = 0; i < n; i += VD) {
         const vd a = vd_load_n(x + i, n - i), b = vd_load_n(y + i, n - i);
-        vd_store_n(x + i, vd_fma(cosine, a, vd_mul(minus, b)), n - i);
-        vd_store_n(y + i, vd_fma(sine, a, vd_mul(cosine, b)), n - i);
+        vd_store_n(x + i, vd_fma(cosine, a, minus * b), n - i);
+        vd_store_n(y + i, vd_fma(sine, a, cosine * b), n - i);
     }
 }
 
@@ -176,7 +87,7 @@ VD_INLINE void divide_row(double *row, double by, uint64_t n)
 {
     const vd divisor = vd_set1(by);
     for (uint64_t i = 0; i < n; i += VD)
-        vd_store_n(row + i, vd_div(vd_load_n(row + i, n - i), divisor), n - i);
+        vd_store_n(row + i, vd_load_n(row + i, n - i) / divisor, n - i);
 }
 
 /* ---- c [rows, columns] -= a^T b: a [k, rows] and b [k, columns] in work memory ---- */

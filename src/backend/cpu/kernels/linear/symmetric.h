@@ -70,8 +70,8 @@ VD_INLINE void turn_columns_at(double *v, uint64_t n, uint64_t l, uint64_t m, co
         {
             double *row = v + i * n + k * VD;
             const vd own = vd_load_n(row, count);
-            vd_store_n(row + n, vd_fma(s, own, vd_mul(c, last[k])), count);
-            last[k] = vd_fma(c, own, vd_mul(minus, last[k]));
+            vd_store_n(row + n, vd_fma(s, own, c * last[k]), count);
+            last[k] = vd_fma(c, own, minus * last[k]);
         }
     }
     VD_UNROLL for (int k = 0; k < vectors; k++) vd_store_n(v + l * n + k * VD, last[k], count);

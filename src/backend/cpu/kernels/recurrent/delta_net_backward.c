@@ -48,11 +48,11 @@ static void load_token(head *h, uint64_t t)
 static void decay_row(double *row, double *rest, uint64_t n, double decay, double k)
 {
     uint64_t c = 0;
-    for (; c + LANES <= n; c += LANES) {
-        const vd all = lanes_load(row + c) * decay;
-        lanes_store(row + c, all);
+    for (; c + VD <= n; c += VD) {
+        const vd all = vd_load(row + c) * decay;
+        vd_store(row + c, all);
         if (rest != NULL)
-            lanes_store(rest + c, lanes_load(rest + c) - k * all);
+            vd_store(rest + c, vd_load(rest + c) - k * all);
     }
     for (; c < n; c++) {
         row[c] *= decay;
@@ -76,8 +76,8 @@ static void decay_state(const head *h, uint64_t t, double *state)
 static void add_row(double *row, const double *more, uint64_t n, double k)
 {
     uint64_t c = 0;
-    for (; c + LANES <= n; c += LANES)
-        lanes_store(row + c, vd_fma(vd_set1(k), lanes_load(more + c), lanes_load(row + c)));
+    for (; c + VD <= n; c += VD)
+        vd_store(row + c, vd_fma(vd_set1(k), vd_load(more + c), vd_load(row + c)));
     for (; c < n; c++)
         row[c] += k * more[c];
 }
@@ -97,11 +97,11 @@ static double reach_row(const head *h, uint64_t j, const double *before)
     double *row = h->dstate + j * h->columns, rest = 0;
     vd sum = vd_set1(0);
     uint64_t c = 0;
-    for (; c + LANES <= h->columns; c += LANES) {
-        const vd dy = lanes_load(h->dy + c), reach = vd_fma(vd_set1(q), dy, lanes_load(row + c));
-        const vd state = vd_fma(vd_set1(k), lanes_load(h->change + c), lanes_load(before + c));
-        lanes_store(row + c, reach);
-        lanes_store(h->dchange + c, vd_fma(vd_set1(k), reach, lanes_load(h->dchange + c)));
+    for (; c + VD <= h->columns; c += VD) {
+        const vd dy = vd_load(h->dy + c), reach = vd_fma(vd_set1(q), dy, vd_load(row + c));
+        const vd state = vd_fma(vd_set1(k), vd_load(h->change + c), vd_load(before + c));
+        vd_store(row + c, reach);
+        vd_store(h->dchange + c, vd_fma(vd_set1(k), reach, vd_load(h->dchange + c)));
         sum = vd_fma(state, dy, sum);
     }
     for (; c < h->columns; c++) {
@@ -109,7 +109,7 @@ static double reach_row(const head *h, uint64_t j, const double *before)
         h->dchange[c] += k * row[c];
         rest += (before[c] + k * h->change[c]) * h->dy[c];
     }
-    return lanes_sum(sum) + rest;
+    return vd_sum(sum) + rest;
 }
 
 /* dS gets what comes through y; dchange = dS^T k; dq = S dy. `before` is the state, decayed. */
@@ -127,13 +127,12 @@ static double leave_row(const head *h, uint64_t j, const double *before, double 
     double *row = h->dstate + j * h->columns, rest = 0, rest_through = 0;
     vd sum = vd_set1(0), through = vd_set1(0);
     uint64_t c = 0;
-    for (; c + LANES <= h->columns; c += LANES) {
-        const vd kept = lanes_load(before + c), dchange = lanes_load(h->dchange + c),
-                 all = lanes_load(row + c);
+    for (; c + VD <= h->columns; c += VD) {
+        const vd kept = vd_load(before + c), dchange = vd_load(h->dchange + c), all = vd_load(row + c);
         const vd left = all - k * dchange;
-        sum = vd_fma(all, lanes_load(h->change + c), sum) - correct * kept * dchange;
+        sum = vd_fma(all, vd_load(h->change + c), sum) - correct * kept * dchange;
         through = vd_fma(left, kept, through);
-        lanes_store(row + c, left * decay);
+        vd_store(row + c, left * decay);
     }
     for (; c < h->columns; c++) {
         rest += row[c] * h->change[c] - correct * before[c] * h->dchange[c];
@@ -141,8 +140,8 @@ static double leave_row(const head *h, uint64_t j, const double *before, double 
         rest_through += row[c] * before[c];
         row[c] *= decay;
     }
-    *out_through = lanes_sum(through) + rest_through;
-    return lanes_sum(sum) + rest;
+    *out_through = vd_sum(through) + rest_through;
+    return vd_sum(sum) + rest;
 }
 
 /* dk, dg, and dS as it goes on to the token before. */

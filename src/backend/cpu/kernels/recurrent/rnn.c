@@ -1,24 +1,30 @@
 /*
- * rnn.c - recurrent cells. A unit is a few sequences that go in step, so that a row of the weight is read once for all of them; a sum has the same
- * order however many they are. For f64 the same in plain C, a sequence at a time.
+ * rnn.c - recurrent cells. The sequences of a block go in step, so that the weight is read once for all of them, and threads share its rows; a sum has
+ * the same order however many there are of either. For f64 the same in plain C, a sequence at a time.
  */
+#include "backend/cpu/kernels/gemm.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kernels/recurrent/sequences.h"
-#include "backend/cpu/kernels/rows.h"
 
-#define TOGETHER MICA__CPU_RNN_SEQUENCES
+_Static_assert(sizeof(sequence) <= MICA__CPU_SEQUENCE_BYTES, "the plan reserves too little");
 
-/* Sequences of a unit, those with the most tokens anywhere, and the thread's memory: rows of `padded` floats. */
+typedef struct head {
+    uint64_t count, longest; /* sequences that are fine, their tokens */
+} head;
+
+/* A block, as one thread sees it. */
 typedef struct cells {
     const mica__cpu_view *view;
-    uint32_t kind, reverse;
+    const mica__cpu_rnn *params;
+    uint32_t kind;
     uint64_t hidden, padded, gates;
-    uint64_t count; /* of sequences */
-    sequence of[TOGETHER];
-    float *row; /* of the weight */
-    float *h[TOGETHER], *c[TOGETHER];
-    float *sums[TOGETHER]; /* [gates] rows: weight h + bias */
-    float *in;             /* [gates] rows: x of a token */
+    mica__cpu_rounds *rounds;
+    head *head;
+    sequence *of; /* those with the most tokens first */
+    float *bias;  /* [gates] rows */
+    float *h[2];  /* [together] rows, before and behind a token in turn */
+    float *c;
+    float *sums, *packed, *lines, *partial; /* the thread's own */
 } cells;
 
 static vf sigmoid(vf x)
@@ -30,152 +36,259 @@ static vf sigmoid(vf x)
 /* The token that is a sequence's `step`. */
 static uint64_t token_at(const cells *s, const sequence *of, uint64_t step)
 {
-    return s->reverse != 0 ? of->first + of->count - 1 - step : of->first + step;
+    return s->params->rnn.reverse != 0 ? of->first + of->count - 1 - step : of->first + step;
 }
 
-static float dot(const float *a, const float *b, uint64_t padded)
-{
-    vf sum[4] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
-    uint64_t i = 0;
-    for (; i + 4 * VW <= padded; i += 4 * VW)
-        for (int p = 0; p < 4; p++)
-            sum[p] = vf_fma(vf_load(a + i + p * VW), vf_load(b + i + p * VW), sum[p]);
-    for (int p = 0; i < padded; i += VW, p++)
-        sum[p] = vf_fma(vf_load(a + i), vf_load(b + i), sum[p]);
-    return vf_sum(vf_add(vf_add(sum[0], sum[1]), vf_add(sum[2], sum[3])));
-}
+/* ---- sums ---- */
 
-/* weight h + bias of all sequences that have a token left. */
-static void find_sums(const cells *s, uint64_t step)
+/* Rows of h a few at a time, the weight as it lies. */
+static void dot_few(const cells *s, const float *h, uint64_t rows, const unsigned char *weight,
+                    uint64_t units, uint64_t ld, float *out)
 {
-    const mica__cpu_view *weight = &s->view[MICA__RNN_WEIGHT], *bias = &s->view[MICA__RNN_BIAS];
-    for (uint64_t g = 0; g < s->gates; g++)
-        for (uint64_t u = 0; u < s->hidden; u++) {
-            const uint64_t r = g * s->hidden + u;
-            const float *row =
-                row_f32(weight->data + r * weight->stride[0], weight->dtype, s->hidden, s->row);
-            const float add =
-                bias->data != NULL ? row_element(bias->data + r * bias->stride[0], bias->dtype) : 0.0f;
-            if (row != s->row)
-                memcpy(s->row, row, s->hidden * sizeof *s->row);
-            for (uint64_t n = 0; n < s->count; n++)
-                if (step < s->of[n].count)
-                    s->sums[n][g * s->padded + u] = dot(s->row, s->h[n], s->padded) + add;
-        }
-}
-
-/* VW units of one sequence: x and the sums of all gates to h and c. */
-static void run_units(const cells *s, const float *in, const float *sums, float *h, float *c)
-{
-    const uint64_t p = s->padded;
-    const vf first = vf_add(vf_load(in), vf_load(sums));
-    if (s->kind == MICA_RNN_TANH) {
-        vf_store(h, vf_tanh(first));
-    } else if (s->kind == MICA_RNN_RELU) {
-        vf_store(h, vf_greatest(first, vf_zero()));
-    } else if (s->kind == MICA_RNN_GRU) {
-        const vf r = sigmoid(first), z = sigmoid(vf_add(vf_load(in + p), vf_load(sums + p)));
-        const vf n = vf_tanh(vf_fma(r, vf_load(sums + 2 * p), vf_load(in + 2 * p)));
-        vf_store(h, vf_fma(z, vf_load(h), vf_mul(vf_sub(vf_set1(1.0f), z), n)));
-    } else {
-        const vf f = sigmoid(vf_add(vf_load(in + p), vf_load(sums + p)));
-        const vf g = vf_tanh(vf_add(vf_load(in + 2 * p), vf_load(sums + 2 * p)));
-        const vf o = sigmoid(vf_add(vf_load(in + 3 * p), vf_load(sums + 3 * p)));
-        const vf cell = vf_fma(f, vf_load(c), vf_mul(sigmoid(first), g));
-        vf_store(c, cell);
-        vf_store(h, vf_mul(o, vf_tanh(cell)));
+    const mica__cpu_view *w = &s->view[MICA__RNN_WEIGHT];
+    const uint64_t parts = (rows + MICA__DENSE_DOTS - 1) / MICA__DENSE_DOTS;
+    for (uint64_t i = 0; i < parts; i++) {
+        const uint64_t row = mica__dense_cut(rows, parts, i);
+        const gemm_dots dots = {.x = h + row * s->padded,
+                                .x_stride = s->padded,
+                                .k = s->hidden,
+                                .w = weight,
+                                .w_stride = w->stride[0],
+                                .dtype = w->dtype,
+                                .out = out + row * ld,
+                                .ld = ld};
+        gemm_dot(&dots, mica__dense_cut(rows, parts, i + 1) - row, units);
     }
 }
 
-static void run_step(const cells *s, uint64_t n, uint64_t step)
+static void pack_rows(const cells *s, const float *h, uint64_t rows)
+{
+    const uint64_t panels = gemm_row_panels(rows), steps = gemm_steps(s->hidden);
+    for (uint64_t panel = 0; panel < panels; panel++) {
+        const uint64_t from = mica__dense_cut(rows, panels, panel),
+                       to = mica__dense_cut(rows, panels, panel + 1);
+        for (uint64_t i = from; i < to; i++)
+            gemm_pack_row(h + i * s->padded, MICA_DTYPE_F32, s->hidden, (uint32_t)(i - from),
+                          (uint32_t)(to - from), s->packed + from * steps * VW);
+    }
+}
+
+/* weight h of the first `rows` sequences and some units: sums[gate][row][unit], rows gemm_out_stride(units) apart. */
+static void find_sums(const cells *s, const float *h, uint64_t rows, uint64_t first, uint64_t units)
+{
+    const mica__cpu_view *w = &s->view[MICA__RNN_WEIGHT];
+    const uint64_t ld = gemm_out_stride(units),
+                   few = w->dtype == MICA_DTYPE_F32 ? MICA__DENSE_FEW_F32 : MICA__DENSE_FEW;
+    if (rows > few)
+        pack_rows(s, h, rows);
+    for (uint64_t g = 0; g < s->gates; g++) {
+        const unsigned char *from = w->data + (g * s->hidden + first) * w->stride[0];
+        float *out = s->sums + g * rows * ld;
+        const gemm_block b = {.x = s->packed,
+                              .rows = rows,
+                              .k = s->hidden,
+                              .w = from,
+                              .columns = units,
+                              .w_stride = w->stride[0],
+                              .dtype = w->dtype,
+                              .lines = s->lines,
+                              .partial = s->partial,
+                              .out = out};
+        if (rows > few)
+            gemm_run(&b);
+        else
+            dot_few(s, h, rows, from, units, ld, out);
+    }
+}
+
+/* ---- gates ---- */
+
+/* A vector of units of one sequence: inputs and sums of all gates, h and c before; h behind, and c in place. */
+static vf run_gates(uint32_t kind, const vf *in, const vf *sum, vf h, vf *c)
+{
+    const vf first = vf_add(in[0], sum[0]);
+    if (kind == MICA_RNN_TANH)
+        return vf_tanh(first);
+    if (kind == MICA_RNN_RELU)
+        return vf_greatest(first, vf_zero());
+    if (kind == MICA_RNN_GRU) {
+        const vf r = sigmoid(first), z = sigmoid(vf_add(in[1], sum[1]));
+        const vf n = vf_tanh(vf_fma(r, sum[2], in[2]));
+        return vf_fma(z, h, vf_mul(vf_sub(vf_set1(1.0f), z), n));
+    }
+    const vf f = sigmoid(vf_add(in[1], sum[1])), g = vf_tanh(vf_add(in[2], sum[2])),
+             o = sigmoid(vf_add(in[3], sum[3]));
+    *c = vf_fma(f, *c, vf_mul(sigmoid(first), g));
+    return vf_mul(o, vf_tanh(*c));
+}
+
+/* `units` of sequence n from `first` on, whose sums lie `apart` floats from gate to gate. */
+static void run_units(const cells *s, uint64_t n, uint64_t step, const float *sums, uint64_t apart,
+                      uint64_t first, uint64_t units)
 {
     const mica__cpu_view *x = &s->view[MICA__RNN_X], *y = &s->view[MICA__RNN_Y];
-    const uint64_t t = token_at(s, &s->of[n], step);
-    for (uint64_t g = 0; g < s->gates; g++) {
-        const unsigned char *from = x->data + t * x->stride[0] + g * s->hidden * row_element_bytes(x->dtype);
-        const float *row = row_f32(from, x->dtype, s->hidden, s->in + g * s->padded);
-        if (row != s->in + g * s->padded)
-            memcpy(s->in + g * s->padded, row, s->hidden * sizeof *row);
+    const uint64_t t = token_at(s, &s->of[n], step), size = row_element_bytes(x->dtype);
+    const unsigned char *from = x->data + t * x->stride[0] + first * size;
+    const float *before = s->h[step % 2] + n * s->padded + first;
+    float *behind = s->h[(step + 1) % 2] + n * s->padded + first, *c = s->c + n * s->padded + first;
+    for (uint64_t u = 0; u < units; u += VW) {
+        const uint64_t lanes = units - u < VW ? units - u : VW;
+        vf in[4], sum[4], cell = vf_load(c + u);
+        for (uint64_t g = 0; g < s->gates; g++) {
+            const unsigned char *at = from + (g * s->hidden + u) * size;
+            in[g] = lanes == VW ? gemm_load(at, x->dtype, 0) : row_load_n(at, x->dtype, lanes);
+            sum[g] = lanes == VW ? vf_load(sums + g * apart + u) : vf_load_n(sums + g * apart + u, lanes);
+            sum[g] = vf_add(sum[g], vf_load(s->bias + g * s->padded + first + u));
+        }
+        vf_store(behind + u, run_gates(s->kind, in, sum, vf_load(before + u), &cell));
+        vf_store(c + u, cell);
     }
-    for (uint64_t u = 0; u < s->hidden; u += VW)
-        run_units(s, s->in + u, s->sums[n] + u, s->h[n] + u, s->c[n] + u);
-    memset(s->h[n] + s->hidden, 0, (s->padded - s->hidden) * sizeof(float)); /* sums go over whole vectors */
-    row_store(y->data + t * y->stride[0], y->dtype, s->h[n], s->hidden);
+    row_store(y->data + t * y->stride[0] + first * row_element_bytes(y->dtype), y->dtype, behind, units);
 }
 
-static void load_states(const cells *s)
+/* Units of a sequence whose last token is behind it, h where it stands then. */
+static void store_state(const cells *s, uint64_t n, uint64_t first, uint64_t units)
 {
-    const mica__cpu_view *state = &s->view[MICA__RNN_STATE];
-    for (uint64_t n = 0; n < s->count; n++) {
-        const unsigned char *from = s->of[n].from;
-        memset(s->h[n], 0, s->padded * sizeof(float));
-        memset(s->c[n], 0, s->padded * sizeof(float));
-        if (from != NULL)
-            memcpy(s->h[n], from, s->hidden * sizeof(float));
-        if (from != NULL && s->kind == MICA_RNN_LSTM)
-            memcpy(s->c[n], from + state->stride[1], s->hidden * sizeof(float));
+    const sequence *of = &s->of[n];
+    const uint64_t at = n * s->padded + first;
+    if (of->to == NULL || units == 0)
+        return;
+    memcpy(of->to + first * sizeof(float), s->h[of->count % 2] + at, units * sizeof(float));
+    if (s->kind == MICA_RNN_LSTM)
+        memcpy(of->to + s->view[MICA__RNN_NEXT_STATE].stride[1] + first * sizeof(float), s->c + at,
+               units * sizeof(float));
+}
+
+/* A token of all sequences that have one left, of the hidden units of one part. */
+static void run_part(void *context, uint64_t step, uint32_t part)
+{
+    const cells *s = context;
+    const uint64_t first = mica__dense_step_cut(s->hidden, MICA__CPU_RNN_UNITS, s->params->cut.parts, part),
+                   units =
+                       mica__dense_step_cut(s->hidden, MICA__CPU_RNN_UNITS, s->params->cut.parts, part + 1) -
+                       first;
+    uint64_t rows = s->head->count;
+    while (rows > 0 && s->of[rows - 1].count <= step)
+        rows--;
+    if (units == 0)
+        return;
+    find_sums(s, s->h[step % 2], rows, first, units);
+    const uint64_t ld = gemm_out_stride(units);
+    for (uint64_t n = 0; n < rows; n++) {
+        run_units(s, n, step, s->sums + n * ld, rows * ld, first, units);
+        if (s->of[n].count == step + 1)
+            store_state(s, n, first, units);
     }
 }
 
-static void store_states(const cells *s)
+/* ---- blocks ---- */
+
+static void load_state(const cells *s, uint64_t n)
 {
-    const mica__cpu_view *next = &s->view[MICA__RNN_NEXT_STATE];
-    for (uint64_t n = 0; n < s->count; n++) {
-        if (s->of[n].to == NULL)
+    const unsigned char *from = s->of[n].from;
+    memset(s->h[0] + n * s->padded, 0, s->padded * sizeof(float));
+    memset(s->h[1] + n * s->padded, 0, s->padded * sizeof(float));
+    memset(s->c + n * s->padded, 0, s->padded * sizeof(float));
+    if (from == NULL || s->hidden == 0)
+        return;
+    memcpy(s->h[0] + n * s->padded, from, s->hidden * sizeof(float));
+    if (s->kind == MICA_RNN_LSTM)
+        memcpy(s->c + n * s->padded, from + s->view[MICA__RNN_STATE].stride[1], s->hidden * sizeof(float));
+}
+
+/* Its sequences, the longest first, with their states. */
+static void begin_block(const mica__cpu_args *args, const cells *s, uint64_t block)
+{
+    const mica__cpu_sequences *of = &s->params->sequences;
+    const mica__cpu_view *bias = &s->view[MICA__RNN_BIAS];
+    const uint64_t first = block * s->params->cut.together, left = of->count - first,
+                   end = first + (left < s->params->cut.together ? left : s->params->cut.together);
+    s->head->count = s->head->longest = 0;
+    for (uint64_t n = first; n < end; n++) {
+        const sequence found = sequence_of(args, of, n);
+        uint64_t at = s->head->count;
+        if (!found.fine)
             continue;
-        memcpy(s->of[n].to, s->h[n], s->hidden * sizeof(float));
-        if (s->kind == MICA_RNN_LSTM)
-            memcpy(s->of[n].to + next->stride[1], s->c[n], s->hidden * sizeof(float));
+        for (; at > 0 && s->of[at - 1].count < found.count; at--)
+            s->of[at] = s->of[at - 1];
+        s->of[at] = found;
+        s->head->count++;
+    }
+    if (s->head->count > 0)
+        s->head->longest = s->of[0].count;
+    for (uint64_t n = 0; n < s->head->count; n++) {
+        load_state(s, n);
+        if (s->of[n].count == 0)
+            store_state(s, n, 0, s->hidden);
+    }
+    memset(s->bias, 0, s->gates * s->padded * sizeof(float));
+    for (uint64_t r = 0; bias->data != NULL && r < s->gates * s->hidden; r++)
+        s->bias[r / s->hidden * s->padded + r % s->hidden] =
+            row_element(bias->data + r * bias->stride[0], bias->dtype);
+}
+
+/* `memory` is that of the block, `work` the thread's own. */
+static cells cells_of(const mica__cpu_args *args, unsigned char *memory, float *work)
+{
+    const mica__cpu_rnn *params = args->params;
+    cells s = {.view = args->view, .params = params, .kind = params->rnn.kind};
+    const uint64_t together = params->cut.together;
+    s.hidden = args->view[MICA__RNN_WEIGHT].shape[1];
+    s.padded = mica__cpu_delta_padded(s.hidden);
+    s.gates = mica__rnn_gates(s.kind);
+    s.rounds = (mica__cpu_rounds *)(void *)memory;
+    memory += mica__cpu_rounds_bytes(params->cut.parts);
+    s.head = (head *)(void *)memory;
+    s.of = (sequence *)(void *)(memory + MICA__CPU_ROUNDS_LINE);
+    s.bias = (float *)(void *)(memory + MICA__CPU_ROUNDS_LINE + together * MICA__CPU_SEQUENCE_BYTES);
+    s.h[0] = s.bias + s.gates * s.padded;
+    s.h[1] = s.h[0] + together * s.padded;
+    s.c = s.h[1] + together * s.padded;
+    s.packed = work;
+    s.lines = s.packed + together * s.padded;
+    s.partial = s.lines + mica__dense_lines_floats(s.hidden);
+    s.sums = s.partial +
+             mica__dense_partial_floats(together, mica__cpu_rnn_width(s.hidden, params->cut.parts), s.hidden);
+    return s;
+}
+
+/* Views: those of rnn. */
+void MICA__ISA(rnn_begin)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+{
+    const mica__cpu_rnn *params = args->params;
+    unsigned char *scratch = args->view[MICA__RNN_SLOTS].data;
+    for (uint64_t block = first; block < last; block++) {
+        const cells s = cells_of(args, scratch + block * params->block_bytes, NULL);
+        mica__cpu_rounds_init(s.rounds, params->cut.parts);
+        begin_block(args, &s, block);
     }
 }
 
-static void run_together(const cells *s)
+static void run_block(const mica__cpu_args *args, uint64_t block, uint32_t part)
 {
-    uint64_t longest = 0;
-    for (uint64_t n = 0; n < s->count; n++)
-        longest = s->of[n].count > longest ? s->of[n].count : longest;
-    load_states(s);
-    for (uint64_t step = 0; step < longest; step++) {
-        find_sums(s, step);
-        for (uint64_t n = 0; n < s->count; n++)
-            if (step < s->of[n].count)
-                run_step(s, n, step);
+    const mica__cpu_rnn *params = args->params;
+    unsigned char *local = args->local;
+    const bool alone = params->cut.parts == 1;
+    cells s = cells_of(args, alone ? local : args->view[MICA__RNN_SLOTS].data + block * params->block_bytes,
+                       (float *)(void *)(local + (alone ? params->block_bytes : 0)));
+    if (!alone) {
+        mica__cpu_rounds_run(s.rounds, part, params->cut.parts, s.head->longest, run_part, &s);
+        return;
     }
-    store_states(s);
+    begin_block(args, &s, block);
+    for (uint64_t step = 0; step < s.head->longest; step++)
+        run_part(&s, step, 0);
 }
 
 void MICA__ISA(rnn)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
     const mica__cpu_rnn *params = args->params;
-    const mica__cpu_sequences *of = &params->sequences;
-    const uint64_t end = mica__cpu_rows_end(&params->range, last),
-                   blocks = (of->count + TOGETHER - 1) / TOGETHER;
-    cells s = {.view = args->view, .kind = params->rnn.kind, .reverse = params->rnn.reverse};
-    s.hidden = args->view[MICA__RNN_WEIGHT].shape[1];
-    s.padded = mica__cpu_delta_padded(s.hidden);
-    s.gates = mica__rnn_gates(s.kind);
-    s.row = args->local;
-    s.in = s.row + s.padded;
-    memset(s.row, 0, s.padded * sizeof *s.row);
-    memset(s.in, 0, s.gates * s.padded * sizeof *s.in);
-    for (uint64_t n = 0; n < TOGETHER; n++) {
-        s.h[n] = s.in + s.gates * s.padded + n * (2 + s.gates) * s.padded;
-        s.c[n] = s.h[n] + s.padded;
-        s.sums[n] = s.c[n] + s.padded;
-        memset(s.sums[n], 0, s.gates * s.padded * sizeof(float));
-    }
+    const uint64_t end = mica__cpu_rows_end(&params->range, last);
     for (uint64_t row = mica__cpu_rows_begin(&params->range, first); row < end; row++) {
-        if (row == blocks) {
-            sequence_gaps(args, of);
-            continue;
-        }
-        s.count = 0;
-        for (uint64_t n = row * TOGETHER; n < of->count && n < (row + 1) * TOGETHER; n++) {
-            const sequence found = sequence_of(args, of, n);
-            if (found.fine)
-                s.of[s.count++] = found;
-        }
-        run_together(&s);
+        if (row == params->cut.blocks * params->cut.parts)
+            sequence_gaps(args, &params->sequences);
+        else
+            run_block(args, row / params->cut.parts, (uint32_t)(row % params->cut.parts));
     }
 }
 
@@ -244,17 +357,14 @@ void MICA__ISA(rnn_wide)(const mica__cpu_args *args, uint32_t first, uint32_t la
 {
     const mica__cpu_rnn *params = args->params;
     const mica__cpu_sequences *of = &params->sequences;
-    const uint64_t end = mica__cpu_rows_end(&params->range, last),
-                   blocks = (of->count + TOGETHER - 1) / TOGETHER;
+    const uint64_t end = mica__cpu_rows_end(&params->range, last);
     for (uint64_t row = mica__cpu_rows_begin(&params->range, first); row < end; row++) {
-        if (row == blocks) {
+        if (row == of->count) {
             sequence_gaps(args, of);
             continue;
         }
-        for (uint64_t n = row * TOGETHER; n < of->count && n < (row + 1) * TOGETHER; n++) {
-            const sequence s = sequence_of(args, of, n);
-            if (s.fine)
-                wide_sequence(args->view, &params->rnn, &s, args->local);
-        }
+        const sequence s = sequence_of(args, of, row);
+        if (s.fine)
+            wide_sequence(args->view, &params->rnn, &s, args->local);
     }
 }

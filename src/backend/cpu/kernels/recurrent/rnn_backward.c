@@ -1,252 +1,536 @@
 /*
- * rnn_backward.c - gradients of recurrent cells: a sequence forward, whose gates are kept in the scratch, and back; then rows of the weight, each a sum over
- * all tokens in their order.
+ * rnn_backward.c - gradients of recurrent cells: the sequences of a block in step, forward, whose gates are kept in the scratch, and back; then rows of
+ * the weight, each a sum over all tokens in their order. Threads share hidden units: no sum depends on how.
  */
 #include "backend/cpu/kernels/kernels.h"
+#include "backend/cpu/kernels/linear/doubles.h"
 #include "backend/cpu/kernels/recurrent/lanes.h"
+#include "backend/cpu/kernels/simd/transpose.h"
 
-/* A sequence. Of a token the scratch has: dp [F], what reaches the sums of the weight; h and c before; gates, up to four; p_n, of GRU. */
-typedef struct cell {
+#define PANEL MICA__CPU_RNN_PANEL
+
+typedef struct member {
+    stretch of;
+    uint64_t n;
+} member;
+
+typedef struct head {
+    uint64_t count, longest; /* sequences, their tokens at most */
+} head;
+
+_Static_assert(sizeof(member) <= MICA__CPU_SEQUENCE_BYTES, "the plan reserves too little");
+
+/* A block. */
+typedef struct cells {
     const mica__cpu_view *view;
+    const mica__cpu_rnn_backward *params;
+    unsigned char *room;
     uint32_t kind;
-    uint64_t units, gates, kept; /* kept: rows of a state */
-    double *room;
-    double *weight, *bias; /* [F, H], [F] */
-    double *h, *c, *dh, *dc, *sums;
-} cell;
+    uint64_t units, padded, gates, kept; /* kept: rows of a state */
+    bool wide;                           /* f64 */
+    mica__cpu_rounds *rounds;
+    head *head;
+    member *member; /* those with the most tokens first */
+} cells;
 
-enum { DP = 0, BEFORE = 4, BEFORE_C = 5, GATES = 6, P_N = 10 }; /* times units */
-
-static double *token_room(const cell *s, uint64_t t, uint32_t part)
+static cells cells_of(const mica__cpu_args *args)
 {
-    return s->room + (t * MICA__CPU_RNN_KEPT + part) * s->units;
+    const mica__cpu_rnn_backward *params = args->params;
+    const mica__cpu_view *weight = &args->view[MICA__RNN_BACKWARD_WEIGHT];
+    return (cells){.view = args->view,
+                   .params = params,
+                   .room = args->view[MICA__RNN_BACKWARD_SLOTS].data,
+                   .kind = params->rnn.kind,
+                   .units = weight->shape[1],
+                   .padded = params->padded,
+                   .gates = mica__rnn_gates(params->rnn.kind),
+                   .kept = params->rnn.kind == MICA_RNN_LSTM ? 2 : 1,
+                   .wide = weight->dtype == MICA_DTYPE_F64};
 }
 
-/* Four sums, vector by vector in turn, whatever n is. */
-static double dot(const double *a, const double *b, uint64_t n)
+static void find_block(cells *s, uint64_t block)
 {
-    vd sum[4] = {vd_set1(0), vd_set1(0), vd_set1(0), vd_set1(0)};
-    double rest = 0;
-    uint64_t j = 0;
-    for (; j + 4 * LANES <= n; j += 4 * LANES)
-        for (uint32_t k = 0; k < 4; k++)
-            sum[k] = vd_fma(lanes_load(a + j + k * LANES), lanes_load(b + j + k * LANES), sum[k]);
-    for (; j < n; j++)
-        rest += a[j] * b[j];
-    return lanes_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest;
+    unsigned char *memory = s->room + block * s->params->room.block_bytes;
+    s->rounds = (mica__cpu_rounds *)(void *)memory;
+    memory += mica__cpu_rounds_bytes(s->params->cut.parts);
+    s->head = (head *)(void *)memory;
+    s->member = (member *)(void *)(memory + MICA__CPU_ROUNDS_LINE);
 }
 
-/* weight h + bias */
-static void add_up(const cell *s)
+static double *row_at(const cells *s, uint64_t place, uint64_t row)
 {
-    for (uint64_t f = 0; f < s->gates * s->units; f++)
-        s->sums[f] = s->bias[f] + dot(s->weight + f * s->units, s->h, s->units);
+    return (double *)(void *)(s->room + place) + row * s->padded;
 }
 
-/* One unit of a token forward. */
-static void go_forward(const cell *s, uint64_t t, uint64_t u)
+static double *gate_row(const cells *s, uint64_t t)
 {
-    double in[4] = {0}, sum[4] = {0}, *gate = token_room(s, t, GATES) + u;
-    const uint64_t n = s->units;
+    return row_at(s, s->params->room.gates, t * s->gates);
+}
+
+static uint64_t token_at(const cells *s, const stretch *of, uint64_t step)
+{
+    return s->params->rnn.reverse != 0 ? of->first + of->count - 1 - step : of->first + step;
+}
+
+/* How many have more tokens than `step`. */
+static uint64_t running(const cells *s, uint64_t step)
+{
+    uint64_t count = s->head->count;
+    while (count > 0 && s->member[count - 1].of.count <= step)
+        count--;
+    return count;
+}
+
+/* ---- products with panels of the weight ---- */
+
+#if MICA__ISA_LEVEL == 3
+#define TOGETHER 3u
+#define VECTORS 8
+#else
+#define TOGETHER 2u
+#define VECTORS 4
+#endif
+
+VD_INLINE vd panel_load(const unsigned char *row, uint64_t column, bool wide)
+{
+    lanes_f32 narrow;
+    if (wide)
+        return vd_load((const double *)(const void *)row + column);
+    memcpy(&narrow, row + column * sizeof(float), sizeof narrow);
+    return __builtin_convertvector(narrow, vd);
+}
+
+/* Some columns of a panel of `count` rows: to[r] += sum over k of a[r][k] times row k. */
+VD_INLINE void multiply_at(const double *const *a, const unsigned char *panel, uint64_t count, bool wide,
+                           uint64_t column, double *const *to, int rows)
+{
+    const uint64_t row_bytes = PANEL * (wide ? sizeof(double) : sizeof(float));
+    vd sum[TOGETHER * VECTORS];
+    VD_UNROLL for (int r = 0; r < rows; r++) VD_UNROLL for (int v = 0; v < VECTORS; v++)
+        sum[r * VECTORS + v] = vd_load(to[r] + column + (uint64_t)v * VD);
+    for (uint64_t k = 0; k < count; k++, panel += row_bytes) {
+        vd by[TOGETHER];
+        VD_UNROLL for (int r = 0; r < rows; r++) by[r] = vd_set1(a[r][k]);
+        VD_UNROLL for (int v = 0; v < VECTORS; v++)
+        {
+            const vd weight = panel_load(panel, column + (uint64_t)v * VD, wide);
+            VD_UNROLL for (int r = 0; r < rows; r++) sum[r * VECTORS + v] =
+                vd_fma(by[r], weight, sum[r * VECTORS + v]);
+        }
+    }
+    VD_UNROLL for (int r = 0; r < rows; r++) VD_UNROLL for (int v = 0; v < VECTORS; v++)
+        vd_store(to[r] + column + (uint64_t)v * VD, sum[r * VECTORS + v]);
+}
+
+VD_INLINE void multiply_type(const double *const *a, uint64_t rows, const unsigned char *panel,
+                             uint64_t count, bool wide, double *const *to)
+{
+    for (uint64_t column = 0; column < PANEL; column += VECTORS * VD)
+        switch (rows) {
+        case 1: multiply_at(a, panel, count, wide, column, to, 1); break;
+#if MICA__ISA_LEVEL == 3
+        case 3: multiply_at(a, panel, count, wide, column, to, 3); break;
+#endif
+        default: multiply_at(a, panel, count, wide, column, to, 2); break;
+        }
+}
+
+static void multiply(const cells *s, const double *const *a, uint64_t rows, const unsigned char *panel,
+                     double *const *to)
+{
+    if (s->wide)
+        multiply_type(a, rows, panel, s->units, true, to);
+    else
+        multiply_type(a, rows, panel, s->units, false, to);
+}
+
+/* Of `units` rows. */
+static uint64_t panel_bytes(const cells *s)
+{
+    return s->units * PANEL * (s->wide ? sizeof(double) : sizeof(float));
+}
+
+/* Panel number `index` of those at `place`. */
+static const unsigned char *panel_at(const cells *s, uint64_t place, uint64_t index)
+{
+    return s->room + place + index * panel_bytes(s);
+}
+
+/* ---- forward ---- */
+
+/* Some units of a token: inputs and sums of its gates; h and c to where the token behind it finds them, if there is one. */
+VD_INLINE void go_forward(const cells *s, uint64_t t, uint64_t then, bool last, uint64_t u, uint64_t lanes,
+                          const double *sums)
+{
+    const mica__cpu_view *x = &s->view[MICA__RNN_BACKWARD_X];
+    const mica__cpu_rnn_room *room = &s->params->room;
+    double *gate = gate_row(s, t) + u;
+    vd h = vd_load(row_at(s, room->before, t) + u), c = vd_set1(0), all[4];
     for (uint64_t g = 0; g < s->gates; g++) {
-        in[g] = real2(&s->view[MICA__RNN_BACKWARD_X], t, g * n + u, 0.0);
-        sum[g] = s->sums[g * n + u];
+        const vd in = lanes_at(x, x->data + t * x->stride[0] + (g * s->units + u) * x->stride[1],
+                               x->stride[1], lanes),
+                 sum = vd_load(sums + g * PANEL);
+        if (s->kind == MICA_RNN_GRU && g == 2) {
+            vd_store(row_at(s, room->extra, t) + u, sum);
+            all[2] = lanes_tanh(vd_fma(all[0], sum, in), s->wide);
+        } else if (s->kind == MICA_RNN_TANH || (s->kind == MICA_RNN_LSTM && g == 2)) {
+            all[g] = lanes_tanh(in + sum, s->wide);
+        } else if (s->kind == MICA_RNN_RELU) {
+            all[g] = vd_select(vd_lt(in + sum, vd_set1(0)), vd_set1(0), in + sum);
+        } else {
+            all[g] = lanes_sigmoid(in + sum, s->wide);
+        }
+        vd_store(gate + g * s->padded, all[g]);
     }
-    token_room(s, t, BEFORE)[u] = s->h[u];
-    token_room(s, t, BEFORE_C)[u] = s->c[u];
-    if (s->kind == MICA_RNN_TANH || s->kind == MICA_RNN_RELU) {
-        const double all = in[0] + sum[0];
-        gate[0] = s->kind == MICA_RNN_TANH ? tanh(all) : all < 0 ? 0.0 : all;
-    } else if (s->kind == MICA_RNN_GRU) {
-        token_room(s, t, P_N)[u] = sum[2];
-        gate[0] = sigmoid(in[0] + sum[0]);
-        gate[n] = sigmoid(in[1] + sum[1]);
-        gate[2 * n] = tanh(in[2] + gate[0] * sum[2]);
-    } else {
-        for (uint64_t g = 0; g < 4; g++)
-            gate[g * n] = g == 2 ? tanh(in[g] + sum[g]) : sigmoid(in[g] + sum[g]);
-    }
-}
-
-/* h and c behind the token; not before all units have read h. */
-static void step_unit(const cell *s, uint64_t t, uint64_t u)
-{
-    const double *gate = token_room(s, t, GATES) + u;
-    const uint64_t n = s->units;
     if (s->kind == MICA_RNN_GRU) {
-        s->h[u] = (1 - gate[n]) * gate[2 * n] + gate[n] * s->h[u];
+        h = vd_fma(all[1], h, (1 - all[1]) * all[2]);
     } else if (s->kind == MICA_RNN_LSTM) {
-        s->c[u] = gate[n] * s->c[u] + gate[0] * gate[2 * n];
-        s->h[u] = gate[3 * n] * tanh(s->c[u]);
+        c = vd_fma(all[1], vd_load(row_at(s, room->cell, t) + u), all[0] * all[2]);
+        const vd turned = lanes_tanh(c, s->wide);
+        vd_store(row_at(s, room->extra, t) + u, turned);
+        h = all[3] * turned;
     } else {
-        s->h[u] = gate[0];
+        h = all[0];
+    }
+    if (last)
+        return;
+    vd_store(row_at(s, room->before, then) + u, h);
+    if (s->kind == MICA_RNN_LSTM)
+        vd_store(row_at(s, room->cell, then) + u, c);
+}
+
+static void panel_forward(const cells *s, uint64_t step, uint64_t panel, uint64_t first, uint64_t rows)
+{
+    const mica__cpu_rnn_room *room = &s->params->room;
+    const uint64_t panels = s->padded / PANEL, unit = panel * PANEL,
+                   units = s->units - unit < PANEL ? s->units - unit : PANEL;
+    double sums[TOGETHER][4 * PANEL], *to[TOGETHER];
+    const double *a[TOGETHER];
+    for (uint64_t r = 0; r < rows; r++)
+        a[r] = row_at(s, room->before, token_at(s, &s->member[first + r].of, step));
+    for (uint64_t g = 0; g < s->gates; g++) {
+        for (uint64_t r = 0; r < rows; r++) {
+            to[r] = sums[r] + g * PANEL;
+            memcpy(to[r], row_at(s, room->bias, g) + unit, PANEL * sizeof(double));
+        }
+        multiply(s, a, rows, panel_at(s, room->ahead, g * panels + panel), to);
+    }
+    for (uint64_t r = 0; r < rows; r++) {
+        const stretch *of = &s->member[first + r].of;
+        const bool last = step + 1 == of->count;
+        const uint64_t t = token_at(s, of, step), then = last ? t : token_at(s, of, step + 1);
+        for (uint64_t u = 0; u < units; u += VD)
+            go_forward(s, t, then, last, unit + u, units - u < VD ? units - u : VD, sums[r] + u);
     }
 }
 
-/* What reaches the inputs of a unit's gates, and dh, dc but for what comes through the weight. */
-static void go_back(const cell *s, uint64_t t, uint64_t u)
+/* ---- back ---- */
+
+/* What reaches the inputs of some units' gates, and h and c before, but for what comes through the weight. */
+VD_INLINE void go_back(const cells *s, uint64_t n, uint64_t t, uint64_t u, uint64_t lanes)
 {
-    const double *gate = token_room(s, t, GATES) + u, before = token_room(s, t, BEFORE)[u];
-    const uint64_t n = s->units;
-    const double dh = s->dh[u] + real2(&s->view[MICA__RNN_BACKWARD_DY], t, u, 0.0);
-    double dx[4] = {0}, dp[4];
-    s->dh[u] = 0;
+    const mica__cpu_view *dy = &s->view[MICA__RNN_BACKWARD_DY], *out = &s->view[MICA__RNN_BACKWARD_DX];
+    const mica__cpu_rnn_room *room = &s->params->room;
+    double *row = gate_row(s, t) + u, *reach = row_at(s, room->reach, 2 * n) + u;
+    const vd extra = vd_load(row_at(s, room->extra, t) + u);
+    const vd dh =
+        vd_load(reach) + lanes_at(dy, dy->data + t * dy->stride[0] + u * dy->stride[1], dy->stride[1], lanes);
+    vd gate[4], dx[4], rest = vd_set1(0);
+    for (uint64_t g = 0; g < s->gates; g++)
+        gate[g] = vd_load(row + g * s->padded);
     if (s->kind == MICA_RNN_TANH) {
         dx[0] = dh * (1 - gate[0] * gate[0]);
     } else if (s->kind == MICA_RNN_RELU) {
-        dx[0] = gate[0] > 0 ? dh : 0.0;
+        dx[0] = vd_select(vd_lt(vd_set1(0), gate[0]), dh, vd_set1(0));
     } else if (s->kind == MICA_RNN_GRU) {
-        const double r = gate[0], z = gate[n], new = gate[2 * n];
-        dx[2] = dh * (1 - z) * (1 - new *new);
-        dx[1] = dh * (before - new) * z * (1 - z);
-        dx[0] = dx[2] * token_room(s, t, P_N)[u] * r * (1 - r);
-        s->dh[u] = dh * z;
+        const vd before = vd_load(row_at(s, room->before, t) + u);
+        dx[2] = dh * (1 - gate[1]) * (1 - gate[2] * gate[2]);
+        dx[1] = dh * (before - gate[2]) * gate[1] * (1 - gate[1]);
+        dx[0] = dx[2] * extra * gate[0] * (1 - gate[0]);
+        rest = dh * gate[1];
     } else {
-        const double i = gate[0], f = gate[n], g = gate[2 * n], o = gate[3 * n];
-        const double c = token_room(s, t, BEFORE_C)[u], turned = tanh(f * c + i * g);
-        const double dc = s->dc[u] + dh * o * (1 - turned * turned);
-        dx[0] = dc * g * i * (1 - i);
-        dx[1] = dc * c * f * (1 - f);
-        dx[2] = dc * i * (1 - g * g);
-        dx[3] = dh * turned * o * (1 - o);
-        s->dc[u] = dc * f;
+        const vd c = vd_load(row_at(s, room->cell, t) + u),
+                 dc = vd_load(reach + s->padded) + dh * gate[3] * (1 - extra * extra);
+        dx[0] = dc * gate[2] * gate[0] * (1 - gate[0]);
+        dx[1] = dc * c * gate[1] * (1 - gate[1]);
+        dx[2] = dc * gate[0] * (1 - gate[2] * gate[2]);
+        dx[3] = dh * extra * gate[3] * (1 - gate[3]);
+        vd_store(reach + s->padded, dc * gate[1]);
     }
+    vd_store(reach, rest);
     for (uint64_t g = 0; g < s->gates; g++) {
-        dp[g] = s->kind == MICA_RNN_GRU && g == 2 ? dx[g] * gate[0] : dx[g];
-        put2(&s->view[MICA__RNN_BACKWARD_DX], t, g * n + u, dx[g]);
-        token_room(s, t, DP)[g * n + u] = dp[g];
+        lanes_put(out, t * out->stride[0] + (g * s->units + u) * out->stride[1], out->stride[1], lanes,
+                  dx[g]);
+        vd_store(row + g * s->padded, s->kind == MICA_RNN_GRU && g == 2 ? dx[g] * gate[0] : dx[g]);
     }
 }
 
-/* to += the sum of `rows` rows of n, each times a number of dp, row by row. */
-static void add_rows(const double *row, const double *dp, uint64_t rows, uint64_t n, double *to)
+/* What reaches h through the weight from the token of `step` on. */
+static void panel_through(const cells *s, uint64_t step, uint64_t panel, uint64_t first, uint64_t rows)
 {
-    uint64_t j = 0;
-    for (; j + LANES <= n; j += LANES) {
-        vd sum = lanes_load(to + j);
+    const mica__cpu_rnn_room *room = &s->params->room;
+    double *to[TOGETHER];
+    for (uint64_t r = 0; r < rows; r++)
+        to[r] = row_at(s, room->reach, 2 * s->member[first + r].n) + panel * PANEL;
+    for (uint64_t g = 0; g < s->gates; g++) {
+        const double *a[TOGETHER];
         for (uint64_t r = 0; r < rows; r++)
-            sum = vd_fma(lanes_load(row + r * n + j), vd_set1(dp[r]), sum);
-        lanes_store(to + j, sum);
+            a[r] = gate_row(s, token_at(s, &s->member[first + r].of, step)) + g * s->padded;
+        multiply(s, a, rows, panel_at(s, room->back, panel * s->gates + g), to);
     }
-    for (; j < n; j++)
-        for (uint64_t r = 0; r < rows; r++)
-            to[j] += row[r * n + j] * dp[r];
 }
 
-#define ROWS 8u /* that pass together */
-
-/* dh gets weight^T dp. */
-static void through_weight(const cell *s, uint64_t t)
+static void panel_back(const cells *s, uint64_t step, uint64_t panel, uint64_t n)
 {
-    const double *dp = token_room(s, t, DP);
-    const uint64_t all = s->gates * s->units;
-    for (uint64_t f = 0; f < all; f += ROWS)
-        add_rows(s->weight + f * s->units, dp + f, all - f < ROWS ? all - f : ROWS, s->units, s->dh);
+    const member *m = &s->member[n];
+    const uint64_t unit = panel * PANEL, units = s->units - unit < PANEL ? s->units - unit : PANEL;
+    for (uint64_t u = 0; u < units; u += VD)
+        go_back(s, m->n, token_at(s, &m->of, step), unit + u, units - u < VD ? units - u : VD);
 }
 
-static void load_state(const cell *s, uint64_t n, const stretch *of)
+static void store_state(const cells *s, uint64_t panel)
+{
+    const mica__cpu_view *to = &s->view[MICA__RNN_BACKWARD_DSTATE];
+    const uint64_t unit = panel * PANEL, end = s->units - unit < PANEL ? s->units : unit + PANEL;
+    for (uint64_t i = 0; i < s->head->count && to->data != NULL; i++)
+        for (uint64_t k = 0; k < s->kept; k++) {
+            const uint64_t n = s->member[i].n;
+            const double *row = row_at(s, s->params->room.reach, 2 * n + k);
+            for (uint64_t u = unit; u < end; u++)
+                put3(to, n, k, u, row[u]);
+        }
+}
+
+/* ---- blocks ---- */
+
+/* Rounds are tokens forward, then back: there what the token behind gives through the weight comes first, and behind the first token that alone. */
+static void run_part(void *context, uint64_t round, uint32_t part)
+{
+    const cells *s = context;
+    const uint64_t panels = s->padded / PANEL, parts = s->params->cut.parts, longest = s->head->longest;
+    const bool forward = round < longest;
+    const uint64_t behind = forward ? round : 2 * longest - round, many = running(s, behind);
+    for (uint64_t panel = panels * part / parts; panel < panels * (part + 1) / parts; panel++) {
+        for (uint64_t first = 0, rows; first < many; first += rows) {
+            rows = many - first < TOGETHER ? many - first : TOGETHER;
+            (forward ? panel_forward : panel_through)(s, behind, panel, first, rows);
+        }
+        if (forward)
+            continue;
+        for (uint64_t n = 0; behind > 0 && n < running(s, behind - 1); n++)
+            panel_back(s, behind - 1, panel, n);
+        if (behind == 0)
+            store_state(s, panel);
+    }
+}
+
+static void load_state(const cells *s, const member *m)
 {
     const mica__cpu_view *state = &s->view[MICA__RNN_BACKWARD_STATE],
                          *dnext = &s->view[MICA__RNN_BACKWARD_DNEXT];
-    for (uint64_t i = 0; i < 2 * s->units; i++) {
-        const uint64_t k = i / s->units, u = i % s->units;
-        const bool has = k < s->kept;
-        (k == 0 ? s->h : s->c)[u] =
-            has && of->from != NULL ? real_at(state, of->from + k * state->stride[1] + u * state->stride[2])
-                                    : 0.0;
-        (k == 0 ? s->dh : s->dc)[u] = has && of->fine && dnext->data != NULL ? real3(dnext, n, k, u) : 0.0;
+    const mica__cpu_rnn_room *room = &s->params->room;
+    for (uint64_t k = 0; k < 2; k++) {
+        double *reach = row_at(s, room->reach, 2 * m->n + k);
+        double *before =
+            row_at(s, k == 0 ? room->before : room->cell, m->of.count > 0 ? token_at(s, &m->of, 0) : 0);
+        for (uint64_t u = 0; u < s->padded; u++) {
+            const bool has = k < s->kept && u < s->units;
+            reach[u] = has && m->of.fine && dnext->data != NULL ? real3(dnext, m->n, k, u) : 0.0;
+            if (m->of.count > 0)
+                before[u] = has && m->of.from != NULL
+                                ? real_at(state, m->of.from + k * state->stride[1] + u * state->stride[2])
+                                : 0.0;
+        }
     }
 }
 
-static void run_sequence(const cell *s, uint64_t n, const stretch *of, bool reverse)
+/* Its sequences, the longest first, with what they begin with at both ends. */
+static void begin_block(const mica__cpu_args *args, const cells *s, uint64_t block)
 {
-    load_state(s, n, of);
-    for (uint64_t i = 0; i < of->count; i++) {
-        const uint64_t t = reverse ? of->first + of->count - 1 - i : of->first + i;
-        add_up(s);
-        for (uint64_t u = 0; u < s->units; u++)
-            go_forward(s, t, u);
-        for (uint64_t u = 0; u < s->units; u++)
-            step_unit(s, t, u);
+    const mica__cpu_split *split = &s->params->split;
+    const uint64_t first = block * s->params->cut.together, left = split->count - first,
+                   end = first + (left < s->params->cut.together ? left : s->params->cut.together);
+    mica__cpu_rounds_init(s->rounds, s->params->cut.parts);
+    s->head->count = end - first;
+    for (uint64_t n = first; n < end; n++) {
+        const member found = {stretch_of(args, split, n), n};
+        uint64_t at = n - first;
+        for (; at > 0 && s->member[at - 1].of.count < found.of.count; at--)
+            s->member[at] = s->member[at - 1];
+        s->member[at] = found;
+        load_state(s, &found);
     }
-    for (uint64_t i = of->count; i-- > 0;) {
-        const uint64_t t = reverse ? of->first + of->count - 1 - i : of->first + i;
-        for (uint64_t u = 0; u < s->units; u++)
-            go_back(s, t, u);
-        through_weight(s, t);
+    s->head->longest = s->member[0].of.count;
+}
+
+static void put_weight(const cells *s, unsigned char *to, uint64_t at, double value)
+{
+    const float narrow = (float)value;
+    if (s->wide)
+        memcpy(to + at * sizeof value, &value, sizeof value);
+    else
+        memcpy(to + at * sizeof narrow, &narrow, sizeof narrow);
+}
+
+/* Whether rows of the weight can be read a vector at a time. */
+static bool has_rows(const cells *s)
+{
+    const mica__cpu_view *weight = &s->view[MICA__RNN_BACKWARD_WEIGHT];
+    return !s->wide && weight->stride[1] == row_element_bytes(weight->dtype);
+}
+
+/* VW units of columns [k, k + lanes), turned. */
+static void turn_square(const cells *s, const unsigned char *from, uint64_t units, uint64_t k, float *to)
+{
+    const mica__cpu_view *weight = &s->view[MICA__RNN_BACKWARD_WEIGHT];
+    const uint64_t lanes = s->units - k < VW ? s->units - k : VW;
+    vf row[VW];
+    for (uint64_t u = 0; u < VW; u++)
+        row[u] = u < units
+                     ? row_load_n(from + u * weight->stride[0] + k * weight->stride[1], weight->dtype, lanes)
+                     : vf_zero();
+    vf_transpose(row);
+    for (uint64_t i = 0; i < lanes; i++)
+        vf_store(to + (k + i) * PANEL, row[i]);
+}
+
+/* A panel of a gate's rows, turned: row k has element k of each. */
+static void pack_ahead(const cells *s, uint64_t gate, uint64_t panel)
+{
+    const mica__cpu_view *weight = &s->view[MICA__RNN_BACKWARD_WEIGHT];
+    const uint64_t panels = s->padded / PANEL, unit = panel * PANEL, f = gate * s->units + unit,
+                   units = s->units - unit < PANEL ? s->units - unit : PANEL;
+    unsigned char *to = s->room + s->params->room.ahead + (gate * panels + panel) * panel_bytes(s);
+    if (has_rows(s)) {
+        for (uint64_t u = 0; u < PANEL; u += VW)
+            for (uint64_t k = 0; k < s->units; k += VW)
+                turn_square(s, weight->data + (f + u) * weight->stride[0], units > u ? units - u : 0, k,
+                            (float *)(void *)to + u);
+        return;
     }
-    for (uint64_t i = 0; i < s->kept * s->units; i++)
-        put3(&s->view[MICA__RNN_BACKWARD_DSTATE], n, i / s->units, i % s->units,
-             (i < s->units ? s->dh : s->dc)[i % s->units]);
+    for (uint64_t k = 0; k < s->units; k++)
+        for (uint64_t u = 0; u < PANEL; u++)
+            put_weight(s, to, k * PANEL + u, u < units ? real2(weight, f + u, k, 0.0) : 0.0);
+}
+
+/* Some columns of all rows. */
+static void pack_back(const cells *s, uint64_t panel)
+{
+    const mica__cpu_view *weight = &s->view[MICA__RNN_BACKWARD_WEIGHT];
+    const uint64_t unit = panel * PANEL, units = s->units - unit < PANEL ? s->units - unit : PANEL;
+    unsigned char *to = s->room + s->params->room.back + panel * s->gates * panel_bytes(s);
+    for (uint64_t f = 0; f < s->gates * s->units; f++) {
+        const unsigned char *from = weight->data + f * weight->stride[0] + unit * weight->stride[1];
+        float *row = (float *)(void *)to + f * PANEL;
+        for (uint64_t u = 0; u < PANEL && has_rows(s); u += VW) {
+            const uint64_t left = units > u ? units - u : 0;
+            vf_store(row + u, row_load_n(from + u * weight->stride[1], weight->dtype, left < VW ? left : VW));
+        }
+        for (uint64_t u = 0; u < PANEL && !has_rows(s); u++)
+            put_weight(s, to, f * PANEL + u, u < units ? real2(weight, f, unit + u, 0.0) : 0.0);
+    }
+}
+
+static void load_bias(const cells *s)
+{
+    for (uint64_t g = 0; g < s->gates; g++)
+        for (uint64_t u = 0; u < s->padded; u++)
+            row_at(s, s->params->room.bias, g)[u] =
+                u < s->units ? real1(&s->view[MICA__RNN_BACKWARD_BIAS], g * s->units + u, 0.0) : 0.0;
+}
+
+void MICA__ISA(rnn_backward_begin)(const mica__cpu_args *args, uint32_t first, uint32_t last)
+{
+    cells s = cells_of(args);
+    const uint64_t panels = s.padded / PANEL;
+    for (uint64_t unit = first; unit < last; unit++) {
+        if (unit < s.gates * panels) {
+            pack_ahead(&s, unit / panels, unit % panels);
+        } else if (unit < (s.gates + 1) * panels) {
+            pack_back(&s, unit - s.gates * panels);
+        } else if (unit == (s.gates + 1) * panels) {
+            load_bias(&s);
+        } else {
+            const uint64_t block = unit - (s.gates + 1) * panels - 1;
+            find_block(&s, block);
+            begin_block(args, &s, block);
+        }
+    }
 }
 
 /* Tokens that no sequence has give nothing to the weight either. */
-static void clear_rest(const mica__cpu_args *args, const cell *s)
+static void clear_rest(const mica__cpu_args *args, const cells *s)
 {
-    const mica__cpu_split *split = &((const mica__cpu_rnn_backward *)args->params)->split;
+    const mica__cpu_split *split = &s->params->split;
     uint64_t n = 0, at = 0, begin, end;
     clear_gaps(args, split, MICA__RNN_BACKWARD_DX, MICA__RNN_BACKWARD_DX);
-    while (next_gap(args, split, &n, &at, &begin, &end))
-        for (uint64_t t = begin; t < end; t++)
-            memset(token_room(s, t, 0), 0, MICA__CPU_RNN_KEPT * s->units * sizeof(double));
-}
-
-static void load_weight(const cell *s)
-{
-    const mica__cpu_view *weight = &s->view[MICA__RNN_BACKWARD_WEIGHT];
-    for (uint64_t f = 0; f < s->gates * s->units; f++) {
-        s->bias[f] = real1(&s->view[MICA__RNN_BACKWARD_BIAS], f, 0.0);
-        for (uint64_t j = 0; j < s->units; j++)
-            s->weight[f * s->units + j] = real2(weight, f, j, 0.0);
+    while (next_gap(args, split, &n, &at, &begin, &end)) {
+        memset(row_at(s, s->params->room.before, begin), 0, (end - begin) * s->padded * sizeof(double));
+        memset(gate_row(s, begin), 0, (end - begin) * s->gates * s->padded * sizeof(double));
     }
 }
 
 void MICA__ISA(rnn_backward)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
     const mica__cpu_rnn_backward *params = args->params;
-    const uint64_t end = mica__cpu_rows_end(&params->range, last),
-                   units = args->view[MICA__RNN_BACKWARD_WEIGHT].shape[1];
-    cell s = {.view = args->view, .kind = params->rnn.kind, .units = units};
-    s.gates = mica__rnn_gates(s.kind);
-    s.kept = s.kind == MICA_RNN_LSTM ? 2 : 1;
-    s.room = (double *)(void *)args->view[MICA__RNN_BACKWARD_SLOTS].data;
-    s.weight = args->local;
-    s.bias = s.weight + s.gates * units * units;
-    s.sums = s.bias + s.gates * units;
-    s.h = s.sums + s.gates * units;
-    s.c = s.h + units;
-    s.dh = s.c + units;
-    s.dc = s.dh + units;
-    load_weight(&s);
-    for (uint64_t n = mica__cpu_rows_begin(&params->range, first); n < end; n++) {
-        if (n == params->split.count) {
+    const uint64_t end = mica__cpu_rows_end(&params->range, last), parts = params->cut.parts;
+    cells s = cells_of(args);
+    for (uint64_t row = mica__cpu_rows_begin(&params->range, first); row < end; row++) {
+        if (row == params->cut.blocks * parts) {
             clear_rest(args, &s);
             continue;
         }
-        const stretch of = stretch_of(args, &params->split, n);
-        run_sequence(&s, n, &of, params->rnn.reverse != 0);
+        find_block(&s, row / parts);
+        mica__cpu_rounds_run(s.rounds, (uint32_t)(row % parts), (uint32_t)parts, 2 * s.head->longest + 1,
+                             run_part, &s);
     }
 }
 
-/* Views: dweight, dbias, the scratch. */
+/* ---- the weight ---- */
+
+#define TOKENS 128u /* that are added at a time */
+
+/* Rows [unit, unit + rows) of a gate, `sums` taken from nothing. */
+static void add_tokens(const cells *s, uint64_t gate, uint64_t unit, uint64_t rows, double *sums,
+                       double *bias)
+{
+    const uint64_t tokens = s->params->split.tokens, step = s->gates * s->padded;
+    const double *a = gate_row(s, 0) + gate * s->padded + unit, *b = row_at(s, s->params->room.before, 0);
+    memset(sums, 0, rows * s->padded * sizeof *sums);
+    memset(bias, 0, rows * sizeof *bias);
+    for (uint64_t t = 0; t < tokens; t += TOKENS) {
+        const linear_product product = {.c = sums,
+                                        .a = a + t * step,
+                                        .b = b + t * s->padded,
+                                        .c_step = s->padded,
+                                        .a_step = step,
+                                        .b_step = s->padded,
+                                        .rows = rows,
+                                        .columns = s->units,
+                                        .k = tokens - t < TOKENS ? tokens - t : TOKENS};
+        subtract_product(&product, false);
+        for (uint64_t k = 0; k < product.k; k++)
+            for (uint64_t r = 0; r < rows; r++)
+                bias[r] += product.a[k * step + r];
+    }
+}
+
 void MICA__ISA(rnn_weight_backward)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
-    const mica__cpu_rnn_backward *params = args->params;
-    const mica__cpu_view *dweight = &args->view[0], *dbias = &args->view[1], *x = &args->view[2];
-    const uint64_t rows = x->shape[1], units = rows / mica__rnn_gates(params->rnn.kind);
-    const cell s = {.units = units, .room = (double *)(void *)args->view[3].data};
-    double *sum = args->local;
-    for (uint64_t f = first; f < last; f++) {
-        double bias = 0;
-        memset(sum, 0, units * sizeof *sum);
-        for (uint64_t t = 0; t < params->split.tokens; t++) {
-            const double dp = token_room(&s, t, DP)[f], *before = token_room(&s, t, BEFORE);
-            bias += dp;
-            for (uint64_t j = 0; j < units; j++)
-                sum[j] += dp * before[j];
+    const cells s = cells_of(args);
+    const mica__cpu_view *dweight = &s.view[MICA__RNN_BACKWARD_DWEIGHT];
+    const uint64_t blocks = (s.units + MICA__CPU_RNN_ROWS - 1) / MICA__CPU_RNN_ROWS;
+    double *sums = args->local, *bias = sums + MICA__CPU_RNN_ROWS * s.padded;
+    for (uint64_t i = first; i < last; i++) {
+        const uint64_t gate = i / blocks, unit = i % blocks * MICA__CPU_RNN_ROWS, left = s.units - unit,
+                       rows = left < MICA__CPU_RNN_ROWS ? left : MICA__CPU_RNN_ROWS;
+        add_tokens(&s, gate, unit, rows, sums, bias);
+        for (uint64_t r = 0; r < rows; r++) {
+            const uint64_t f = gate * s.units + unit + r;
+            put1(&s.view[MICA__RNN_BACKWARD_DBIAS], f, bias[r]);
+            for (uint64_t j = 0; j < s.units; j += VD)
+                lanes_put(dweight, f * dweight->stride[0] + j * dweight->stride[1], dweight->stride[1],
+                          s.units - j < VD ? s.units - j : VD, -vd_load(sums + r * s.padded + j));
         }
-        put1(dbias, f, bias);
-        for (uint64_t j = 0; j < units; j++)
-            put2(dweight, f, j, sum[j]);
     }
 }

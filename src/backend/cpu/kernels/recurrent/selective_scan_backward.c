@@ -12,7 +12,7 @@
 
 enum { TOKEN_X, TOKEN_STEP, TOKEN_SLOPE, TOKEN_SUM, TOKEN_PARTS };
 
-/* The channels [first, first + count) and the thread's memory. What has CHANNELS, P in its shape stands as [CHANNELS / LANES, P, LANES]. */
+/* The channels [first, first + count) and the thread's memory. What has CHANNELS, P in its shape stands as [CHANNELS / VD, P, VD]. */
 typedef struct scan_channels {
     const mica__cpu_view *view;
     uint64_t first, count, group, groups, places;
@@ -22,20 +22,20 @@ typedef struct scan_channels {
     double *rate, *da, *state, *dh;      /* CHANNELS, P */
     double *in;                          /* [TOKENS, 2, P]: b and c */
     double *kept, *decay, *token,
-        *reach; /* [.., LANES]: [TOKENS + 1, P], [TOKENS, P], [TOKENS, parts], [TOKENS, 2, P] of db and dc */
+        *reach;    /* [.., VD]: [TOKENS + 1, P], [TOKENS, P], [TOKENS, parts], [TOKENS, 2, P] of db and dc */
     double *begun; /* [.., CHANNELS, P]: states that stretches of TOKENS begin with */
 } scan_channels;
 
 /* Lanes of a row of channels of token t. */
-LANES_INLINE vd row_at_token(const scan_channels *h, uint32_t slot, uint64_t t, uint64_t c, uint64_t n)
+VD_INLINE vd row_at_token(const scan_channels *h, uint32_t slot, uint64_t t, uint64_t c, uint64_t n)
 {
     const mica__cpu_view *view = &h->view[slot];
     return lanes_at(view, view->data + t * view->stride[0] + (h->first + c) * view->stride[1],
                     view->stride[1], n);
 }
 
-LANES_INLINE void put_row_of_token(const scan_channels *h, uint32_t slot, uint64_t t, uint64_t c, uint64_t n,
-                                   vd v)
+VD_INLINE void put_row_of_token(const scan_channels *h, uint32_t slot, uint64_t t, uint64_t c, uint64_t n,
+                                vd v)
 {
     const mica__cpu_view *view = &h->view[slot];
     lanes_put(view, t * view->stride[0] + (h->first + c) * view->stride[1], view->stride[1], n, v);
@@ -43,13 +43,13 @@ LANES_INLINE void put_row_of_token(const scan_channels *h, uint32_t slot, uint64
 
 static uint64_t lanes_from(const scan_channels *h, uint64_t c)
 {
-    return h->count - c < LANES ? h->count - c : LANES;
+    return h->count - c < VD ? h->count - c : VD;
 }
 
 /* The step of a token, and its slope. */
-LANES_INLINE vd step_of(const scan_channels *h, vd dt, uint64_t c, vd *slope)
+VD_INLINE vd step_of(const scan_channels *h, vd dt, uint64_t c, vd *slope)
 {
-    const vd raw = dt + lanes_load(h->bias + c), one = vd_set1(1);
+    const vd raw = dt + vd_load(h->bias + c), one = vd_set1(1);
     *slope = one;
     if (!h->softplus)
         return raw;
@@ -58,12 +58,12 @@ LANES_INLINE vd step_of(const scan_channels *h, vd dt, uint64_t c, vd *slope)
     return vd_max(vd_set1(0), raw) + lanes_log1p_unit(e, h->f64);
 }
 
-/* Channels [c, c + LANES) over tokens [t, t + n), whose b and c are loaded. `keep`: from kept[0] on, with all that the way back needs. */
-LANES_INLINE void go_forward(const scan_channels *h, uint64_t c, uint64_t t, uint64_t n, bool keep)
+/* Channels [c, c + VD) over tokens [t, t + n), whose b and c are loaded. `keep`: from kept[0] on, with all that the way back needs. */
+VD_INLINE void go_forward(const scan_channels *h, uint64_t c, uint64_t t, uint64_t n, bool keep)
 {
-    const uint64_t wide = h->places * LANES, lanes = lanes_from(h, c);
+    const uint64_t wide = h->places * VD, lanes = lanes_from(h, c);
     const double *rate = h->rate + c * h->places;
-    const vd skip = lanes_load(h->skip + c);
+    const vd skip = vd_load(h->skip + c);
     for (uint64_t i = 0; i < n; i++) {
         const double *b = h->in + i * 2 * h->places;
         const double *from = keep ? h->kept + i * wide : h->state + c * h->places;
@@ -73,26 +73,26 @@ LANES_INLINE void go_forward(const scan_channels *h, uint64_t c, uint64_t t, uin
         const vd step = step_of(h, row_at_token(h, MICA__SELECTIVE_BACKWARD_DT, t + i, c, lanes), c, &slope);
         const vd in = step * x;
         for (uint64_t p = 0; p < h->places; p++) {
-            const vd decay = lanes_exp(step * lanes_load(rate + p * LANES), h->f64);
-            const vd next = vd_fma(decay, lanes_load(from + p * LANES), in * vd_set1(b[p]));
-            lanes_store(to + p * LANES, next);
+            const vd decay = lanes_exp(step * vd_load(rate + p * VD), h->f64);
+            const vd next = vd_fma(decay, vd_load(from + p * VD), in * vd_set1(b[p]));
+            vd_store(to + p * VD, next);
             if (keep) {
-                lanes_store(h->decay + i * wide + p * LANES, decay);
+                vd_store(h->decay + i * wide + p * VD, decay);
                 sum = vd_fma(next, vd_set1(b[h->places + p]), sum);
             }
         }
         if (keep) {
-            double *token = h->token + i * TOKEN_PARTS * LANES;
-            lanes_store(token + TOKEN_X * LANES, x);
-            lanes_store(token + TOKEN_STEP * LANES, step);
-            lanes_store(token + TOKEN_SLOPE * LANES, slope);
-            lanes_store(token + TOKEN_SUM * LANES, sum);
+            double *token = h->token + i * TOKEN_PARTS * VD;
+            vd_store(token + TOKEN_X * VD, x);
+            vd_store(token + TOKEN_STEP * VD, step);
+            vd_store(token + TOKEN_SLOPE * VD, slope);
+            vd_store(token + TOKEN_SUM * VD, sum);
         }
     }
 }
 
 /* What reaches the sum of a token, through its gate. */
-LANES_INLINE vd through_gate(const scan_channels *h, uint64_t t, uint64_t c, uint64_t lanes, vd sum)
+VD_INLINE vd through_gate(const scan_channels *h, uint64_t t, uint64_t c, uint64_t lanes, vd sum)
 {
     const vd dy = row_at_token(h, MICA__SELECTIVE_BACKWARD_DY, t, c, lanes);
     if (h->view[MICA__SELECTIVE_BACKWARD_Z].data == NULL)
@@ -104,35 +104,35 @@ LANES_INLINE vd through_gate(const scan_channels *h, uint64_t t, uint64_t c, uin
 }
 
 /* Token t, the i-th of what is kept. */
-LANES_INLINE void token_back(const scan_channels *h, uint64_t c, uint64_t t, uint64_t i)
+VD_INLINE void token_back(const scan_channels *h, uint64_t c, uint64_t t, uint64_t i)
 {
-    const uint64_t wide = h->places * LANES, lanes = lanes_from(h, c);
+    const uint64_t wide = h->places * VD, lanes = lanes_from(h, c);
     const double *before = h->kept + i * wide, *after = before + wide, *decay = h->decay + i * wide;
-    const double *b = h->in + i * 2 * h->places, *token = h->token + i * TOKEN_PARTS * LANES;
+    const double *b = h->in + i * 2 * h->places, *token = h->token + i * TOKEN_PARTS * VD;
     const double *rate = h->rate + c * h->places;
     double *db = h->reach + i * 2 * wide, *dc = db + wide, *dh = h->dh + c * h->places,
            *da = h->da + c * h->places;
-    const vd x = lanes_load(token + TOKEN_X * LANES), step = lanes_load(token + TOKEN_STEP * LANES);
-    const vd slope = lanes_load(token + TOKEN_SLOPE * LANES), in = step * x;
-    const vd dsum = through_gate(h, t, c, lanes, lanes_load(token + TOKEN_SUM * LANES));
+    const vd x = vd_load(token + TOKEN_X * VD), step = vd_load(token + TOKEN_STEP * VD);
+    const vd slope = vd_load(token + TOKEN_SLOPE * VD), in = step * x;
+    const vd dsum = through_gate(h, t, c, lanes, vd_load(token + TOKEN_SUM * VD));
     vd through = vd_set1(0), dstep = vd_set1(0);
     for (uint64_t p = 0; p < h->places; p++) {
-        const uint64_t at = p * LANES;
-        const vd slow = lanes_load(decay + at);
-        const vd reach = vd_fma(dsum, vd_set1(b[h->places + p]), lanes_load(dh + at));
-        const vd back = reach * slow, ddecay = back * lanes_load(before + at);
-        lanes_store(dc + at, vd_fma(dsum, lanes_load(after + at), lanes_load(dc + at)));
-        lanes_store(db + at, vd_fma(reach, in, lanes_load(db + at)));
-        lanes_store(da + at, vd_fma(ddecay, step, lanes_load(da + at)));
-        lanes_store(dh + at, back);
+        const uint64_t at = p * VD;
+        const vd slow = vd_load(decay + at);
+        const vd reach = vd_fma(dsum, vd_set1(b[h->places + p]), vd_load(dh + at));
+        const vd back = reach * slow, ddecay = back * vd_load(before + at);
+        vd_store(dc + at, vd_fma(dsum, vd_load(after + at), vd_load(dc + at)));
+        vd_store(db + at, vd_fma(reach, in, vd_load(db + at)));
+        vd_store(da + at, vd_fma(ddecay, step, vd_load(da + at)));
+        vd_store(dh + at, back);
         through = vd_fma(reach, vd_set1(b[p]), through);
-        dstep = vd_fma(ddecay, lanes_load(rate + at), dstep);
+        dstep = vd_fma(ddecay, vd_load(rate + at), dstep);
     }
     dstep = vd_fma(through, x, dstep) * slope;
-    lanes_store(h->dbias + c, lanes_load(h->dbias + c) + dstep);
-    lanes_store(h->dskip + c, vd_fma(dsum, x, lanes_load(h->dskip + c)));
+    vd_store(h->dbias + c, vd_load(h->dbias + c) + dstep);
+    vd_store(h->dskip + c, vd_fma(dsum, x, vd_load(h->dskip + c)));
     put_row_of_token(h, MICA__SELECTIVE_BACKWARD_DX, t, c, lanes,
-                     vd_fma(through, step, dsum * lanes_load(h->skip + c)));
+                     vd_fma(through, step, dsum * vd_load(h->skip + c)));
     put_row_of_token(h, MICA__SELECTIVE_BACKWARD_DDT, t, c, lanes, dstep);
 }
 
@@ -150,10 +150,10 @@ static void load_in(const scan_channels *h, uint64_t t, uint64_t n)
 /* Tokens [t, t + n), whose states begin with `begun`: all that they give. */
 static void run_tokens(const scan_channels *h, uint64_t t, uint64_t n, const double *begun)
 {
-    const uint64_t wide = h->places * LANES;
+    const uint64_t wide = h->places * VD;
     load_in(h, t, n);
     memset(h->reach, 0, n * 2 * wide * sizeof *h->reach);
-    for (uint64_t c = 0; c < h->count; c += LANES) {
+    for (uint64_t c = 0; c < h->count; c += VD) {
         memcpy(h->kept, begun + c * h->places, wide * sizeof *h->kept);
         go_forward(h, c, t, n, true);
         for (uint64_t i = n; i-- > 0;)
@@ -162,7 +162,7 @@ static void run_tokens(const scan_channels *h, uint64_t t, uint64_t n, const dou
     for (uint64_t i = 0; i < n; i++) {
         double *to = h->partial + ((t + i) * h->groups + h->group) * 2 * h->places;
         for (uint64_t p = 0; p < 2 * h->places; p++)
-            to[p] += lanes_sum(lanes_load(h->reach + i * 2 * wide + p * LANES));
+            to[p] += vd_sum(vd_load(h->reach + i * 2 * wide + p * VD));
     }
 }
 
@@ -170,13 +170,13 @@ static void run_tokens(const scan_channels *h, uint64_t t, uint64_t n, const dou
 static void load_state(const scan_channels *h, const mica__cpu_view *view, const unsigned char *from,
                        double *to)
 {
-    for (uint64_t c = 0; c < h->count; c += LANES)
+    for (uint64_t c = 0; c < h->count; c += VD)
         for (uint64_t p = 0; p < h->places; p++)
-            lanes_store(to + c * h->places + p * LANES,
-                        from == NULL
-                            ? vd_set1(0)
-                            : lanes_at(view, from + (h->first + c) * view->stride[1] + p * view->stride[2],
-                                       view->stride[1], lanes_from(h, c)));
+            vd_store(to + c * h->places + p * VD,
+                     from == NULL
+                         ? vd_set1(0)
+                         : lanes_at(view, from + (h->first + c) * view->stride[1] + p * view->stride[2],
+                                    view->stride[1], lanes_from(h, c)));
 }
 
 static void run_sequence(const scan_channels *h, uint64_t n, const stretch *s)
@@ -191,17 +191,17 @@ static void run_sequence(const scan_channels *h, uint64_t n, const stretch *s)
         if (k + 1 == parts)
             break;
         load_in(h, s->first + k * TOKENS, TOKENS);
-        for (uint64_t c = 0; c < h->count; c += LANES)
+        for (uint64_t c = 0; c < h->count; c += VD)
             go_forward(h, c, s->first + k * TOKENS, TOKENS, false);
     }
     for (uint64_t k = parts; k-- > 0;)
         run_tokens(h, s->first + k * TOKENS, k + 1 == parts ? s->count - k * TOKENS : TOKENS,
                    h->begun + k * all);
-    for (uint64_t c = 0; c < h->count; c += LANES)
+    for (uint64_t c = 0; c < h->count; c += VD)
         for (uint64_t p = 0; p < h->places; p++)
             lanes_put(dstate,
                       n * dstate->stride[0] + (h->first + c) * dstate->stride[1] + p * dstate->stride[2],
-                      dstate->stride[1], lanes_from(h, c), lanes_load(h->dh + c * h->places + p * LANES));
+                      dstate->stride[1], lanes_from(h, c), vd_load(h->dh + c * h->places + p * VD));
 }
 
 static void run_block(const mica__cpu_args *args, const scan_channels *h)
@@ -216,31 +216,29 @@ static void run_block(const mica__cpu_args *args, const scan_channels *h)
         h->bias[c] = real1(&view[MICA__SELECTIVE_BACKWARD_DT_BIAS], h->first + c, 0.0);
         h->skip[c] = real1(&view[MICA__SELECTIVE_BACKWARD_SKIP], h->first + c, 0.0);
     }
-    for (uint64_t c = 0; c < h->count; c += LANES)
+    for (uint64_t c = 0; c < h->count; c += VD)
         for (uint64_t p = 0; p < h->places; p++)
-            lanes_store(h->rate + c * h->places + p * LANES,
-                        lanes_at(a, a->data + (h->first + c) * a->stride[0] + p * a->stride[1], a->stride[0],
-                                 lanes_from(h, c)));
+            vd_store(h->rate + c * h->places + p * VD,
+                     lanes_at(a, a->data + (h->first + c) * a->stride[0] + p * a->stride[1], a->stride[0],
+                              lanes_from(h, c)));
     for (uint64_t n = 0; n < split->count; n++) {
         const stretch s = stretch_of(args, split, n);
         run_sequence(h, n, &s);
     }
-    for (uint64_t c = 0; c < h->count; c += LANES) {
+    for (uint64_t c = 0; c < h->count; c += VD) {
         const uint64_t lanes = lanes_from(h, c);
         for (uint64_t p = 0; p < h->places; p++)
             lanes_put(da, (h->first + c) * da->stride[0] + p * da->stride[1], da->stride[0], lanes,
-                      lanes_load(h->da + c * h->places + p * LANES));
-        lanes_put(dskip, (h->first + c) * dskip->stride[0], dskip->stride[0], lanes,
-                  lanes_load(h->dskip + c));
-        lanes_put(dbias, (h->first + c) * dbias->stride[0], dbias->stride[0], lanes,
-                  lanes_load(h->dbias + c));
+                      vd_load(h->da + c * h->places + p * VD));
+        lanes_put(dskip, (h->first + c) * dskip->stride[0], dskip->stride[0], lanes, vd_load(h->dskip + c));
+        lanes_put(dbias, (h->first + c) * dbias->stride[0], dbias->stride[0], lanes, vd_load(h->dbias + c));
     }
 }
 
 /* The thread's memory, as mica__cpu_selective_backward_room has counted it. */
 static void lay(scan_channels *h, double *room)
 {
-    const uint64_t all = CHANNELS * h->places, wide = h->places * LANES;
+    const uint64_t all = CHANNELS * h->places, wide = h->places * VD;
     double **row[] = {&h->bias, &h->skip, &h->dbias, &h->dskip},
            **state[] = {&h->rate, &h->da, &h->state, &h->dh};
     for (uint32_t i = 0; i < 4; i++, room += CHANNELS)
@@ -252,7 +250,7 @@ static void lay(scan_channels *h, double *room)
     h->decay = h->kept + (TOKENS + 1) * wide;
     h->reach = h->decay + TOKENS * wide;
     h->token = h->reach + TOKENS * 2 * wide;
-    h->begun = h->token + TOKENS * TOKEN_PARTS * LANES;
+    h->begun = h->token + TOKENS * TOKEN_PARTS * VD;
 }
 
 void MICA__ISA(selective_scan_backward)(const mica__cpu_args *args, uint32_t first, uint32_t last)

@@ -8,7 +8,7 @@
 #include "backend/cpu/kernels/recurrent/gradient.h"
 #include "backend/cpu/kernels/simd/functions.h"
 
-#define LANES (sizeof(vd) / sizeof(double))
+#define VD (sizeof(vd) / sizeof(double))
 #define TOKENS MICA__CPU_CONV_TOKENS
 #define INLINE static inline __attribute__((always_inline))
 
@@ -127,7 +127,7 @@ static void add_tokens_of_any(const channels *h, uint64_t count)
     for (uint64_t i = 0; i < count; i++) {
         const double *in = h->in + i * h->room;
         double *ds = h->ds + (h->width - 1 + i) * h->room;
-        for (uint64_t c = 0; c < h->room && silu; c += LANES) {
+        for (uint64_t c = 0; c < h->room && silu; c += VD) {
             vd sum, x, weight;
             memcpy(&sum, h->bias + c, sizeof sum);
             for (uint64_t k = 0; k < h->width; k++) {
@@ -154,7 +154,7 @@ static void add_tile(const channels *h, uint64_t count)
         add_tokens_of_any(h, count);
         return;
     }
-    for (uint64_t c = 0; c < h->room; c += LANES)
+    for (uint64_t c = 0; c < h->room; c += VD)
         if (silu)
             add_tokens(h, c, count, 4, true);
         else

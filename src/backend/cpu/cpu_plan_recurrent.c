@@ -182,7 +182,7 @@ mica_status mica__cpu_plan_selective_scan(const mica__record *record, const mica
     const uint64_t tokens = params.sequences.tokens / (scan->sequences + 1u) + 1;
     const uint64_t local =
         wide ? places * sizeof(double)
-             : ((6 + 2 * places) * MICA__CPU_SELECTIVE_CHANNELS + 2 * places) * sizeof(float);
+             : ((7 + 2 * places) * MICA__CPU_SELECTIVE_CHANNELS + 2 * places) * sizeof(float);
     return finish(record, wide ? "selective_scan_wide" : "selective_scan", &params.range, &params,
                   sizeof params, local,
                   100 + (wide ? 20.0 : 1.0) * (double)(tokens * places * MICA__CPU_SELECTIVE_CHANNELS), plan);

@@ -5,8 +5,12 @@
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/kernels/recurrent/sequences.h"
 #include "backend/cpu/kernels/rows.h"
+#include "backend/cpu/kernels/simd/functions.h"
 
 #define CHANNELS MICA__CPU_SELECTIVE_CHANNELS
+#define ALL_LANES ((uint32_t)((1u << VW) - 1))
+#define LOG2E 1.44269504f
+#define FAR 250.0f /* of powers of two that scaling serves */
 
 /* The channels [first, first + count) that are worked on, and the thread's memory: rows of CHANNELS floats. */
 typedef struct scan_block {
@@ -14,7 +18,8 @@ typedef struct scan_block {
     uint64_t first, count, places, group;
     bool softplus;
     float *bias, *skip, *x, *dt, *z, *sums;
-    float *rate, *state; /* [places] rows */
+    float *rate, *state; /* [places] rows; rate: a log2 e */
+    float *most;         /* the greatest |rate| of all places */
     float *b, *c;        /* [places] */
 } scan_block;
 
@@ -44,9 +49,16 @@ static void load_block(const scan_block *s)
     memset(s->z, 0, CHANNELS * sizeof *s->z);
     memset(s->dt, 0, CHANNELS * sizeof *s->dt);
     memset(s->rate, 0, s->places * CHANNELS * sizeof *s->rate);
-    for (uint64_t p = 0; p < s->places; p++)
+    memset(s->most, 0, CHANNELS * sizeof *s->most);
+    for (uint64_t p = 0; p < s->places; p++) {
+        float *rate = s->rate + p * CHANNELS;
         load_row(a->data + s->first * a->stride[0] + p * a->stride[1], a->dtype, a->stride[0], s->count,
-                 s->rate + p * CHANNELS);
+                 rate);
+        for (uint64_t i = 0; i < CHANNELS; i += VW) {
+            vf_store(rate + i, vf_mul(vf_load(rate + i), vf_set1(LOG2E)));
+            vf_store(s->most + i, vf_greatest(vf_load(s->most + i), vf_abs(vf_load(rate + i))));
+        }
+    }
 }
 
 /* dt = softplus(dt + bias), each where it is asked for. */
@@ -59,22 +71,89 @@ static void load_steps(const scan_block *s)
     }
 }
 
-/* Sums over the places go in their order. */
+/* e^(dt a), where dt a log2 e is within FAR: 2^n times 2^r of a polynomial that was fitted to it, within 2^-28. r comes out of one fused operation, so that what
+ * is rounded is a log2 e alone. */
+static inline vf decay_near(vf dt, vf rate)
+{
+    static const float fit[] = {0x1.41fbbcp-13f, 0x1.5f3e52p-10f, 0x1.3b2d4cp-7f,
+                                0x1.c6aee8p-5f,  0x1.ebfbdcp-3f,  0x1.62e43p-1f};
+#if MICA__ISA_LEVEL == 3
+    const vf n = _mm512_roundscale_ps(vf_mul(dt, rate), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#else
+    const vf magic = vf_set1(MICA__WHOLE), shifted = vf_add(vf_mul(dt, rate), magic),
+             n = vf_sub(shifted, magic);
+#endif
+    const vf r = vf_fma(dt, rate, vf_neg(n));
+    vf p = vf_set1(fit[0]);
+    for (int i = 1; i < 6; i++)
+        p = vf_fma(p, r, vf_set1(fit[i]));
+    p = vf_fma(p, r, vf_set1(1.0f));
+#if MICA__ISA_LEVEL == 3
+    return _mm512_scalef_ps(p, n);
+#else
+    return vf_scale2(p, vi_sub(vf_bits(shifted), vf_bits(magic)));
+#endif
+}
+
+/* The same of any dt: lanes that are far, or NaN, each by itself. */
+static inline vf decay_any(vf dt, vf rate)
+{
+    const vf power = vf_mul(dt, rate);
+    const vm near = vf_lt(vf_abs(power), vf_set1(FAR));
+    return vf_select(near, decay_near(vf_select(near, dt, vf_zero()), rate), vf_exp2(power));
+}
+
+#define PLACES 16u  /* that are summed in their order, and such sums in theirs */
+#define TOGETHER 2u /* vectors of channels, so that one waits while the other works */
+
+/* Places [first, end), whose sum is added to what the sums are. `near`: all decays are within FAR. */
+static inline __attribute__((always_inline)) void run_places(const scan_block *s, uint64_t i, uint64_t first,
+                                                             uint64_t end, bool near)
+{
+    vf dt[TOGETHER], in[TOGETHER], sum[TOGETHER];
+    for (uint32_t v = 0; v < TOGETHER; v++) {
+        dt[v] = vf_load(s->dt + i + v * VW);
+        in[v] = vf_mul(dt[v], vf_load(s->x + i + v * VW));
+        sum[v] = vf_zero();
+    }
+    for (uint64_t p = first; p < end; p++) {
+        const vf b = vf_set1(s->b[p]), c = vf_set1(s->c[p]);
+        const float *rate = s->rate + p * CHANNELS + i;
+        float *at = s->state + p * CHANNELS + i;
+        for (uint32_t v = 0; v < TOGETHER; v++) {
+            const vf a = vf_load(rate + v * VW), decay = near ? decay_near(dt[v], a) : decay_any(dt[v], a);
+            const vf h = vf_fma(decay, vf_load(at + v * VW), vf_mul(in[v], b));
+            vf_store(at + v * VW, h);
+            sum[v] = vf_fma(c, h, sum[v]);
+        }
+    }
+    for (uint32_t v = 0; v < TOGETHER; v++)
+        vf_store(s->sums + i + v * VW, first > 0 ? vf_add(vf_load(s->sums + i + v * VW), sum[v]) : sum[v]);
+}
+
 static void run_token(const scan_block *s)
 {
     const bool gated = s->view[MICA__SELECTIVE_Z].data != NULL;
-    for (uint64_t i = 0; i < s->count; i += VW) {
-        const vf dt = vf_load(s->dt + i), x = vf_load(s->x + i), in = vf_mul(dt, x);
-        vf sum = vf_zero();
-        for (uint64_t p = 0; p < s->places; p++) {
-            float *at = s->state + p * CHANNELS + i;
-            const vf decay = vf_exp(vf_mul(dt, vf_load(s->rate + p * CHANNELS + i)));
-            const vf h = vf_fma(decay, vf_load(at), vf_mul(in, vf_set1(s->b[p])));
-            vf_store(at, h);
-            sum = vf_fma(vf_set1(s->c[p]), h, sum);
+    for (uint64_t i = 0; i < s->count; i += TOGETHER * VW) {
+        vf most = vf_zero();
+        for (uint32_t v = 0; v < TOGETHER; v++) /* NaN counts as greatest */
+            most =
+                vf_greatest(most, vf_mul(vf_abs(vf_load(s->dt + i + v * VW)), vf_load(s->most + i + v * VW)));
+        const bool near = vm_bits(vf_lt(most, vf_set1(FAR))) == ALL_LANES;
+        uint64_t p = 0;
+        do {
+            const uint64_t end = s->places - p < PLACES ? s->places : p + PLACES;
+            if (near)
+                run_places(s, i, p, end, true);
+            else
+                run_places(s, i, p, end, false);
+            p = end;
+        } while (p < s->places);
+        for (uint32_t v = 0; v < TOGETHER; v++) {
+            const vf sum = vf_fma(vf_load(s->skip + i + v * VW), vf_load(s->x + i + v * VW),
+                                  vf_load(s->sums + i + v * VW));
+            vf_store(s->sums + i + v * VW, gated ? vf_mul(sum, vf_silu(vf_load(s->z + i + v * VW))) : sum);
         }
-        sum = vf_fma(vf_load(s->skip + i), x, sum);
-        vf_store(s->sums + i, gated ? vf_mul(sum, vf_silu(vf_load(s->z + i))) : sum);
     }
 }
 
@@ -127,7 +206,8 @@ void MICA__ISA(selective_scan)(const mica__cpu_args *args, uint32_t first, uint3
     s.dt = s.x + CHANNELS;
     s.z = s.dt + CHANNELS;
     s.sums = s.z + CHANNELS;
-    s.rate = s.sums + CHANNELS;
+    s.most = s.sums + CHANNELS;
+    s.rate = s.most + CHANNELS;
     s.state = s.rate + s.places * CHANNELS;
     s.b = s.state + s.places * CHANNELS;
     s.c = s.b + s.places;

@@ -61,15 +61,14 @@ typedef struct mica__cpu_region {
 /* A scalar of one f32, times another value: behind it stands no register type. */
 #define MICA__CPU_REGION_PRODUCT_OF(scalar) MICA__CPU_REGION_STEP_OF(scalar, MICA_REGISTER_NONE)
 
-/* The functions of blocks: two of each scalar (the block and memory; memory and the block), then loads and stores by
- * dtype, of which there are f32, f16 and bf16. */
-#define MICA__CPU_BLOCK_TYPES 4u
-#define MICA__CPU_BLOCK_LOAD (2u * MICA_SCALAR_COUNT)
-#define MICA__CPU_BLOCK_STORE (MICA__CPU_BLOCK_LOAD + MICA__CPU_BLOCK_TYPES)
-#define MICA__CPU_BLOCK_END (MICA__CPU_BLOCK_STORE + MICA__CPU_BLOCK_TYPES)
+/* The functions of blocks: of each scalar with each type of memory, `swapped` where memory is the first value; loads and stores by type, f16, bf16,
+ * f32 met for the first time, or 0: f32 that the block has met. */
+#define MICA__CPU_BLOCK_OF(scalar, type, swapped) (2u * (4u * (scalar) + (type)) + (swapped))
+#define MICA__CPU_BLOCK_LOAD MICA__CPU_BLOCK_OF(MICA_SCALAR_COUNT, 0u, 0u)
+#define MICA__CPU_BLOCK_STORE (MICA__CPU_BLOCK_LOAD + 4u)
+#define MICA__CPU_BLOCK_END (MICA__CPU_BLOCK_STORE + 4u)
 #define MICA__CPU_BLOCK_COUNT (MICA__CPU_BLOCK_END + 1u)
-_Static_assert(MICA_DTYPE_F32 < MICA__CPU_BLOCK_TYPES && MICA_DTYPE_F16 < MICA__CPU_BLOCK_TYPES &&
-                   MICA_DTYPE_BF16 < MICA__CPU_BLOCK_TYPES,
+_Static_assert(MICA_DTYPE_F32 < 4u && MICA_DTYPE_F16 < 4u && MICA_DTYPE_BF16 < 4u,
                "blocks are loaded and stored by the number of their type");
 #define MICA__CPU_BLOCK_MOST 128u /* elements of a block on any instruction set */
 

@@ -1,8 +1,8 @@
 /*
  * cpu_plan_blocks.c - a region of f32 as a list of functions over blocks in registers (kernels/region_blocks.h).
  *
- * The block holds the value made last. What a step takes besides lies in memory: in an operand, or in a slot where the block
- * was put because a later step reads it. Constants and elements that a row repeats have slots already.
+ * The block holds the value made last. What a step takes besides lies in memory: in an operand, of f32 or 16 bits, or in a slot
+ * where the block was put because a later step reads it. Constants and elements that a row repeats have slots already.
  */
 #include "backend/cpu/cpu_plan_region.h"
 
@@ -13,7 +13,8 @@
 typedef struct blocks {
     mica__region_planner *plan;
     uint8_t held;                           /* the value in the block, or NOTHING */
-    uint8_t place[MICA__CPU_REGION_VALUES]; /* where a value lies as f32, or NO_PLACE */
+    uint8_t place[MICA__CPU_REGION_VALUES]; /* where a value lies, or NO_PLACE */
+    uint8_t type[MICA__CPU_REGION_VALUES];  /* of memory there, as the functions of blocks count it */
     uint8_t last[MICA__CPU_REGION_VALUES];  /* the step that reads it last, or UNREAD */
     bool fits;
 } blocks;
@@ -82,46 +83,33 @@ static void keep(blocks *b)
     b->place[b->held] = (uint8_t)(b->plan->view_count + b->plan->slots++);
     if (b->plan->slot_element < sizeof(float))
         b->plan->slot_element = sizeof(float);
+    b->type[b->held] = 0;
     add(b, MICA__CPU_BLOCK_STORE + MICA_DTYPE_F32, b->place[b->held]);
 }
 
-/* Loads a value: an operand from its own type, what else lies in a slot as f32. */
+/* The type of the memory where a value lies, which the block has met afterwards. */
+static uint32_t meet(blocks *b, uint32_t value)
+{
+    const uint32_t type = b->type[value];
+    if (type == MICA_DTYPE_F32)
+        b->type[value] = 0;
+    return type;
+}
+
 static void hold(blocks *b, uint32_t value)
 {
-    if (b->held == value)
-        return;
-    if (b->place[value] != MICA__REGION_NO_PLACE)
-        add(b, MICA__CPU_BLOCK_LOAD + MICA_DTYPE_F32, b->place[value]);
-    else
-        add(b, MICA__CPU_BLOCK_LOAD + b->plan->view[value].dtype, value);
+    if (b->held != value)
+        add(b, MICA__CPU_BLOCK_LOAD + meet(b, value), b->place[value]);
     b->held = (uint8_t)value;
 }
 
-/* Brings one of the two into the block and the other into memory; says which is in memory. Without a place are the
- * block and operands of 16 bits, which are loaded and kept. */
+/* Brings one of the two into the block and the other into memory; says which is in memory. */
 static uint32_t arrange(blocks *b, uint32_t first, uint32_t second)
 {
-    const bool first_lies = b->place[first] != MICA__REGION_NO_PLACE;
-    const bool second_lies = b->place[second] != MICA__REGION_NO_PLACE;
-    if (b->held == first && second_lies)
-        return second;
-    if (b->held == second && first_lies)
-        return first;
-    if (b->held == second && first != second) { /* the first is of 16 bits */
+    if (b->held == first && first == second)
         keep(b);
-        hold(b, first);
-        return second;
-    }
-    if (b->held == first || (first_lies && !second_lies)) {
-        if (b->held == first)
-            keep(b);
-        hold(b, second);
+    if (b->held == second && first != second)
         return first;
-    }
-    if (!second_lies) { /* both are of 16 bits */
-        hold(b, second);
-        keep(b);
-    }
     hold(b, first);
     return second;
 }
@@ -134,10 +122,11 @@ static void add_step(blocks *b, uint32_t s)
     const uint32_t first = step->value[0], second = step->value[1];
     if (second == MICA_REGION_NONE) {
         hold(b, first);
-        add(b, 2u * step->scalar, 0);
+        add(b, MICA__CPU_BLOCK_OF(step->scalar, 0u, 0u), 0);
     } else {
         const uint32_t memory = arrange(b, first, second);
-        add(b, 2u * step->scalar + (memory == second ? 0 : 1), b->place[memory]);
+        const uint32_t type = meet(b, memory);
+        add(b, MICA__CPU_BLOCK_OF(step->scalar, type, memory == second ? 0u : 1u), b->place[memory]);
     }
     b->held = (uint8_t)(b->plan->program->input_count + s);
 }
@@ -224,13 +213,15 @@ void mica__region_plan_blocks(mica__region_planner *p)
     const uint8_t slots = p->slots;
     if (!serves(p))
         return;
-    blocks b = {p, NOTHING, {0}, {0}, true};
+    blocks b = {p, NOTHING, {0}, {0}, {0}, true};
     memset(b.place, MICA__REGION_NO_PLACE, sizeof b.place);
     for (uint32_t v = 0; v < p->program->input_count; v++)
         if (p->last[v] != MICA__REGION_UNREAD && mica__region_row_stride(p, v) == 0)
             b.place[v] = p->place[v];
-        else if (p->last[v] != MICA__REGION_UNREAD && p->view[v].dtype == MICA_DTYPE_F32)
+        else if (p->last[v] != MICA__REGION_UNREAD) {
             b.place[v] = (uint8_t)v;
+            b.type[v] = (uint8_t)p->view[v].dtype;
+        }
     for (uint32_t s = 0; s < p->program->step_count; s++)
         if (is_source(p->program, p->program->input_count + s))
             b.place[p->program->input_count + s] = p->place[p->program->input_count + s];

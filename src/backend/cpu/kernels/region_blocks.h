@@ -51,15 +51,23 @@ struct region_block {
     }
 #define BLOCK_MOVE(name, each) BLOCK_FUNCTION(name, (void), NULL, each)
 
-/* Loads run ahead of the functions that come before them: a block's rows would come too late by themselves. */
+/* Loads run ahead of the functions that come before them: a block's rows would come too late by themselves. Once a line: what the
+ * block has met is in the first-level cache. */
 #define BLOCK_AHEAD 1024 /* bytes */
-#define BLOCK_MEMORY(j) (__builtin_prefetch(at + BLOCK_AHEAD + 4 * VW * (j)), vf_load(at + 4 * VW * (j)))
-#define BLOCK_LOAD_F32(j) v##j = BLOCK_MEMORY(j);
-#define BLOCK_LOAD_F16(j) v##j = vf_load_f16(at + 2 * VW * (j));
-#define BLOCK_LOAD_BF16(j) v##j = vf_load_bf16(at + 2 * VW * (j));
+#define BLOCK_NEAR(j, bytes) \
+    ((bytes)*VW * (j) % 64 == 0 ? __builtin_prefetch(at + BLOCK_AHEAD + (bytes)*VW * (j)) : (void)0)
+#define BLOCK_MEMORY_MET(j) vf_load(at + 4 * VW * (j))
+#define BLOCK_MEMORY_F32(j) (BLOCK_NEAR(j, 4), vf_load(at + 4 * VW * (j)))
+#define BLOCK_MEMORY_F16(j) (BLOCK_NEAR(j, 2), vf_load_f16(at + 2 * VW * (j)))
+#define BLOCK_MEMORY_BF16(j) (BLOCK_NEAR(j, 2), vf_load_bf16(at + 2 * VW * (j)))
+#define BLOCK_LOAD_MET(j) v##j = BLOCK_MEMORY_MET(j);
+#define BLOCK_LOAD_F32(j) v##j = BLOCK_MEMORY_F32(j);
+#define BLOCK_LOAD_F16(j) v##j = BLOCK_MEMORY_F16(j);
+#define BLOCK_LOAD_BF16(j) v##j = BLOCK_MEMORY_BF16(j);
 #define BLOCK_STORE_F32(j) vf_store(at + 4 * VW * (j), v##j);
 #define BLOCK_STORE_F16(j) vf_store_f16(at + 2 * VW * (j), v##j);
 #define BLOCK_STORE_BF16(j) vf_store_bf16(at + 2 * VW * (j), v##j);
+BLOCK_MOVE(block_load_met, BLOCK_LOAD_MET)
 BLOCK_MOVE(block_load_f32, BLOCK_LOAD_F32)
 BLOCK_MOVE(block_load_f16, BLOCK_LOAD_F16)
 BLOCK_MOVE(block_load_bf16, BLOCK_LOAD_BF16)
@@ -76,24 +84,39 @@ static void block_end(const region_block *entry, unsigned char *const *place, BL
 
 /* The formulas of scalars.def: of the block, and of what lies in memory: (block, memory) or, swapped, (memory, block). */
 #define BLOCK_OF_BLOCK(j) v##j = formula(v##j);
-#define BLOCK_OF_BOTH(j) v##j = formula(v##j, BLOCK_MEMORY(j));
-#define BLOCK_OF_SWAPPED(j) v##j = formula(BLOCK_MEMORY(j), v##j);
+#define BLOCK_OF_MET(j) v##j = formula(v##j, BLOCK_MEMORY_MET(j));
+#define BLOCK_OF_F32(j) v##j = formula(v##j, BLOCK_MEMORY_F32(j));
+#define BLOCK_OF_F16(j) v##j = formula(v##j, BLOCK_MEMORY_F16(j));
+#define BLOCK_OF_BF16(j) v##j = formula(v##j, BLOCK_MEMORY_BF16(j));
+#define BLOCK_SWAPPED_MET(j) v##j = formula(BLOCK_MEMORY_MET(j), v##j);
+#define BLOCK_SWAPPED_F32(j) v##j = formula(BLOCK_MEMORY_F32(j), v##j);
+#define BLOCK_SWAPPED_F16(j) v##j = formula(BLOCK_MEMORY_F16(j), v##j);
+#define BLOCK_SWAPPED_BF16(j) v##j = formula(BLOCK_MEMORY_BF16(j), v##j);
 #define BLOCK_MAKE_1(name, vector)              \
     static inline vf block_formula_##name(vf a) \
     {                                           \
         return vector;                          \
     }                                           \
     BLOCK_FUNCTION(block_##name, (vf), block_formula_##name, BLOCK_OF_BLOCK)
-#define BLOCK_MAKE_2(name, vector)                                              \
-    static inline vf block_formula_##name(vf a, vf b)                           \
-    {                                                                           \
-        return vector;                                                          \
-    }                                                                           \
-    BLOCK_FUNCTION(block_##name, (vf, vf), block_formula_##name, BLOCK_OF_BOTH) \
-    BLOCK_FUNCTION(block_##name##_swapped, (vf, vf), block_formula_##name, BLOCK_OF_SWAPPED)
-#define BLOCK_ROW_1(name, vector) [2 * MICA__SCALAR_##name] = block_##name,
-#define BLOCK_ROW_2(name, vector) \
-    BLOCK_ROW_1(name, vector)[2 * MICA__SCALAR_##name + 1] = block_##name##_swapped,
+#define BLOCK_MAKE_BOTH(name, M)                                                     \
+    BLOCK_FUNCTION(block_##name##_##M, (vf, vf), block_formula_##name, BLOCK_OF_##M) \
+    BLOCK_FUNCTION(block_##name##_swapped_##M, (vf, vf), block_formula_##name, BLOCK_SWAPPED_##M)
+#define BLOCK_MAKE_2(name, vector)                    \
+    static inline vf block_formula_##name(vf a, vf b) \
+    {                                                 \
+        return vector;                                \
+    }                                                 \
+    BLOCK_MAKE_BOTH(name, MET)                        \
+    BLOCK_MAKE_BOTH(name, F32) BLOCK_MAKE_BOTH(name, F16) BLOCK_MAKE_BOTH(name, BF16)
+#define BLOCK_ROW_1(name, vector) [MICA__CPU_BLOCK_OF(MICA__SCALAR_##name, 0u, 0u)] = block_##name,
+#define BLOCK_ROW_BOTH(name, type, M)                                                                    \
+    [MICA__CPU_BLOCK_OF(MICA__SCALAR_##name, type, 0u)] = block_##name##_##M,                            \
+                                                   [MICA__CPU_BLOCK_OF(MICA__SCALAR_##name, type, 1u)] = \
+                                                       block_##name##_swapped_##M,
+#define BLOCK_ROW_2(name, vector)             \
+    BLOCK_ROW_BOTH(name, 0u, MET)             \
+    BLOCK_ROW_BOTH(name, MICA_DTYPE_F32, F32) \
+    BLOCK_ROW_BOTH(name, MICA_DTYPE_F16, F16) BLOCK_ROW_BOTH(name, MICA_DTYPE_BF16, BF16)
 
 #define STEP(...)
 #define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain, derivative) \
@@ -108,8 +131,8 @@ static const region_block_run region_blocks[MICA__CPU_BLOCK_COUNT] = {
 #define STEP_OF(name, arity, in, out, operations, vector, plain, kernel, formula, domain, derivative) \
     REGION_IF_VECTOR(BLOCK_ROW, name, arity, vector)
 #include "backend/scalars.def"
-    BLOCK_ROW_1(round_f16, ) BLOCK_ROW_1(round_bf16, )[MICA__CPU_BLOCK_LOAD + MICA_DTYPE_F32] =
-        block_load_f32,
+    BLOCK_ROW_1(round_f16, ) BLOCK_ROW_1(round_bf16, )[MICA__CPU_BLOCK_LOAD] = block_load_met,
+    [MICA__CPU_BLOCK_LOAD + MICA_DTYPE_F32] = block_load_f32,
     [MICA__CPU_BLOCK_LOAD + MICA_DTYPE_F16] = block_load_f16,
     [MICA__CPU_BLOCK_LOAD + MICA_DTYPE_BF16] = block_load_bf16,
     [MICA__CPU_BLOCK_STORE + MICA_DTYPE_F32] = block_store_f32,

@@ -41,14 +41,20 @@ static inline vf vf_trunc(vf a)
     return vf_copysign(vf_floor(vf_abs(a)), a);
 }
 
-/* 2^n times e^r, r the rest times ln 2. */
+/* (2^r - 1) / r for |r| <= 1/2, fitted: within 3e-9 of 2^r. */
+static inline vf mica__exp2_rest(vf r)
+{
+    static const float fit[] = {0.00015329264f, 0.00133909693f, 0.00961849932f,
+                                0.0555035956f,  0.240226477f,   0.693147182f};
+    return mica__poly(r, fit, 6);
+}
+
+/* 2^n times 2^r. */
 static inline vf vf_exp2(vf x)
 {
-    const vf bounded = vf_max(vf_set1(-151.0f), vf_min(vf_set1(129.0f), x)), magic = vf_set1(12582912.0f);
-    const vf shifted = vf_add(bounded, magic);
-    const vf r = vf_mul(vf_sub(bounded, vf_sub(shifted, magic)), vf_set1(0.693147181f));
-    const vf tail = vf_fma(vf_mul(r, r), mica__exp_tail(r), r);
-    return vf_scale2(vf_add(vf_set1(1.0f), tail), vi_sub(vf_bits(shifted), vf_bits(magic)));
+    const vf bounded = vf_max(vf_set1(-151.0f), vf_min(vf_set1(129.0f), x)), magic = vf_set1(MICA__WHOLE);
+    const vf shifted = vf_add(bounded, magic), r = vf_sub(bounded, vf_sub(shifted, magic));
+    return mica__scale2_shifted(vf_fma(r, mica__exp2_rest(r), vf_set1(1.0f)), shifted);
 }
 
 /* 2^n (e^r - 1 + (1 - 2^-n)): near 0 n is 0, and nothing cancels. Below -18 it is -1. */
@@ -235,61 +241,12 @@ static inline vd vd_log2(vd x)
     return vd_log2_of(vl_exponent(biased), vd_near_div(m - 1, m + 1));
 }
 
-static inline vd vd_log10(vd x)
-{
-    return vd_log2(x) * 0.30102999566398120;
-}
-
-/* Below 1/4 by a fit, as (e - 1/e) / 2 would lose bits. */
-static inline vd vd_sinh(vd x)
-{
-    static const double fit[] = {0.00019875722227753485, 0.0083333198836980892, 0.16666666683458634,
-                                 0.99999999999967271};
-    const vd a = vd_abs(x), e = vd_exp2(a * (1 / LN2));
-    const vd y = 0.5 * (e - vd_near_div(vd_set1(1), e));
-    return vd_select(vd_lt(a, vd_set1(0.25)), x * vd_poly(x * x, fit, 4), vd_copysign(y, x));
-}
-
-static inline vd vd_cosh(vd x)
-{
-    const vd e = vd_exp2(vd_abs(x) * (1 / LN2));
-    return 0.5 * (e + vd_near_div(vd_set1(1), e));
-}
-
-/* Below 1/4 by a fit. Not of infinite x. */
-static inline vd vd_asinh(vd x)
-{
-    static const double fit[] = {-0.019407382235581069, 0.030180096958323681, -0.04463642390498436,
-                                 0.074999906756282791,  -0.16666666617104073, 0.99999999999957268};
-    const vd a = vd_abs(x), z = x * x, y = vd_log2(a + vd_near_sqrt(z + 1)) * LN2;
-    return vd_select(vd_lt(a, vd_set1(0.25)), x * vd_poly(z, fit, 6), vd_copysign(y, x));
-}
-
-/* Of 1 and more, not of infinity. */
-static inline vd vd_acosh(vd x)
-{
-    return vd_log2(x + vd_near_sqrt((x - 1) * (x + 1))) * LN2;
-}
-
-/* Half the logarithm of (1 + x) / (1 - x) = 2^n m, |x| < 1: where n is 0, s is x. */
-static inline vd vd_atanh(vd x)
-{
-    const vd top = 1 + x, under = 1 - x;
-    const vl biased = ((vl)top - (vl)under + 0x3ff8000000000000) & ~INT64_C(0xfffffffffffff);
-    const vd n = vl_exponent(biased), scaled = (vd)((vl)under + (biased - 0x3ff0000000000000));
-    const vd s = vd_select(vd_eq(n, vd_set1(0)), x, vd_near_div(top - scaled, top + scaled));
-    return vd_copysign(vd_log2_of(n, s) * (LN2 / 2), x);
-}
-
 /* log(1 + x) for x from 0 to 1: 2 s + s^3 p(s^2) of s = x / (2 + x), p within 2^-28 of it; 2 s is x - s x, which loses less. */
 static inline vf vf_log1p_unit(vf x)
 {
     static const float fit[] = {0.244130746f, 0.213932484f, 0.286207229f, 0.399986923f, 0.666666806f};
     const vf s = vf_div(x, vf_add(x, vf_set1(2.0f))), z = vf_mul(s, s);
-    vf p = vf_set1(fit[0]);
-    for (int i = 1; i < 5; i++)
-        p = vf_fma(p, z, vf_set1(fit[i]));
-    return vf_fma(s, vf_fma(z, p, vf_neg(x)), x);
+    return vf_fma(s, vf_fma(z, mica__poly(z, fit, 5), vf_neg(x)), x);
 }
 
 /* log(1 + e^-|x|). */
@@ -298,209 +255,306 @@ static inline vf vf_log1p_exp(vf x)
     return vf_log1p_unit(vf_exp(vf_neg(vf_abs(x))));
 }
 
-/* ---- the error function ---- */
+/* ---- logarithms to other bases, and the inverses of hyperbolic functions ---- */
 
-/* exp(-x^2) t p(t), t = 1 / (1 + 0.35 |x|); p was fitted on |x| <= 10.3, within 2.4e-11 of it. |x| <= 20. */
-static inline vd vd_erfc(vd x)
+/* The logarithm of 1 + f is f (slope + lacks) + f^2 p(f), p fitted within 2.8e-8 of f times that. */
+static inline vf vf_log2(vf x)
 {
-    static const double fit[] = {0.013118634681247243, -0.11358267419077976, 0.4104189874025813,
-                                 -0.7905587004508163,  0.8843370462461064,   -0.6723080402871607,
-                                 0.42646315394535184,  -0.06113069570444826, 0.16898824645172253,
-                                 0.15296019263664437,  0.1864409838589292,   0.19738363460257013,
-                                 0.19746923078447334};
-    const vd t = vd_near_div(vd_set1(1), vd_fma(vd_set1(0.35), vd_abs(x), vd_set1(1)));
-    const vd y = vd_exp2(x * x * (-1 / LN2)) * t * vd_poly(t, fit, 13);
-    return vd_select(vl_negative((vl)x), 2 - y, y);
+    static const float fit[] = {-0.0666740909f, 0.152825922f,  -0.19033201f, 0.208723158f, -0.240106419f,
+                                0.288409263f,   -0.360677123f, 0.480900049f, -0.721347511f};
+    vf n;
+    const vf f = vf_sub(mica__take_exponent(x, &n), vf_set1(1.0f));
+    const vf rest = vf_fma(vf_mul(f, f), mica__poly(f, fit, 9), vf_mul(f, vf_set1(1.92596299e-08f)));
+    return mica__log_ends(x, vf_add(n, vf_fma(f, vf_set1(1.44269502f), rest)));
 }
 
-/* Below 1 x + x p(x^2), above 1 - exp(p(|x|)), of which the fit is the smaller part; 1 from 4 on. */
+/* n log 2 in two parts, of which n times the first is exact. */
+static inline vf vf_log10(vf x)
+{
+    static const float fit[] = {-0.0202287305f, 0.0461411774f, -0.0572825819f, 0.0627975389f, -0.0722756162f,
+                                0.0868222713f,  -0.108574979f, 0.144765288f,   -0.217147231f};
+    vf n;
+    const vf f = vf_sub(mica__take_exponent(x, &n), vf_set1(1.0f));
+    const vf small = vf_fma(f, vf_set1(-1.01030501e-08f), vf_mul(n, vf_set1(4.60503898e-06f)));
+    const vf rest = vf_fma(vf_mul(f, f), mica__poly(f, fit, 9), small);
+    const vf part = vf_fma(f, vf_set1(0.434294492f), rest);
+    return mica__log_ends(x, vf_fma(n, vf_set1(0.301025390625f), part));
+}
+
+/* Below 3/4 by a fit of asinh(x) / x, as rounding 1 + x would lose bits; from there on log(x + sqrt(1 + x^2)), log 2x where squares
+ * would be too great. */
+#define MICA__SQUARED 0x1p30f
+
+static inline vf vf_asinh(vf x)
+{
+    static const float fit[] = {0.00469303085f, -0.015358503f, 0.0281617343f,
+                                -0.0442646667f, 0.0749695078f, -0.166665837f};
+    const vf a = vf_abs(x), bounded = vf_min(vf_set1(MICA__SQUARED), a), one = vf_set1(1.0f);
+    const vf square = vf_mul(bounded, bounded), root = vf_sqrt(vf_fma(bounded, bounded, one));
+    const vf sum = vf_add(bounded, root), lost = vf_sub(bounded, vf_sub(sum, root));
+    const vm large = vf_lt(bounded, a);
+    const vf log = mica__log_sum(vf_select(large, a, sum), lost, vf_select(large, one, vf_zero()));
+    const vf near = vf_fma(vf_mul(a, square), mica__poly(square, fit, 6), a);
+    const vf y = vf_select(vf_lt(a, vf_set1(0.75f)), near, log);
+    return vf_copysign(vf_select(vf_lt(a, vf_set1(INFINITY)), y, a), x);
+}
+
+/* log(1 + t + sqrt(2 t + t^2)), t = x - 1. */
+static inline vf vf_acosh(vf x)
+{
+    const vf one = vf_set1(1.0f), bounded = vf_min(vf_set1(MICA__SQUARED), x), t = vf_sub(bounded, one);
+    const vf r = vf_add(t, vf_sqrt(vf_fma(t, t, vf_add(t, t))));
+    const vf sum = vf_add(one, r), lost = vf_sub(r, vf_sub(sum, one));
+    const vm large = vf_lt(bounded, x);
+    const vf y = mica__log_sum(vf_select(large, x, sum), lost, vf_select(large, one, vf_zero()));
+    return vf_select(vf_lt(x, one), vf_set1(NAN), vf_select(vf_lt(x, vf_set1(INFINITY)), y, x));
+}
+
+/* Half the logarithm of (1 + a) / (1 - a) = 2^n (1 + s) / (1 - s): n is 0 and s is a up to 1/5. s is a + (1 - 2^n (1 - a)) over
+ * (1 + a) + 2^n (1 - a). */
+static inline vf vf_atanh(vf x)
+{
+    static const float fit[] = {0.151935384f, 0.199782744f, 0.333334804f};
+    const vf a = vf_abs(x), one = vf_set1(1.0f), top = vf_add(one, a), under = vf_sub(one, a);
+    const vi apart = vi_add(vi_sub(vf_bits(top), vf_bits(under)), vi_set1(0x400000));
+    const vi whole = vi_and(apart, vi_set1(-0x800000)); /* n 2^23 */
+    const vf n = vf_mul(vi_value(whole), vf_set1(0x1p-23f)),
+             power = vi_float(vi_add(whole, vi_set1(0x3f800000)));
+    const vf upper = vf_add(a, vf_fma(a, power, vf_sub(one, power)));
+    const vf s = vf_div(upper, vf_fma(under, power, top)), z = vf_mul(s, s);
+    const vf rest = vf_fma(vf_mul(s, z), mica__poly(z, fit, 3), vf_mul(n, vf_set1(0.5f * 1.42860682e-6f)));
+    const vf y = vf_fma(n, vf_set1(0.5f * 0.693145751953125f), vf_add(s, rest));
+    const vf end = vf_select(vf_eq(a, one), vf_set1(INFINITY), vf_set1(NAN));
+    return vf_copysign(vf_select(vf_lt(a, one), y, end), x);
+}
+
+/* ---- hyperbolic functions ---- */
+
+/* |x| = n ln 2 + r: a quarter of 2^n + 2^-n and of 2^-n - 2^n, sinh(r), and cosh(r) - 1 = r^2 p(r^2). */
+typedef struct mica__hyperbola {
+    vf sum, apart, sine, more;
+} mica__hyperbola;
+
+static inline mica__hyperbola mica__take_hyperbola(vf x)
+{
+    static const float sine[] = {0.000199741044f, 0.00833317544f, 0.166666672f};
+    static const float cosine[] = {0.00139354263f, 0.0416664593f, 0.5f};
+    vf shifted;
+    const vf r = mica__take_ln2(vf_min(vf_set1(89.5f), vf_abs(x)), &shifted), z = vf_mul(r, r);
+    const vf bounded = vf_min(vf_set1(MICA__WHOLE + 64), shifted); /* 2^-64 is nothing beside 2^64 */
+    const vi quarter = vi_set1(0x3e800000);
+    const vf up = vi_float(vi_add(quarter, vi_shl(vf_bits(shifted), 23)));
+    const vf down = vi_float(vi_sub(quarter, vi_shl(vf_bits(bounded), 23)));
+    return (mica__hyperbola){vf_add(up, down), vf_sub(down, up),
+                             vf_fma(vf_mul(r, z), mica__poly(z, sine, 3), r),
+                             vf_mul(z, mica__poly(z, cosine, 3))};
+}
+
+static inline vf vf_sinh(vf x)
+{
+    const mica__hyperbola h = mica__take_hyperbola(x);
+    const vf half = vf_sub(vf_fma(h.sine, h.sum, vf_neg(vf_mul(h.more, h.apart))), h.apart);
+    return vf_copysign(vf_add(half, half), x);
+}
+
+static inline vf vf_cosh(vf x)
+{
+    const mica__hyperbola h = mica__take_hyperbola(x);
+    const vf half = vf_add(vf_fnma(h.sine, h.apart, vf_mul(h.more, h.sum)), h.sum);
+    return vf_add(half, half);
+}
+
+/* ---- the error function ---- */
+
+/* exp(-a^2) t p(t - 5/8), t = 1 / (1 + 0.3 a) of a = |x|; p was fitted on a <= 10.1, within 2^-25 of it. a^2 is head^2, which is exact,
+ * and a rest below 0.04, which goes into what is left of ln 2. p is steep: what t lost in rounding is put back. */
+static inline vf vf_erfc(vf x)
+{
+    static const float fit[] = {-0.12981227f, -0.162133753f, 0.195486411f, 0.83901298f, 1.38098323f,
+                                1.51793158f,  1.25046432f,   0.804314613f, 0.408633083f};
+    const vf one = vf_set1(1.0f), a = vf_min(vf_set1(10.5f), vf_abs(x)), apart = vf_mul(a, vf_set1(0x1p12f));
+    const vf head = vf_sub(vf_add(apart, a), apart);
+    const vf rest = vf_mul(vf_sub(head, a), vf_add(head, a));
+    vf shifted;
+    const vf r = vf_add(mica__take_ln2(vf_neg(vf_mul(head, head)), &shifted), rest);
+    const vf e = vf_add(one, vf_fma(vf_mul(r, r), mica__exp_tail(r), r));
+    const vf t = vf_div(one, vf_fma(vf_set1(0.3f), a, one));
+    const vf lost = vf_mul(t, vf_fnma(vf_mul(vf_set1(0.3f), t), a, vf_sub(one, t)));
+    const vf p = mica__poly(vf_add(vf_sub(t, vf_set1(0.625f)), lost), fit, 9);
+    const vf y = mica__scale2_shifted(vf_mul(e, vf_fma(p, lost, vf_mul(p, t))), shifted);
+    return vf_select(vf_lt(x, vf_zero()), vf_sub(vf_set1(2.0f), y), y);
+}
+
+/* Below 1 x + x p(x^2), above 1 - 2^p(|x|), of which the fit is the smaller part; 1 from 4 on. */
 static inline vf vf_erf(vf x)
 {
-    static const float low[] = {7.85386146e-05f, -0.000801019371f, 0.00518832775f, -0.0268538129f,
-                                0.112835854f,    -0.37612626f,     0.128379167f};
-    static const float high[] = {-1.46818948e-05f, 0.000341134728f, -0.00360483862f, 0.0232647415f,
-                                 -0.104741089f,    -0.637278199f,   -1.12716138f,    -0.00041126032f};
-    const vf a = vf_abs(x), z = vf_mul(x, x), bounded = vf_min(vf_set1(4.0f), a);
-    vf p = vf_set1(low[0]), q = vf_set1(high[0]);
-    for (int i = 1; i < 7; i++)
-        p = vf_fma(p, z, vf_set1(low[i]));
-    for (int i = 1; i < 8; i++)
-        q = vf_fma(q, bounded, vf_set1(high[i]));
-    const vf above = vf_copysign(vf_sub(vf_set1(1.0f), vf_exp(q)), x);
-    return vf_select(vf_lt(a, vf_set1(1.0f)), vf_fma(x, p, x), above);
+    static const float low[] = {7.80690316e-05f, -0.00079978531f, 0.0051871622f, -0.0268533472f,
+                                0.112835787f,    -0.37612626f,    0.128379166f};
+    static const float high[] = {0.000269471639f, -0.00425872486f, 0.0315321758f,   -0.148811311f,
+                                 -0.920574248f,   -1.6260941f,     -0.000479959155f};
+    static const float power[] = {0.00132695353f, 0.00967129227f, 0.0555071086f, 0.240222469f, 0.693147004f};
+    const vf a = vf_abs(x), z = vf_mul(x, x), magic = vf_set1(MICA__WHOLE), one = vf_set1(1.0f);
+    const vf q = mica__poly(vf_min(vf_set1(4.0f), a), high, 7), shifted = vf_add(q, magic);
+    const vf r = vf_sub(q, vf_sub(shifted, magic)), scale = mica__power2(shifted);
+    const vf above = vf_fnma(vf_mul(scale, r), mica__poly(r, power, 5), vf_sub(one, scale));
+    return vf_select(vf_lt(a, one), vf_fma(x, mica__poly(z, low, 7), x), vf_copysign(above, x));
 }
 
 /* ---- angles ---- */
 
-/* atan of q from 0 to 1, within 2^-36 of it. */
-static inline vd vd_atan_unit(vd q)
+#define HALF_PI 1.57079637f
+#define HALF_PI_LACKS -4.37113883e-08f
+
+/* A multiple of pi / 2, given as one of HALF_PI, and r. */
+static inline vf mica__from_half_pi(vf turned, vf r)
 {
-    static const double fit[] = {0.00043295866008153245, -0.0032783034922930906, 0.011646626399844092,
-                                 -0.026338644135732149,  0.04396728531277911,    -0.060426368523348602,
-                                 0.075039633341650633,   -0.090516205671270125,  0.11105741760511481,
-                                 -0.14285271440703956,   0.19999980837760112,    -0.33333333005325216,
-                                 0.99999999999065348};
-    return q * vd_poly(q * q, fit, 13);
+    return vf_add(turned, vf_fma(turned, vf_set1(HALF_PI_LACKS / HALF_PI), r));
 }
 
-#define PI 3.141592653589793
+/* atan of q from 0 to 1, within 2^-28 of it. */
+static inline vf mica__atan_unit(vf q)
+{
+    static const float fit[] = {-0.0017875476f, 0.0108873611f, -0.0311270021f, 0.0579065457f, -0.0840047523f,
+                                0.109511748f,   -0.142640516f, 0.19998531f,    -0.333332986f};
+    const vf z = vf_mul(q, q);
+    return vf_fma(vf_mul(q, z), mica__poly(z, fit, 9), q);
+}
+
+static inline vf vf_atan(vf x)
+{
+    const vf one = vf_set1(1.0f), a = vf_abs(x);
+    const vf r = mica__atan_unit(vf_div(vf_min(one, a), vf_max(one, a)));
+    const vf far = mica__from_half_pi(vf_set1(HALF_PI), vf_neg(r));
+    return vf_copysign(vf_select(vf_lt(one, a), far, r), x);
+}
+
+/* Whether the sign is set, of -0 too. */
+static inline vm mica__is_negative(vf a)
+{
+    return vf_lt(vf_copysign(vf_set1(1.0f), a), vf_zero());
+}
 
 /* The angle of (x, y), from that of the greater of the two. */
-static inline vd vd_atan2(vd y, vd x)
+static inline vf vf_atan2(vf y, vf x)
 {
-    const vd up = vd_abs(y), along = vd_abs(x), under = vd_max(up, along), top = vd_min(up, along);
-    const vd zero = vd_set1(0), most = vd_set1(0x1p1000);
-    /* both 0, or one or both infinite */
-    const vd whole = vd_select(vd_lt(most, top), vd_set1(1), zero);
-    const vd q = vd_select(vd_lt(zero, under) & vd_lt(under, most), vd_near_div(top, under), whole);
-    vd r = vd_atan_unit(q);
-    r = vd_select(vd_lt(along, up), PI / 2 - r, r);
-    r = vd_select(vl_negative((vl)x), PI - r, r);
-    return vd_copysign(r, y);
+    const vf up = vf_abs(y), along = vf_abs(x), under = vf_max(up, along), top = vf_min(up, along);
+    const vf zero = vf_zero(), end = vf_set1(INFINITY), one = vf_set1(1.0f);
+    const vm steep = vf_lt(along, up);
+    /* both 0, or both infinite */
+    const vf q = vf_select(vf_eq(under, zero), zero, vf_select(vf_eq(top, end), one, vf_div(top, under)));
+    const vf r = vf_copysign(mica__atan_unit(q), x);
+    const vf level = vf_select(mica__is_negative(x), vf_set1(2 * HALF_PI), zero);
+    const vf angle =
+        mica__from_half_pi(vf_select(steep, vf_set1(HALF_PI), level), vf_select(steep, vf_neg(r), r));
+    const vf signed_of = vf_copysign(angle, y);
+    return vf_select(vf_eq(y, y), vf_select(vf_eq(x, x), signed_of, x), y);
 }
 
-static inline vd vd_atan(vd x)
+/* The asin of a magnitude a up to 1/2 is s and more; above (`far`), half of what it is below pi / 2. */
+static inline vf mica__asin_part(vf a, vm far, vf *out_more)
 {
-    const vd one = vd_set1(1), a = vd_abs(x), under = vd_max(one, vd_min(vd_set1(0x1p200), a));
-    const vd r = vd_atan_unit(vd_near_div(vd_min(one, a), under));
-    return vd_copysign(vd_select(vd_lt(one, a), PI / 2 - r, r), x);
+    static const float fit[] = {0.0422117971f, 0.0241520926f, 0.0454760417f, 0.0749525204f, 0.166667536f};
+    const vf z = vf_select(far, vf_fnma(vf_set1(0.5f), a, vf_set1(0.5f)), vf_mul(a, a));
+    const vf s = vf_select(far, vf_sqrt(z), a);
+    *out_more = vf_mul(vf_mul(s, z), mica__poly(z, fit, 5));
+    return s;
 }
 
-/* asin of a magnitude a up to 1/2; above (`far`), half of what it is below pi / 2. */
-static inline vd vd_asin_part(vd a, vk far)
+static inline vf vf_asin(vf x)
 {
-    static const double fit[] = {0.03315876989950433,  0.0017149954311794452, 0.020762567269965958,
-                                 0.021838620799858769, 0.030430116767469064,  0.044640438219258498,
-                                 0.07500006048583395,  0.16666666608638916,   1.0000000000009148};
-    const vd z = vd_select(far, 0.5 - 0.5 * a, a * a);
-    return vd_select(far, vd_near_sqrt(z), a) * vd_poly(z, fit, 9);
+    const vf a = vf_abs(x), two = vf_set1(2.0f);
+    const vm far = vf_lt(vf_set1(0.5f), a);
+    vf more;
+    const vf s = mica__asin_part(a, far, &more), rest = vf_fnma(two, more, vf_set1(HALF_PI_LACKS));
+    const vf below = vf_add(vf_fnma(two, s, vf_set1(HALF_PI)), rest);
+    return vf_copysign(vf_select(far, below, vf_add(s, more)), x);
 }
 
-static inline vd vd_asin(vd x)
+static inline vf vf_acos(vf x)
 {
-    const vd a = vd_abs(x);
-    const vk far = vd_lt(vd_set1(0.5), a);
-    const vd r = vd_asin_part(a, far);
-    return vd_copysign(vd_select(far, PI / 2 - (r + r), r), x);
+    const vf a = vf_abs(x), zero = vf_zero();
+    const vm far = vf_lt(vf_set1(0.5f), a);
+    vf more;
+    const vf s = mica__asin_part(a, far, &more), r = vf_copysign(vf_add(s, more), x);
+    const vf level = vf_select(vf_lt(x, zero), vf_set1(2 * HALF_PI), zero);
+    return mica__from_half_pi(vf_select(far, level, vf_set1(HALF_PI)),
+                              vf_select(far, vf_add(r, r), vf_neg(r)));
 }
 
-static inline vd vd_acos(vd x)
+#define VF_REACH 0x1p20f /* of the reductions below; beyond it lanes are taken one by one */
+
+/* x less n half turns of pi / 2, n whole or half so, as if rounded once. Differences of such numbers and multiples of the 24 bits of pi / 2 are exact,
+ * where products are not rounded; where they are, in f64: pi / 2 has its first 33 bits apart, which n times is exact. */
+static inline vf mica__less_half_pi(vf x, vf n)
 {
-    const vd a = vd_abs(x);
-    const vk far = vd_lt(vd_set1(0.5), a), left = vl_negative((vl)x);
-    const vd r = vd_asin_part(a, far), twice = r + r;
-    return vd_select(far, vd_select(left, PI - twice, twice), PI / 2 - vd_copysign(r, x));
+#if MICA__ISA_LEVEL == 0
+    vd a[VD_PARTS], b[VD_PARTS];
+    vf_widen(x, a);
+    vf_widen(n, b);
+    for (int i = 0; i < VD_PARTS; i++)
+        a[i] = vd_fma(b[i], vd_set1(-0x1.0b4611a626331p-34), vd_fma(b[i], vd_set1(-0x1.921fb544p+0), a[i]));
+    return vf_narrow(a);
+#else
+    const vf near = vf_fnma(n, vf_set1(HALF_PI_LACKS), vf_fnma(n, vf_set1(HALF_PI), x));
+    return vf_fnma(n, vf_set1(-0x1.ee59dap-50f), near);
+#endif
 }
 
-#define VD_REACH 0x1p20f /* of the reductions below; beyond it lanes are taken one by one */
-
-/* x less n pi, |x| <= 2^20, n whole or half so: pi has its first 33 bits apart, which n times is exact. */
-static inline vd vd_less_pi(vd x, vd n)
+/* The sine of r, |r| <= 1.615, within 2^-26.8 and never beyond 1, with its sign changed where `turns` is odd. */
+static inline vf mica__sin_of(vf r, vf turns)
 {
-    return vd_fma(n, vd_set1(-0x1.0b4611a626331p-33), vd_fma(n, vd_set1(-0x1.921fb544p+1), x));
+    static const float fit[] = {2.5982647e-06f, -0.000198064052f, 0.00833302643f, -0.166666582f};
+    const vf z = vf_mul(r, r), y = vf_fma(vf_mul(r, z), mica__poly(z, fit, 4), r);
+    const vi odd = vi_shl(vf_bits(turns), 31);
+    return vi_float(vi_add(vf_bits(vf_within(y, -1.0f, 1.0f)), odd));
 }
 
-/* The sine of r, |r| <= pi / 2, within 2^-43, with its sign changed where `turns` is odd. */
-static inline vd vd_sin_of(vd r, vl turns)
+static inline vf mica__sin_near(vf x)
 {
-    static const double fit[] = {1.5401144070655028e-10,  -2.5029517044761077e-08, 2.7556931879529647e-06,
-                                 -0.00019841266411064156, 0.008333333318762539,    -0.16666666666432273,
-                                 0.99999999999993749};
-    return (vd)((vu)(r * vd_poly(r * r, fit, 7)) ^ (vu)turns << 63);
-}
-
-static inline vd vd_sin(vd x)
-{
-    const vd shifted = vd_fma(x, vd_set1(1 / PI), vd_set1(0x1.8p52));
-    return vd_sin_of(vd_less_pi(x, shifted - 0x1.8p52), (vl)shifted);
+    const vf magic = vf_set1(MICA__WHOLE), shifted = vf_fma(x, vf_set1(0.318309886f), magic);
+    const vf n = vf_sub(shifted, magic);
+    const vf y = mica__sin_of(mica__less_half_pi(x, vf_add(n, n)), shifted);
+    return vf_select(vf_eq(x, vf_zero()), x, y); /* -0 too */
 }
 
 /* The sine of a quarter more. */
-static inline vd vd_cos(vd x)
+static inline vf mica__cos_near(vf x)
 {
-    const vd shifted = vd_fma(x, vd_set1(1 / PI), vd_set1(0.5)) + 0x1.8p52;
-    return vd_sin_of(vd_less_pi(x, shifted - 0x1.8p52 - 0.5), (vl)shifted);
+    const vf magic = vf_set1(MICA__WHOLE);
+    const vf shifted = vf_add(vf_fma(x, vf_set1(0.318309886f), vf_set1(0.5f)), magic);
+    const vf n = vf_sub(shifted, magic);
+    return mica__sin_of(mica__less_half_pi(x, vf_sub(vf_add(n, n), vf_set1(1.0f))), shifted);
 }
 
-/* n counts quarters here. */
-static inline vd vd_tan(vd x)
+/* r + r^3 p(r^2), fitted within 2^-28 on |r| <= 0.83; of an odd quarter -1 over it. */
+static inline vf mica__tan_near(vf x)
 {
-    static const double sine[] = {2.7171497047496865e-06, -0.00019839178018132717, 0.008333328689024944,
-                                  -0.16666666630434432, 0.99999999999544853};
-    static const double cosine[] = {-2.7167947505039566e-07, 2.4798843779785685e-05, -0.0013888879932056743,
-                                    0.041666666533646937,    -0.4999999999927095,    0.99999999999993427};
-    const vd shifted = vd_fma(x, vd_set1(2 / PI), vd_set1(0x1.8p52));
-    const vd r = vd_less_pi(x, 0.5 * (shifted - 0x1.8p52)), z = r * r;
-    const vd s = r * vd_poly(z, sine, 5), c = vd_poly(z, cosine, 6);
-    const vk odd = vl_negative((vl)((vu)shifted << 63));
-    return vd_near_div(vd_select(odd, -c, s), vd_select(odd, s, c));
+    static const float fit[] = {0.00508075999f, -0.00138782943f, 0.0120411888f, 0.0208013281f,
+                                0.0541561767f,  0.133317858f,    0.33333376f};
+    const vf magic = vf_set1(MICA__WHOLE), shifted = vf_fma(x, vf_set1(0.636619772f), magic),
+             one = vf_set1(1.0f);
+    const vf r = mica__less_half_pi(x, vf_sub(shifted, magic)), z = vf_mul(r, r);
+    const vf t = vf_fma(vf_mul(r, z), mica__poly(z, fit, 7), r);
+    const vm odd = vf_eq(vi_value(vi_and(vf_bits(shifted), vi_set1(1))), one);
+    const vf y = vf_div(vf_select(odd, vf_neg(one), t), vf_select(odd, t, one));
+    return vf_select(vf_eq(x, vf_zero()), x, y);
 }
 
 /* ---- over vectors of f32 ---- */
 
-/* `before` is what takes the place of the vector a, `after` the result, by y; both may be what they were. */
-#define VF_BY_F64(name, before, after)     \
-    VF_CALLED vf vf_##name(vf a)           \
-    {                                      \
-        vd x[VD_PARTS];                    \
-        vf_widen(before, x);               \
-        for (int i = 0; i < VD_PARTS; i++) \
-            x[i] = vd_##name(x[i]);        \
-        const vf y = vf_narrow(x);         \
-        return after;                      \
+#define VF_ANGLE(name)                                                                                  \
+    static double far_##name(double a, double b)                                                        \
+    {                                                                                                   \
+        (void)b;                                                                                        \
+        return name(a);                                                                                 \
+    }                                                                                                   \
+    VF_CALLED vf vf_##name(vf a)                                                                        \
+    {                                                                                                   \
+        return vf_patch(mica__##name##_near(a), vf_lt(vf_set1(VF_REACH), vf_abs(a)), far_##name, a, a); \
     }
-
-/* a itself where it is not below infinity, NaN where it is below `least`. */
-static inline vf vf_ends(vf a, vf y, float least)
-{
-    return vf_select(vf_lt(a, vf_set1(least)), vf_set1(NAN), vf_select(vf_lt(a, vf_set1(INFINITY)), y, a));
-}
-
-static inline vf vf_log_ends(vf a, vf y)
-{
-    return vf_select(vf_eq(a, vf_zero()), vf_set1(-INFINITY), vf_ends(a, y, 0));
-}
-
-static inline vf vf_atanh_ends(vf a, vf y)
-{
-    const vf size = vf_abs(a), one = vf_set1(1.0f);
-    const vf end = vf_select(vf_eq(size, one), vf_copysign(vf_set1(INFINITY), a), vf_set1(NAN));
-    return vf_select(vf_lt(size, one), y, end);
-}
-
-VF_BY_F64(log2, a, vf_log_ends(a, y))
-VF_BY_F64(log10, a, vf_log_ends(a, y))
-VF_BY_F64(sinh, a, y)
-VF_BY_F64(cosh, a, y)
-VF_BY_F64(asinh, a, vf_select(vf_lt(vf_abs(a), vf_set1(INFINITY)), y, a))
-VF_BY_F64(acosh, a, vf_ends(a, y, 1))
-VF_BY_F64(atanh, a, vf_atanh_ends(a, y))
-VF_BY_F64(erfc, vf_within(a, -20, 20), y)
-VF_BY_F64(atan, a, y)
-VF_BY_F64(asin, a, y)
-VF_BY_F64(acos, a, y)
-
-#define VF_ANGLE(name)                           \
-    static double far_##name(double a, double b) \
-    {                                            \
-        (void)b;                                 \
-        return name(a);                          \
-    }                                            \
-    VF_BY_F64(name, a, vf_patch(y, vf_lt(vf_set1(VD_REACH), vf_abs(a)), far_##name, a, a))
 VF_ANGLE(sin)
 VF_ANGLE(cos)
 VF_ANGLE(tan)
-
-VF_CALLED vf vf_atan2(vf a, vf b)
-{
-    vd y[VD_PARTS], x[VD_PARTS];
-    vf_widen(a, y);
-    vf_widen(b, x);
-    for (int i = 0; i < VD_PARTS; i++)
-        y[i] = vd_atan2(y[i], x[i]);
-    const vf r = vf_narrow(y);
-    return vf_select(vf_eq(a, a), vf_select(vf_eq(b, b), r, b), a);
-}
 
 /* |a|^b of a 0, infinite or NaN: |a| itself, or where b is below 0 one over it, which its bits from those of infinity are. */
 static inline vf vf_pow_end(vf size, vf b)

@@ -106,7 +106,7 @@ static inline vf vf_copysign(vf a, vf b)
 static inline vf mica__take_ln2(vf x, vf *out_shifted)
 {
     const vf magic = vf_set1(MICA__WHOLE);
-    *out_shifted = vf_add(vf_mul(x, vf_set1(1.44269504f)), magic);
+    *out_shifted = vf_fma(x, vf_set1(1.44269504f), magic);
     const vf n = vf_sub(*out_shifted, magic);
     const vf r = vf_fma(n, vf_set1(-0.693145751953125f), x);
     return vf_fma(n, vf_set1(-1.42860682e-6f), r);
@@ -131,15 +131,26 @@ static inline vf mica__scale2_shifted(vf v, vf shifted)
 #endif
 }
 
-/* (exp(r) - 1 - r) / r^2 on |r| <= ln 2 / 2. */
+/* 2^n given n + MICA__WHOLE, n from -126 to 127. */
+static inline vf mica__power2(vf shifted)
+{
+    return vi_float(vi_add(vi_shl(vf_bits(shifted), 23), vi_set1(0x3f800000)));
+}
+
+/* c[0] x^(count - 1) + .. + c[count - 1]. */
+static inline __attribute__((always_inline)) vf mica__poly(vf x, const float *c, int count)
+{
+    vf p = vf_set1(c[0]);
+    for (int i = 1; i < count; i++)
+        p = vf_fma(p, x, vf_set1(c[i]));
+    return p;
+}
+
+/* (exp(r) - 1 - r) / r^2 on |r| <= ln 2 / 2, fitted: within 3.2e-9 of exp(r). */
 static inline vf mica__exp_tail(vf r)
 {
-    vf p = vf_set1(1.0f / 5040);
-    p = vf_fma(p, r, vf_set1(1.0f / 720));
-    p = vf_fma(p, r, vf_set1(1.0f / 120));
-    p = vf_fma(p, r, vf_set1(1.0f / 24));
-    p = vf_fma(p, r, vf_set1(1.0f / 6));
-    return vf_fma(p, r, vf_set1(0.5f));
+    static const float fit[] = {0.0013818359f, 0.00836871564f, 0.0416682959f, 0.166665211f, 0.49999994f};
+    return mica__poly(r, fit, 5);
 }
 
 /* Infinity above 88.72, gradual underflow to 0 below -87.3, NaN for NaN. */
@@ -152,48 +163,81 @@ static inline vf vf_exp(vf x)
     return mica__scale2_shifted(vf_add(vf_set1(1.0f), tail), shifted);
 }
 
-/* log x = n ln 2 + log(1 + f), 1 + f = x / 2^n in [sqrt(1/2), sqrt 2): f - f^2/2 + f^3 p(f), where p was fitted, within
- * 6.5e-9 of log(1 + f) in units of f. A subnormal x is made a normal number first. */
-static inline vf vf_log(vf x)
+/* x = 2^n m, m in [3/4, 3/2); gives m, and n as a number. Of x above 0 and below infinity. */
+static inline vf mica__take_exponent(vf x, vf *out_n)
 {
-    static const float fit[] = {-0.07859611511230469f, 0.12881647050380707f,  -0.13128754496574402f,
-                                0.14181192219257355f,  -0.16624553501605988f, 0.2000228613615036f,
-                                -0.25000810623168945f, 0.33333316445350647f};
-    const vm small = vf_lt(x, vf_set1(0x1p-126f));
+#if MICA__ISA_LEVEL == 3
+    const vf m = _mm512_getmant_ps(x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan);
+    *out_n = vf_sub(_mm512_getexp_ps(x), _mm512_getexp_ps(m));
+    return m;
+#else
+    const vm small = vf_lt(x, vf_set1(0x1p-126f)); /* made a normal number first */
     const vi bits = vf_bits(vf_select(small, vf_mul(x, vf_set1(0x1p23f)), x));
-    const vi whole = vi_and(vi_sub(bits, vi_set1(0x3f3504f3)), vi_set1(-0x800000)); /* n 2^23 */
-    const vf n =
-        vf_sub(vf_mul(vi_value(whole), vf_set1(0x1p-23f)), vf_select(small, vf_set1(23.0f), vf_zero()));
-    const vf f = vf_sub(vi_float(vi_sub(bits, whole)), vf_set1(1.0f)), square = vf_mul(f, f);
-    vf p = vf_set1(fit[0]);
-    for (int i = 1; i < 8; i++)
-        p = vf_fma(p, f, vf_set1(fit[i]));
-    vf rest = vf_fma(vf_mul(square, f), p, vf_mul(n, vf_set1(1.42860682e-6f)));
-    rest = vf_add(vf_sub(f, vf_mul(vf_set1(0.5f), square)), rest);
-    const vf log = vf_fma(n, vf_set1(0.693145751953125f), rest);
-    /* x itself where it is infinite or NaN */
-    const vf above = vf_select(vf_lt(x, vf_set1(INFINITY)), log, x);
+    const vi whole = vi_and(vi_sub(bits, vi_set1(0x3f400000)), vi_set1(-0x800000)); /* n 2^23 */
+    *out_n = vf_sub(vf_mul(vi_value(whole), vf_set1(0x1p-23f)), vf_select(small, vf_set1(23.0f), vf_zero()));
+    return vi_float(vi_sub(bits, whole));
+#endif
+}
+
+/* What a logarithm y of x is where x is 0 (-infinity), below it (NaN), infinite or NaN (x). */
+static inline vf mica__log_ends(vf x, vf y)
+{
+    const vf above = vf_select(vf_lt(x, vf_set1(INFINITY)), y, x);
     const vf below = vf_select(vf_eq(x, vf_zero()), vf_set1(-INFINITY), vf_set1(NAN));
     return vf_select(vf_lt(x, vf_set1(0x1p-149f)), below, above);
 }
 
-/* log(u) with u = 1 + x rounded, and what was lost there, over u. */
+/* n ln 2 + log(1 + f) of f in [-1/4, 1/2]: f + f^2 p(f), where p was fitted, within 4.8e-9 of log(1 + f) in units of f. */
+static inline vf mica__log_of(vf n, vf f)
+{
+    static const float fit[] = {-0.046174977f, 0.105829641f,  -0.131863639f, 0.144674718f, -0.166437775f,
+                                0.199911132f,  -0.250001937f, 0.333334476f,  -0.5f};
+    const vf rest = vf_fma(vf_mul(f, f), mica__poly(f, fit, 9), vf_mul(n, vf_set1(1.42860682e-6f)));
+    return vf_fma(n, vf_set1(0.693145751953125f), vf_add(f, rest));
+}
+
+static inline vf vf_log(vf x)
+{
+    vf n;
+    const vf m = mica__take_exponent(x, &n);
+    const vf log = mica__log_of(n, vf_sub(m, vf_set1(1.0f)));
+#if MICA__ISA_LEVEL == 3
+    return log; /* the exponent of 0 is -infinity, and so on */
+#else
+    return mica__log_ends(x, log);
+#endif
+}
+
+/* The logarithm of u + lost, lost being below half a unit in the last place of u, times 2^more. Of u above 0 and below infinity. */
+static inline vf mica__log_sum(vf u, vf lost, vf more)
+{
+    vf n;
+    const vf m = mica__take_exponent(u, &n);
+#if MICA__ISA_LEVEL == 3
+    const vf part = _mm512_scalef_ps(lost, vf_neg(n));
+#else /* in two steps: n may be 128 */
+    const vi whole = vi_sub(vf_bits(u), vf_bits(m));
+    const vf part = vf_mul(vf_mul(lost, vf_set1(0.5f)), vi_float(vi_sub(vi_set1(0x40000000), whole)));
+#endif
+    return mica__log_of(vf_add(n, more), vf_add(vf_sub(m, vf_set1(1.0f)), part));
+}
+
+/* log(u) with u = 1 + x rounded, and what was lost there. */
 static inline vf vf_log1p(vf x)
 {
     const vf one = vf_set1(1.0f), u = vf_add(one, x);
-    const vf bounded = vf_max(vf_set1(0x1p-100f), vf_min(vf_set1(0x1.fffffep127f), u));
-    const vf lost = vf_div(vf_sub(x, vf_sub(bounded, one)), bounded);
-    return vf_select(vf_eq(u, one), x, vf_add(vf_log(u), lost));
+    const vf lost = vf_sub(x, vf_sub(u, one));
+    return vf_select(vf_eq(u, one), x, mica__log_ends(u, mica__log_sum(u, lost, vf_zero())));
 }
 
 /* From t = exp(2|x|) - 1, which keeps its relative accuracy at 0: t / (t + 2). */
 static inline vf vf_tanh(vf x)
 {
     const vf bounded = vf_min(vf_set1(10.0f), vf_abs(x));
-    vi n;
-    const vf r = mica__reduce_ln2(vf_add(bounded, bounded), &n);
+    vf shifted;
+    const vf r = mica__take_ln2(vf_add(bounded, bounded), &shifted);
     const vf tail = vf_fma(vf_mul(r, r), mica__exp_tail(r), r);
-    const vf power = vf_scale2(vf_set1(1.0f), n);
+    const vf power = mica__power2(shifted);
     const vf t = vf_fma(power, tail, vf_sub(power, vf_set1(1.0f)));
     return vf_copysign(vf_div(t, vf_add(t, vf_set1(2.0f))), x);
 }
@@ -225,11 +269,8 @@ static inline vf vf_gelu_erf(vf x)
                                 0.11981549113988876f,  0.13986434042453766f,   0.13962125778198242f};
     const vf one = vf_set1(1.0f);
     const vf t = vf_div(one, vf_fma(vf_set1(0.35f), vf_abs(x), one));
-    vf p = vf_set1(fit[0]);
-    for (int i = 1; i < 9; i++)
-        p = vf_fma(p, t, vf_set1(fit[i]));
     const vf e = vf_exp(vf_mul(vf_mul(vf_set1(-0.5f), x), x));
-    const vf h = vf_mul(vf_mul(p, t), e);
+    const vf h = vf_mul(vf_mul(mica__poly(t, fit, 9), t), e);
     return vf_mul(x, vf_select(vf_lt(x, vf_zero()), h, vf_sub(one, h)));
 }
 

@@ -134,6 +134,11 @@ static inline vi vi_or(vi a, vi b)
     return _mm256_or_si256(a, b);
 }
 
+static inline vi vi_shl(vi a, int k)
+{
+    return _mm256_slli_epi32(a, k);
+}
+
 static inline vm vf_lt(vf a, vf b)
 {
     return _mm256_cmp_ps(a, b, _CMP_LT_OQ);

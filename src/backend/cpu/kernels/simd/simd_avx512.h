@@ -142,6 +142,11 @@ static inline vi vi_or(vi a, vi b)
     return _mm512_or_si512(a, b);
 }
 
+static inline vi vi_shl(vi a, int k)
+{
+    return _mm512_slli_epi32(a, (unsigned)k);
+}
+
 static inline vm vf_lt(vf a, vf b)
 {
     return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);

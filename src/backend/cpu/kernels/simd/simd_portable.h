@@ -136,9 +136,9 @@ static inline vi vi_or(vi a, vi b)
     return (vi){a.lo | b.lo, a.hi | b.hi};
 }
 
-static inline vi vi_shl23(vi a)
+static inline vi vi_shl(vi a, int k)
 {
-    return (vi){(mica__i4)((mica__u4)a.lo << 23), (mica__i4)((mica__u4)a.hi << 23)};
+    return (vi){(mica__i4)((mica__u4)a.lo << k), (mica__i4)((mica__u4)a.hi << k)};
 }
 
 static inline vi vi_half(vi a)
@@ -255,8 +255,8 @@ static inline float vf_hmax(vf a)
 static inline vf vf_scale2(vf v, vi n)
 {
     const vi half = vi_half(n), bias = vi_set1(127);
-    const vf first = vi_float(vi_shl23(vi_add(half, bias)));
-    const vf second = vi_float(vi_shl23(vi_add(vi_sub(n, half), bias)));
+    const vf first = vi_float(vi_shl(vi_add(half, bias), 23));
+    const vf second = vi_float(vi_shl(vi_add(vi_sub(n, half), bias), 23));
     return vf_mul(vf_mul(v, first), second);
 }
 

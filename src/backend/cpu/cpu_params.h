@@ -48,9 +48,9 @@ _Static_assert(MICA__CPU_REGION_ENTRIES <= UINT8_MAX, "entries are counted in by
 
 typedef struct mica__cpu_region {
     uint64_t elements;
-    uint32_t tile;                                          /* elements */
-    uint32_t slot_bytes;                                    /* a multiple of 64 */
-    uint8_t slots, end[MICA__CPU_REGION_KINDS];             /* entries of kind k are those before end[k] */
+    uint32_t tile;       /* elements */
+    uint32_t slot_bytes; /* a multiple of 64; far: whether stores pass the caches */
+    uint8_t slots, far, end[MICA__CPU_REGION_KINDS];        /* entries of kind k are those before end[k] */
     mica__cpu_region_entry entry[MICA__CPU_REGION_ENTRIES]; /* as many as there are */
 } mica__cpu_region;
 
@@ -61,12 +61,12 @@ typedef struct mica__cpu_region {
 /* A scalar of one f32, times another value: behind it stands no register type. */
 #define MICA__CPU_REGION_PRODUCT_OF(scalar) MICA__CPU_REGION_STEP_OF(scalar, MICA_REGISTER_NONE)
 
-/* The functions of blocks: of each scalar with each type of memory, `swapped` where memory is the first value; loads and stores by type, f16, bf16,
- * f32 met for the first time, or 0: f32 that the block has met. */
+/* The functions of blocks: of each scalar with each type of memory, `swapped` where memory is the first value; loads and stores by
+ * type, f16, bf16, f32 met for the first time, or 0: f32 that the block has met; stores past the caches. */
 #define MICA__CPU_BLOCK_OF(scalar, type, swapped) (2u * (4u * (scalar) + (type)) + (swapped))
 #define MICA__CPU_BLOCK_LOAD MICA__CPU_BLOCK_OF(MICA_SCALAR_COUNT, 0u, 0u)
 #define MICA__CPU_BLOCK_STORE (MICA__CPU_BLOCK_LOAD + 4u)
-#define MICA__CPU_BLOCK_END (MICA__CPU_BLOCK_STORE + 4u)
+#define MICA__CPU_BLOCK_END (MICA__CPU_BLOCK_STORE + 8u) /* 4u on: far */
 #define MICA__CPU_BLOCK_COUNT (MICA__CPU_BLOCK_END + 1u)
 _Static_assert(MICA_DTYPE_F32 < 4u && MICA_DTYPE_F16 < 4u && MICA_DTYPE_BF16 < 4u,
                "blocks are loaded and stored by the number of their type");

@@ -34,6 +34,15 @@ static bool lies_in_line(const mica__region_planner *p, uint32_t view)
            mica__region_row_stride(p, view) == mica_dtype_block_bytes((mica_dtype)dtype);
 }
 
+/* Whether an output is f32 of which nothing would be left in the caches. */
+static bool is_far(const mica__region_planner *p, uint32_t view)
+{
+    uint64_t bytes = sizeof(float);
+    for (uint32_t d = 0; d < p->ndim; d++)
+        bytes *= p->view[view].shape[d];
+    return p->view[view].dtype == MICA_DTYPE_F32 && bytes >= p->far_bytes;
+}
+
 static bool serves(const mica__region_planner *p)
 {
     const mica__region_program *program = p->program;
@@ -55,10 +64,11 @@ static bool serves(const mica__region_planner *p)
             return false;
         steps += !is_source(program, program->input_count + s);
     }
-    /* A single function over operands that lie as registers do is one loop already. */
-    return steps > 0 && p->count[MICA__CPU_REGION_STEP] + p->count[MICA__CPU_REGION_LOAD] +
-                                p->count[MICA__CPU_REGION_STORE] >
-                            1;
+    /* A single function over operands that lie as registers do is one loop already, whose stores stay near. */
+    return steps > 0 && (is_far(p, program->input_count) || p->count[MICA__CPU_REGION_STEP] +
+                                                                    p->count[MICA__CPU_REGION_LOAD] +
+                                                                    p->count[MICA__CPU_REGION_STORE] >
+                                                                1);
 }
 
 /* ---- entries ---- */
@@ -151,7 +161,9 @@ static bool store_outputs(blocks *b)
         const uint32_t view = program->input_count + o;
         if (program->output[o] != b->held)
             continue;
-        add(b, MICA__CPU_BLOCK_STORE + b->plan->view[view].dtype, view);
+        const bool far = is_far(b->plan, view);
+        add(b, MICA__CPU_BLOCK_STORE + (far ? 4u : 0u) + b->plan->view[view].dtype, view);
+        b->plan->far |= far;
         any = true;
     }
     return any;
@@ -229,6 +241,7 @@ void mica__region_plan_blocks(mica__region_planner *p)
     add(&b, MICA__CPU_BLOCK_END, 0);
     if (!b.fits) {
         p->count[MICA__CPU_REGION_BLOCK] = 0;
+        p->far = false;
         p->slots = slots;
     }
 }

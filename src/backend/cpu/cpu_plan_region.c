@@ -12,6 +12,7 @@
 #define TILE_BYTES (24u << 10) /* of the first-level cache */
 #define TILE_LEAST 64u
 #define TILE_MOST 1024u
+#define FAR_CACHES 64u /* what all cores share is some fifty times what one has, at most */
 
 /* Those with a vector formula, and two roundings. */
 #define SECOND(a, b, ...) b
@@ -352,13 +353,16 @@ static double element_ns(const mica__region_program *program)
 }
 
 /* Entries are left as they are: `count` says which there are. */
-static void begin(mica__region_planner *p, const mica__record *record, mica__cpu_view *view)
+static void begin(mica__region_planner *p, const mica__record *record, const mica__device_info *info,
+                  mica__cpu_view *view)
 {
     p->program = mica__region_of(record);
     p->view = view;
     p->view_count = (uint8_t)record->operand_count;
     p->slots = p->free_count = 0;
     p->slot_element = 1;
+    p->far_bytes = FAR_CACHES * (info->cache_bytes != 0 ? info->cache_bytes : 1u << 20);
+    p->far = false;
     memset(p->place, MICA__REGION_NO_PLACE, sizeof p->place);
     memset(p->stored, 1, sizeof p->stored);
     memset(p->count, 0, sizeof p->count);
@@ -366,14 +370,13 @@ static void begin(mica__region_planner *p, const mica__record *record, mica__cpu
 
 mica_status mica__cpu_plan_region(const mica__record *record, const mica__device_info *info, mica__plan *plan)
 {
-    (void)info;
     mica__region_planner p;
     mica__cpu_region region;
     if (record->operand[mica__region_of(record)->input_count].length == 0)
         return MICA_OK;
     mica__plan_dispatch *dispatch = mica__cpu_plan_next(plan, "region", 0);
     mica__cpu_plan_operands(plan, record, record->operand_count);
-    begin(&p, record, mica__cpu_plan_views(plan));
+    begin(&p, record, info, mica__cpu_plan_views(plan));
     region.elements = collapse(&p);
     find_uses(&p);
     place_sources(&p);
@@ -381,6 +384,7 @@ mica_status mica__cpu_plan_region(const mica__record *record, const mica__device
     add_stores(&p);
     mica__region_plan_blocks(&p);
     set_tile(&p, &region);
+    region.far = p.far;
     uint32_t count = 0;
     for (uint32_t kind = 0; kind < MICA__CPU_REGION_KINDS; kind++) {
         memcpy(&region.entry[count], p.entry[kind], p.count[kind] * sizeof region.entry[0]);

@@ -22,6 +22,8 @@ typedef struct mica__region_planner {
     uint8_t dim[MICA_MAX_DIMS]; /* of axis k from the last, after collapsing; ndim: it has one element */
     uint8_t count[MICA__CPU_REGION_KINDS];
     uint32_t slot_element; /* bytes */
+    uint64_t far_bytes;    /* an output as long passes the caches */
+    bool far;              /* some do */
     mica__cpu_region_entry entry[MICA__CPU_REGION_KINDS][MICA__CPU_REGION_BLOCKS];
 } mica__region_planner;
 

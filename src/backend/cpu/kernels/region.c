@@ -130,4 +130,6 @@ void MICA__ISA(region)(const mica__cpu_args *args, uint32_t first, uint32_t last
         column = 0;
         i += n;
     }
+    if (((const mica__cpu_region *)args->params)->far != 0)
+        block_fence();
 }

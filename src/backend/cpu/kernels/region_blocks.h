@@ -53,7 +53,7 @@ struct region_block {
 
 /* Loads run ahead of the functions that come before them: a block's rows would come too late by themselves. Once a line: what the
  * block has met is in the first-level cache. */
-#define BLOCK_AHEAD 1024 /* bytes */
+#define BLOCK_AHEAD 2048 /* bytes */
 #define BLOCK_NEAR(j, bytes) \
     ((bytes)*VW * (j) % 64 == 0 ? __builtin_prefetch(at + BLOCK_AHEAD + (bytes)*VW * (j)) : (void)0)
 #define BLOCK_MEMORY_MET(j) vf_load(at + 4 * VW * (j))
@@ -67,6 +67,14 @@ struct region_block {
 #define BLOCK_STORE_F32(j) vf_store(at + 4 * VW * (j), v##j);
 #define BLOCK_STORE_F16(j) vf_store_f16(at + 2 * VW * (j), v##j);
 #define BLOCK_STORE_BF16(j) vf_store_bf16(at + 2 * VW * (j), v##j);
+/* Past the caches, whole lines that are not read before: for outputs of which nothing would be left there. */
+#if MICA__ISA_LEVEL == 3
+#define BLOCK_STREAM_F32(j) _mm512_stream_ps((float *)(void *)(at + 4 * VW * (j)), v##j);
+#elif MICA__ISA_LEVEL == 2
+#define BLOCK_STREAM_F32(j) _mm256_stream_ps((float *)(void *)(at + 4 * VW * (j)), v##j);
+#else
+#define BLOCK_STREAM_F32 BLOCK_STORE_F32
+#endif
 BLOCK_MOVE(block_load_met, BLOCK_LOAD_MET)
 BLOCK_MOVE(block_load_f32, BLOCK_LOAD_F32)
 BLOCK_MOVE(block_load_f16, BLOCK_LOAD_F16)
@@ -74,6 +82,26 @@ BLOCK_MOVE(block_load_bf16, BLOCK_LOAD_BF16)
 BLOCK_MOVE(block_store_f32, BLOCK_STORE_F32)
 BLOCK_MOVE(block_store_f16, BLOCK_STORE_F16)
 BLOCK_MOVE(block_store_bf16, BLOCK_STORE_BF16)
+
+static void block_store_far(const region_block *entry, unsigned char *const *place, BLOCK_PARAMETERS)
+{
+    BLOCK_VECTORS
+    unsigned char *const at = place[entry->place];
+    if ((uintptr_t)at % (4 * VW) == 0) {
+        BLOCK_EACH(BLOCK_STREAM_F32)
+    } else {
+        BLOCK_EACH(BLOCK_STORE_F32)
+    }
+    entry[1].run(entry + 1, place, BLOCK_ARGUMENTS);
+}
+
+/* Stores past the caches come late: whoever is told that a unit is done must find them there. */
+static inline void block_fence(void)
+{
+#if MICA__ISA_LEVEL > 0
+    _mm_sfence();
+#endif
+}
 
 #define BLOCK_UNUSED(j) (void)v##j;
 static void block_end(const region_block *entry, unsigned char *const *place, BLOCK_PARAMETERS)
@@ -138,6 +166,7 @@ static const region_block_run region_blocks[MICA__CPU_BLOCK_COUNT] = {
     [MICA__CPU_BLOCK_STORE + MICA_DTYPE_F32] = block_store_f32,
     [MICA__CPU_BLOCK_STORE + MICA_DTYPE_F16] = block_store_f16,
     [MICA__CPU_BLOCK_STORE + MICA_DTYPE_BF16] = block_store_bf16,
+    [MICA__CPU_BLOCK_STORE + 4u + MICA_DTYPE_F32] = block_store_far,
     [MICA__CPU_BLOCK_END] = block_end};
 #undef STEP
 #undef STEP_OF

@@ -210,4 +210,5 @@ const mica__backend mica__backend_cpu = {
     .open = open_device,
     .kernel_rows = mica__cpu_kernel_rows,
     .weight_layout = mica__cpu_weight_layout,
+    .outputs_inner = mica__cpu_outputs_inner,
 };

@@ -1,6 +1,7 @@
 /*
  * cpu_plan_image.c - plans of convolution: tiles of places whose part of x fits the second cache, few enough that every thread has several.
  */
+#include "backend/cpu/cpu.h"
 #include "backend/cpu/cpu_plan.h"
 
 #include "backend/cpu/kernels/image/conv.h"
@@ -160,6 +161,12 @@ static void describe(const mica__record *record, mica__cpu_conv *p)
     p->relu = fused->relu;
     for (uint32_t d = 0; d < MICA_SPATIAL_DIMS; d++)
         p->phases[d] = transposed ? p->windows.stride[d] : 1;
+}
+
+/* Few outputs are taken one by one, with their taps side by side. */
+bool mica__cpu_outputs_inner(const mica__operand *weight, uint32_t groups)
+{
+    return weight->dtype == MICA_DTYPE_F32 && weight->shape[0] / groups > MICA__CONV_FEW;
 }
 
 static void plan_f64(const mica__record *record, const mica__cpu_conv *p, mica__plan *plan)

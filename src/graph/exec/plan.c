@@ -65,10 +65,13 @@ static mica_status pack_weights(mica_executable *executable)
     for (uint32_t i = 0; i < graph->parameter_count; i++) {
         const mica_tensor leaf = graph->parameters[i];
         mica__held *held = &executable->held[leaf];
-        if (held->buffer == NULL || held->packed != NULL || mica__link_of(executable, leaf) != NULL ||
-            !mica__is_weight(graph, leaf))
+        if (held->buffer == NULL || held->packed != NULL || mica__link_of(executable, leaf) != NULL)
             continue;
-        MICA__TRY(mica_buffer_pack(held->buffer, &held->packed));
+        MICA__TRY(mica__prepare_weight(graph, leaf, held->buffer, held->ours, &held->packed));
+        if (held->packed == held->buffer) { /* it may be written to without another plan */
+            mica_buffer_release(held->packed);
+            held->packed = NULL;
+        }
     }
     return MICA_OK;
 }
@@ -111,9 +114,8 @@ static mica_status constant_leaf(const mica_executable *executable, const mica_g
     mica_buffer *buffer = NULL;
     MICA__TRY(mica__buffer_of(mica__device_of(executable, graph, tensor), graph, tensor, &buffer));
     mica_status status = mica__buffer_put(buffer, 0, blob->data, blob->bytes);
-    if (status == MICA_OK && (executable->options.flags & MICA_COMPILE_AS_WRITTEN) == 0 &&
-        mica__is_weight(graph, tensor))
-        status = mica_buffer_pack(buffer, out);
+    if (status == MICA_OK && (executable->options.flags & MICA_COMPILE_AS_WRITTEN) == 0)
+        status = mica__prepare_weight(graph, tensor, buffer, true, out);
     else if (status == MICA_OK)
         *out = mica_buffer_retain(buffer);
     mica_buffer_release(buffer);

@@ -254,22 +254,76 @@ uint32_t mica__prepare_index(const mica__prepared *prepared, const char *name)
     return UINT32_MAX;
 }
 
-bool mica__is_weight(const mica_graph *graph, mica_tensor leaf)
+/* ---- weights ---- */
+
+/* What every use of a leaf is the weight of. */
+typedef struct weight_use {
+    bool none;                    /* of nothing, or of things that take it in several ways */
+    const mica_conv_params *conv; /* NULL: of matmuls */
+} weight_use;
+
+static weight_use find_use(const mica_graph *graph, mica_tensor leaf)
 {
-    bool weight = false;
+    weight_use use = {.none = true};
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const mica__node *node = &graph->node[n];
         for (uint32_t i = 0; i < node->input_count; i++) {
             if (mica__node_inputs(graph, node)[i] != leaf || is_carried(graph, node))
                 continue; /* another place's copy is one of what it was */
-            if (node->kind != MICA_NODE_OP || node->code != MICA_OP_MATMUL || i == 0)
-                return false;
-            weight = true;
+            const bool op = node->kind == MICA_NODE_OP && i > 0;
+            const bool matmul = op && node->code == MICA_OP_MATMUL;
+            const mica_conv_params *conv =
+                op && i == 1 && node->code == MICA_OP_CONV ? mica__op_params(node) : NULL;
+            const bool as_before = use.none || ((conv == NULL) == (use.conv == NULL) &&
+                                                (conv == NULL || conv->groups == use.conv->groups));
+            if (!(matmul || (conv != NULL && conv->transposed == 0)) || !as_before)
+                return (weight_use){.none = true};
+            use = (weight_use){.conv = conv};
         }
     }
     for (uint32_t i = 0; i < graph->outputs.count; i++)
-        weight = weight && graph->outputs.list[i].tensor != leaf;
-    return weight;
+        if (graph->outputs.list[i].tensor == leaf)
+            use.none = true;
+    return use;
+}
+
+/* A view of [C, kernel.., O] as [O, C, kernel..]. */
+static mica_status outputs_inner(mica_buffer *weight, mica_buffer **out)
+{
+    uint32_t there[MICA_MAX_DIMS], back[MICA_MAX_DIMS];
+    mica__type type = {.dtype = weight->dtype, .ndim = weight->ndim};
+    mica_buffer *turned = NULL, *row = NULL;
+    for (uint32_t d = 0; d < weight->ndim; d++) {
+        there[d] = (d + 1) % weight->ndim;
+        back[there[d]] = d;
+        type.shape[d] = weight->shape[there[d]];
+    }
+    MICA__TRY(mica_buffer_permute(weight, there, &turned));
+    mica_status status = mica__buffer_for(weight->storage->device, &type, &row);
+    if (status == MICA_OK)
+        status = mica__pack_into(turned, row);
+    if (status == MICA_OK)
+        status = mica_buffer_permute(row, back, out);
+    mica_buffer_release(turned);
+    mica_buffer_release(row);
+    return status;
+}
+
+mica_status mica__prepare_weight(const mica_graph *graph, mica_tensor leaf, mica_buffer *buffer, bool ours,
+                                 mica_buffer **out)
+{
+    const weight_use use = find_use(graph, leaf);
+    const mica_device *device = buffer->storage->device;
+    if (!use.none && use.conv == NULL)
+        return mica_buffer_pack(buffer, out);
+    mica__operand operand;
+    mica__operand_from(buffer, MICA_ACCESS_READ, &operand);
+    const bool inner = !use.none && ours && buffer->length != 0 && device->backend->outputs_inner != NULL &&
+                       device->backend->outputs_inner(&operand, use.conv->groups > 0 ? use.conv->groups : 1);
+    if (inner)
+        return outputs_inner(buffer, out);
+    *out = mica_buffer_retain(buffer);
+    return MICA_OK;
 }
 
 /* ---- running ---- */
@@ -291,18 +345,26 @@ static mica_status take_leaves(const mica_graph *graph, mica_device *const *devi
     return MICA_OK;
 }
 
-/* Weights of matmuls, packed; what they were is not needed any more. */
+/* Weights as what reads them takes them fastest; what they were is not needed any more. */
 static mica_status pack(mica__prepared *prepared)
 {
     for (uint32_t i = 0; i < prepared->main->parameter_count; i++) {
         const mica_tensor leaf = prepared->main->parameters[i];
         const mica__leaf_data *data = mica__node_of(prepared->main, leaf)->data;
         const uint32_t at = mica__prepare_index(prepared, prepared->main->text + data->name);
-        if (at == UINT32_MAX || !mica__is_weight(prepared->main, leaf))
+        mica_buffer *packed = NULL;
+        if (at == UINT32_MAX)
             continue;
         mica_buffer_release(prepared->packed[at]);
         prepared->packed[at] = NULL;
-        MICA__TRY(mica_buffer_pack(prepared->ready[at], &prepared->packed[at]));
+        MICA__TRY(mica__prepare_weight(prepared->main, leaf, prepared->ready[at], true, &packed));
+        if (packed == prepared->ready[at]) {
+            mica_buffer_release(packed);
+            continue;
+        }
+        prepared->packed[at] = packed;
+        mica_buffer_release(prepared->ready[at]);
+        prepared->ready[at] = NULL;
     }
     return MICA_OK;
 }

@@ -10,8 +10,8 @@
 typedef struct mica__prepared {
     mica_graph *main;   /* what runs; its parameters are some of the graph's, and those that `before` makes */
     mica_graph *before; /* outputs are what is prepared; NULL: nothing is */
-    mica_buffer **ready;  /* of each output of `before` */
-    mica_buffer **packed; /* the same as the matmul that reads it takes it fastest; NULL: as it is */
+    mica_buffer **ready;  /* of each output of `before`; NULL: not there yet, or packed */
+    mica_buffer **packed; /* the same as what reads it takes it fastest; NULL: as it is */
     uint32_t count;
     bool stale; /* parameters have changed since */
 } mica__prepared;
@@ -26,7 +26,9 @@ mica_status mica__prepare_run(mica__prepared *prepared, mica_device *const *devi
                               void *context);
 /* Which output of `before` a parameter of `main` is; UINT32_MAX: it is one of the graph's own. */
 uint32_t mica__prepare_index(const mica__prepared *prepared, const char *name);
-/* Whether every use of a parameter is as the weight of a matmul, which may be packed. */
-bool mica__is_weight(const mica_graph *graph, mica_tensor leaf);
+/* What a leaf lies in as all that reads it takes it fastest: weights of matmuls packed, those of convolutions with their outputs side by side, which is left out where others than the executable
+ * (`ours` false) may write to it. Another reference to `buffer` where that is as it lies. */
+mica_status mica__prepare_weight(const mica_graph *graph, mica_tensor leaf, mica_buffer *buffer, bool ours,
+                                 mica_buffer **out);
 
 #endif

@@ -3,7 +3,7 @@
  *
  * A unit goes through the channels, some at a time: their part of x as f32 with zeros where there is padding, and their weights, a vector's outputs
  * side by side, are both put into the thread's memory once and multiplied into the sums of all its outputs and places. So a weight is read once per
- * tile of places, where it lies, and no copy of all weights is made.
+ * tile of places, where it lies, and no copy of all weights is made. Weights that lie so already (mica__cpu_outputs_inner) are multiplied where they are.
  */
 #include "backend/cpu/kernels/image/conv_tile.h"
 #include "backend/cpu/kernels/image/conv_unit.h"
@@ -23,6 +23,8 @@ typedef struct conv_work {
     uint64_t block, blocks;                /* of outputs: the first of this part, and one past its last */
     float *tile, *sums, *weights, *lines;
     uint64_t *step, *place, *slot;
+    uint64_t
+        w_step; /* bytes between two taps of the weight, whose outputs lie side by side; 0: they do not */
 } conv_work;
 
 /* Vectors in block b of a group's outputs. */
@@ -167,6 +169,44 @@ static void pack_vector(const conv_work *s, uint64_t vector, uint64_t c, uint64_
     }
     for (uint64_t i = 0; i < channels; i++, l.from += l.c_step)
         turn_lines(s, &l, i, s->taps, to, width);
+}
+
+/* Bytes from tap to tap, the last one's to the next channel, of a weight of f32 whose outputs are neighbours; 0: it lies otherwise. */
+static uint64_t tap_step(const mica__cpu_conv *p, const mica__cpu_view *w)
+{
+    uint64_t step = 0, next = 0;
+    if (p->transposed != 0 || w->dtype != MICA_DTYPE_F32 || w->stride[N] != sizeof(float))
+        return 0;
+    for (uint32_t d = X + 1; d-- > C;) {
+        if (w->shape[d] == 1)
+            continue;
+        if (step == 0)
+            step = next = w->stride[d];
+        if (w->stride[d] != next)
+            return 0;
+        next *= w->shape[d];
+    }
+    return step % sizeof(float) == 0 ? step : 0;
+}
+
+/* Weights of block b from channel c on, where they lie; NULL where there are lanes behind the last output, or they do not lie side by side. */
+static const float *lanes_in_place(const conv_work *s, uint64_t b, uint64_t c)
+{
+    const mica__cpu_conv *p = s->u->p;
+    const mica__cpu_view *w = &s->args->view[MICA__CONV_WEIGHT];
+    const uint64_t first = s->u->group * p->outputs + b * CONV_BLOCK;
+    if (s->w_step == 0 || first + vectors_of(p, b) * VW > w->shape[N])
+        return NULL;
+    return (const float *)(const void *)(w->data + first * sizeof(float) + c * s->taps * s->w_step);
+}
+
+/* Weights of block b, `channels` from c on, put side by side. */
+static const float *pack_block(const conv_work *s, uint64_t b, uint64_t c, uint64_t channels)
+{
+    const uint32_t vectors = vectors_of(s->u->p, b);
+    for (uint32_t v = 0; v < vectors && s->used > 0; v++)
+        pack_vector(s, b * CONV_VECTORS + v, c, channels, s->weights + v * VW, vectors * VW);
+    return s->weights;
 }
 
 /* ---- places ---- */
@@ -320,19 +360,23 @@ static void run_unit(const conv_work *s)
     list_places(s);
     for (uint64_t c = 0; c < p->channels; c += p->depth) {
         const uint64_t channels = least(p->depth, p->channels - c);
-        const conv_tile t = {.x = s->tile,
-                             .place = s->place,
-                             .step = s->step,
-                             .places = places,
-                             .steps = channels * s->used,
-                             .first = c == 0};
+        conv_tile t = {.x = s->tile,
+                       .place = s->place,
+                       .step = s->step,
+                       .places = places,
+                       .steps = channels * s->used,
+                       .first = c == 0};
         if (s->used > 0)
             fill_tile(s, c, channels);
         for (uint64_t b = s->block; b < s->blocks; b++) {
             const uint32_t vectors = vectors_of(p, b);
-            for (uint32_t v = 0; v < vectors && s->used > 0; v++)
-                pack_vector(s, b * CONV_VECTORS + v, c, channels, s->weights + v * VW, vectors * VW);
-            conv_block(&t, s->weights, s->sums + (b - s->block) * apart, vectors);
+            const float *lanes = lanes_in_place(s, b, c);
+            t.ahead = b + 1 < s->blocks            ? lanes_in_place(s, b + 1, c)
+                      : c + p->depth < p->channels ? lanes_in_place(s, s->block, c + p->depth)
+                                                   : NULL;
+            t.w_step = lanes != NULL ? s->w_step / sizeof(float) : vectors * VW;
+            conv_block(&t, lanes != NULL ? lanes : pack_block(s, b, c, channels),
+                       s->sums + (b - s->block) * apart, vectors);
         }
     }
     for (uint64_t b = s->block; b < s->blocks; b++)
@@ -362,7 +406,8 @@ void MICA__ISA(conv)(const mica__cpu_args *args, uint32_t first, uint32_t last)
                        .lines = local + l.lines,
                        .step = (uint64_t *)(void *)(local + l.step),
                        .place = (uint64_t *)(void *)(local + l.place),
-                       .slot = (uint64_t *)(void *)(local + l.slot)};
+                       .slot = (uint64_t *)(void *)(local + l.slot),
+                       .w_step = tap_step(p, &args->view[MICA__CONV_WEIGHT])};
         s.channel_floats = u.images * s.image_floats;
         run_unit(&s);
     }

@@ -33,7 +33,9 @@ typedef struct conv_tile {
     const uint64_t *place; /* filled up with the last one for 16 more */
     const uint64_t *step;
     uint64_t places, steps;
-    bool first; /* sums begin at zero */
+    uint64_t w_step;    /* floats between the lanes of two steps */
+    const float *ahead; /* lanes that the tile behind this one reads, asked for meanwhile; NULL: none */
+    bool first;         /* sums begin at zero */
 } conv_tile;
 
 /* `places` neighbours in the list. */
@@ -42,12 +44,17 @@ CONV_INLINE void conv_places(const conv_tile *t, const float *w, uint64_t at, fl
 {
     vf sum[24];
     const uint64_t *place = t->place + at;
+    const uint64_t w_step = t->w_step;
+    /* a vector of each step's lanes with each group of places, until all are asked for */
+    const uint64_t part = at / (uint64_t)places;
+    const float *ahead = t->ahead != NULL && part < (uint64_t)vectors ? t->ahead + part * VW : w;
     sums += at * (uint64_t)(vectors * VW);
     CONV_UNROLL
     for (int i = 0; i < places * vectors; i++)
         sum[i] = t->first ? vf_zero() : vf_load(sums + i * VW);
-    for (uint64_t k = 0; k < t->steps; k++, w += vectors * VW) {
+    for (uint64_t k = 0; k < t->steps; k++, w += w_step, ahead += w_step) {
         const float *x = t->x + t->step[k];
+        __builtin_prefetch(ahead, 0, 2);
         vf b[4];
         CONV_UNROLL
         for (int v = 0; v < vectors; v++)

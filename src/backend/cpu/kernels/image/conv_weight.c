@@ -170,6 +170,7 @@ static void add_piece(const weight_work *s, const dy_piece *piece, bool first)
                          .step = s->step,
                          .places = taps,
                          .steps = piece->images * piece->rows * piece->columns,
+                         .w_step = s->vectors * VW,
                          .first = true};
     conv_block(&t, s->lanes, s->sums, s->vectors);
     for (uint64_t i = 0; i < taps * s->vectors * VW; i++)

@@ -91,11 +91,6 @@ class Mica:
             self.must(self.lib.mica_executable_run(executable, ins, len(fed), outs, len(outputs)))
             for slot, (name, array), memory in zip(outs, outputs, room):
                 shape = tuple(slot.shape[:slot.ndim])
-                if array.dtype == np.int64 and shape[1:] == array.shape[1:] and len(shape) == 2 and shape[0] > array.shape[0]:
-                    # chosen boxes: as many rows as there may be, those behind the chosen ones -1
-                    rows = memory[:8 * int(np.prod(shape))].view(np.int64).reshape(shape)
-                    if np.all(rows[array.shape[0]:] == -1):
-                        shape = array.shape
                 if shape != array.shape or NAMES[slot.dtype] != NUMPY[array.dtype.name]:
                     results.append("%s%s instead of %s%s" % (NAMES[slot.dtype], shape, NUMPY[array.dtype.name], array.shape))
                 else:

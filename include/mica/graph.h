@@ -82,6 +82,10 @@ MICA_API mica_tensor mica_graph_constant(mica_graph *graph, mica_dtype dtype, ui
 MICA_API mica_tensor mica_graph_number(mica_graph *graph, mica_dtype dtype, double value);
 /* Gives the value a name outside. Names of outputs differ; a value may have several. Returns the value. */
 MICA_API mica_tensor mica_graph_output(mica_graph *graph, const char *name, mica_tensor value);
+/* Of the places that output `name` has along `axis`, the first so many are there as output `count` says, i32 or i64 and
+ * one element (mica_graph_nonzero's count): a run gives the output with that size, at most the one that its shape has. */
+MICA_API mica_status mica_graph_output_rows(mica_graph *graph, const char *name, uint32_t axis,
+                                            const char *count);
 /* Nodes added from here on have this text in the sentences of failures, profiles and prints ("layer 3"); NULL or "":
  * none. */
 MICA_API mica_status mica_graph_label(mica_graph *graph, const char *text);
@@ -260,6 +264,9 @@ MICA_API mica_tensor mica_graph_get_input(const mica_graph *graph, uint32_t i, c
 MICA_API mica_tensor mica_graph_get_parameter(const mica_graph *graph, uint32_t i, const char **out_name);
 /* Likewise of the outputs: the tensor that has the name. */
 MICA_API mica_tensor mica_graph_get_output(const mica_graph *graph, uint32_t i, const char **out_name);
+/* Of the i-th output, the name of the output that counts its places along `out_axis` (mica_graph_output_rows); NULL:
+ * none does. `out_axis` may be NULL. */
+MICA_API const char *mica_graph_get_output_rows(const mica_graph *graph, uint32_t i, uint32_t *out_axis);
 /* The input, parameter or output of that name; 0: there is none. */
 MICA_API mica_tensor mica_graph_find(const mica_graph *graph, const char *name);
 /* The name of a symbol of the graph; "?" for MICA_SIZE_UNKNOWN, NULL for a number. Borrowed. */

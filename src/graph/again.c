@@ -274,6 +274,12 @@ mica_status mica__rewrite_end(mica__rewrite *rewrite, mica_graph **out_graph)
     for (uint32_t i = 0; status == MICA_OK && i < from->outputs.count; i++)
         (void)mica_graph_output(rewrite->to, from->text + from->outputs.list[i].name,
                                 rewrite->map[from->outputs.list[i].tensor]);
+    for (uint32_t i = 0; status == MICA_OK && i < from->outputs.count; i++) {
+        uint32_t axis = 0;
+        const char *count = mica_graph_get_output_rows(from, i, &axis);
+        if (count != NULL)
+            (void)mica_graph_output_rows(rewrite->to, from->text + from->outputs.list[i].name, axis, count);
+    }
     if (status == MICA_OK)
         status = mica_graph_status(rewrite->to);
     *out_graph = status == MICA_OK ? rewrite->to : NULL;

@@ -77,6 +77,11 @@ static bool takes_body(mica_graph *graph, const char *call, const char *name, co
                                 body->input_count, inputs) != 0;
     if (body->outputs.count == 0)
         return mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, call, "%s has no outputs", name) != 0;
+    for (uint32_t i = 0; i < body->outputs.count; i++)
+        if (body->outputs.list[i].rows != 0)
+            return mica__graph_fail(graph, MICA_ERR_UNSUPPORTED, call,
+                                    "%s gives as many rows as the run finds, which no sub-graph does",
+                                    name) != 0;
     return true;
 }
 

@@ -569,6 +569,45 @@ mica_tensor mica_graph_output(mica_graph *graph, const char *name, mica_tensor t
     return at != UINT32_MAX && add_name(graph, &graph->outputs, at, tensor) ? tensor : 0;
 }
 
+uint32_t mica__graph_output_of(const mica_graph *graph, const char *name)
+{
+    const mica__names *names = &graph->outputs;
+    return name == NULL || names->slots == 0 ? UINT32_MAX : names->table[slot_of(graph, names, name)] - 1;
+}
+
+mica_status mica_graph_output_rows(mica_graph *graph, const char *name, uint32_t axis, const char *count)
+{
+    if (!mica__graph_begins(graph, "output_rows"))
+        return graph == NULL ? MICA_ERR_INVALID_ARGUMENT : mica_graph_status(graph);
+    const uint32_t output = mica__graph_output_of(graph, name), counted = mica__graph_output_of(graph, count);
+    if (output == UINT32_MAX || counted == UINT32_MAX || output == counted) {
+        (void)mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "output_rows", "%s '%s' is no %soutput",
+                               output == UINT32_MAX ? "name" : "count",
+                               output != UINT32_MAX ? (count != NULL ? count : "(NULL)")
+                               : name != NULL       ? name
+                                                    : "(NULL)",
+                               output == UINT32_MAX || counted == UINT32_MAX ? "" : "other ");
+        return graph->status;
+    }
+    mica__named *named = &graph->outputs.list[output];
+    const mica__type *type = mica__type_of(graph, named->tensor),
+                     *number = mica__type_of(graph, graph->outputs.list[counted].tensor);
+    const uint64_t elements = mica__type_elements(number);
+    if (axis >= type->ndim || mica_dtype_block_elements(type->dtype) != 1 || named->rows != 0)
+        (void)mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "output_rows",
+                               "axis is %u of the %u dimensions of '%s'%s", axis, type->ndim, name,
+                               named->rows != 0 ? ", which is counted already" : "");
+    else if ((number->dtype != MICA_DTYPE_I32 && number->dtype != MICA_DTYPE_I64) ||
+             (elements != 1 && elements != MICA_SIZE_UNKNOWN))
+        (void)mica__graph_fail(graph, MICA_ERR_INVALID_ARGUMENT, "output_rows",
+                               "count '%s' is not one i32 or i64", count);
+    else {
+        named->rows = counted + 1;
+        named->axis = axis;
+    }
+    return graph->status;
+}
+
 /* ---- facts ---- */
 
 mica_status mica_graph_get_tensor(const mica_graph *graph, mica_tensor tensor, mica_graph_tensor_info *out)
@@ -656,6 +695,14 @@ mica_tensor mica_graph_get_output(const mica_graph *graph, uint32_t i, const cha
     if (out_name != NULL)
         *out_name = is ? graph->text + graph->outputs.list[i].name : NULL;
     return is ? graph->outputs.list[i].tensor : 0;
+}
+
+const char *mica_graph_get_output_rows(const mica_graph *graph, uint32_t i, uint32_t *out_axis)
+{
+    const bool is = graph != NULL && i < graph->outputs.count && graph->outputs.list[i].rows != 0;
+    if (out_axis != NULL)
+        *out_axis = is ? graph->outputs.list[i].axis : 0;
+    return is ? graph->text + graph->outputs.list[graph->outputs.list[i].rows - 1].name : NULL;
 }
 
 mica_tensor mica_graph_find(const mica_graph *graph, const char *name)

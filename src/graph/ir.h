@@ -53,6 +53,8 @@ typedef struct mica__tensor {
 typedef struct mica__named {
     uint32_t name; /* in graph->text */
     mica_tensor tensor;
+    uint32_t rows,
+        axis; /* of an output: the number of that which counts its places along `axis`, + 1; 0: none */
 } mica__named;
 
 typedef struct mica__names { /* a list, and a table that finds them: places in the list + 1, 0 free */
@@ -178,6 +180,8 @@ void *mica__graph_memory(mica_graph *graph, size_t bytes);
 uint32_t mica__graph_text(mica_graph *graph, const char *text);
 /* The tensor of a name; 0. */
 mica_tensor mica__names_find(const mica_graph *graph, const mica__names *names, const char *name);
+/* The output of a name, by number; UINT32_MAX. */
+uint32_t mica__graph_output_of(const mica_graph *graph, const char *name);
 /* A constant of bytes that are shared, not copied; takes over one use of the blob in any case. */
 mica_tensor mica__graph_constant_blob(mica_graph *graph, const mica__type *type, mica__blob *blob);
 mica__blob *mica__blob_create(const void *data, uint64_t bytes); /* a copy, or zeros; NULL: no memory */

@@ -5,13 +5,13 @@
 static void test_compiled(void **state)
 {
     (void)state;
-    assert_int_equal(nodes_run_all(cpu, MICA_MODE_COMPILED), 0);
+    assert_int_equal(nodes_run_all(cpu, MICA_MODE_COMPILED, NODES_FILE), 0);
 }
 
 static void test_eager(void **state)
 {
     (void)state;
-    assert_int_equal(nodes_run_all(cpu, MICA_MODE_EAGER), 0);
+    assert_int_equal(nodes_run_all(cpu, MICA_MODE_EAGER, NODES_FILE), 0);
 }
 
 int main(void)

@@ -8,7 +8,7 @@ int main(void)
         printf("no OpenCL here: %s\n", mica_status_message());
         return 77;
     }
-    const uint32_t unserved = nodes_run_all(device, MICA_MODE_COMPILED);
+    const uint32_t unserved = nodes_run_all(device, MICA_MODE_COMPILED, NODES_FILE);
     printf("%u cases are the cpu's alone\n", unserved);
     mica_device_release(device);
     return unserved <= 12 ? 0 : 1;

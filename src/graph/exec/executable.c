@@ -308,19 +308,11 @@ mica_status mica_executable_set_from(mica_executable *executable, const char *pa
     return status;
 }
 
-static uint32_t output_index(const mica_graph *graph, const char *name)
-{
-    for (uint32_t i = 0; i < graph->outputs.count; i++)
-        if (strcmp(graph->text + graph->outputs.list[i].name, name) == 0)
-            return i;
-    return UINT32_MAX;
-}
-
 static mica_status get(mica_executable *executable, const char *name, mica_buffer **out_buffer)
 {
     const mica_graph *graph = executable->graph;
     const mica_tensor leaf = mica__names_find(graph, &graph->leaves, name);
-    const uint32_t output = output_index(graph, name);
+    const uint32_t output = mica__graph_output_of(graph, name);
     mica_buffer *found = leaf != 0 ? executable->held[leaf].buffer : NULL;
     if (leaf == 0 && output == UINT32_MAX)
         return mica__fail(MICA_ERR_NOT_FOUND, "executable_get: the graph has no '%s'", name);
@@ -353,7 +345,7 @@ mica_status mica_executable_get(mica_executable *executable, const char *name, m
 static mica_status link_state(mica_executable *executable, const char *output, const char *state)
 {
     const mica_graph *graph = executable->graph;
-    const uint32_t index = output_index(graph, output);
+    const uint32_t index = mica__graph_output_of(graph, output);
     const mica_tensor leaf = mica__names_find(graph, &graph->leaves, state);
     if (index == UINT32_MAX || leaf == 0)
         return mica__fail(MICA_ERR_NOT_FOUND, "executable_link: the graph has no %s '%s'",

@@ -171,26 +171,21 @@ static mica_buffer *output_buffer(const mica_executable *executable, const mica_
     return instance->output[output];
 }
 
-static uint32_t output_index(const mica_graph *graph, const char *name)
-{
-    for (uint32_t i = 0; i < graph->outputs.count && name != NULL; i++)
-        if (strcmp(graph->text + graph->outputs.list[i].name, name) == 0)
-            return i;
-    return UINT32_MAX;
-}
-
 /* Known before anything runs: names, and whether there is room. */
 static mica_status check_outputs(const mica_executable *executable, const mica__plan_of *plan,
                                  const mica_array *outputs, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        const uint32_t at = output_index(plan->graph, outputs[i].name);
+        const uint32_t at = mica__graph_output_of(plan->graph, outputs[i].name);
         if (at == UINT32_MAX)
             return mica__fail(MICA_ERR_NOT_FOUND, "executable_run: the graph has no output '%s'",
                               outputs[i].name == NULL ? "(NULL)" : outputs[i].name);
         const mica__type *type = mica__type_of(plan->graph, plan->graph->outputs.list[at].tensor);
         const uint64_t bytes = mica__type_bytes(type);
-        if (outputs[i].data != NULL && outputs[i].bytes < bytes)
+        const mica_graph *written = executable->written;
+        const bool counted = mica_graph_get_output_rows(
+                                 written, mica__graph_output_of(written, outputs[i].name), NULL) != NULL;
+        if (outputs[i].data != NULL && !counted && outputs[i].bytes < bytes)
             return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                               "executable_run: output '%s' takes %llu bytes, there are %llu", outputs[i].name,
                               (unsigned long long)bytes, (unsigned long long)outputs[i].bytes);
@@ -202,28 +197,102 @@ static mica_status check_outputs(const mica_executable *executable, const mica__
     return MICA_OK;
 }
 
-static mica_status deliver(const mica_executable *executable, const mica__plan_of *plan,
-                           const mica__instance *instance, mica_array *array)
+/* How many places along its axis an output has, as the output that counts them says; the type's size where none does. */
+static mica_status found_rows(const mica_executable *executable, const mica__plan_of *plan,
+                              const mica__instance *instance, const char *output, mica__type *type,
+                              uint32_t *out_axis)
 {
-    const uint32_t at = output_index(plan->graph, array->name);
-    const mica__type *type = mica__type_of(plan->graph, plan->graph->outputs.list[at].tensor);
-    mica_buffer *from = output_buffer(executable, instance, at);
-    array->dtype = type->dtype;
-    array->ndim = type->ndim;
-    memcpy(array->shape, type->shape, sizeof array->shape);
-    if (array->data != NULL) {
-        array->bytes = mica__type_bytes(type);
-        return mica__buffer_take(from, 0, array->data, array->bytes);
+    const mica_graph *written = executable->written;
+    uint32_t axis = 0;
+    int64_t count = 0;
+    const char *name = mica_graph_get_output_rows(written, mica__graph_output_of(written, output), &axis);
+    *out_axis = 0;
+    if (name == NULL)
+        return MICA_OK;
+    const uint32_t counted = mica__graph_output_of(plan->graph, name);
+    const mica_dtype dtype = mica__type_of(plan->graph, plan->graph->outputs.list[counted].tensor)->dtype;
+    int32_t narrow = 0;
+    mica_buffer *from = output_buffer(executable, instance, counted);
+    MICA__TRY(dtype == MICA_DTYPE_I64 ? mica__buffer_take(from, 0, &count, sizeof count)
+                                      : mica__buffer_take(from, 0, &narrow, sizeof narrow));
+    count = dtype == MICA_DTYPE_I64 ? count : narrow;
+    if (count < (int64_t)type->shape[axis])
+        type->shape[axis] = count < 0 ? 0 : (uint64_t)count;
+    *out_axis = axis;
+    return MICA_OK;
+}
+
+/* `type` is the first places along `axis` of `whole`, whose elements are at `data`: they close up. */
+static void close_up(const mica__type *whole, const mica__type *type, uint32_t axis, uint8_t *data)
+{
+    uint64_t outer = 1, inner = mica_dtype_block_bytes(type->dtype);
+    for (uint32_t d = 0; d < type->ndim; d++)
+        *(d < axis ? &outer : &inner) *= d == axis ? 1 : type->shape[d];
+    const uint64_t size = type->shape[axis] * inner, step = whole->shape[axis] * inner;
+    for (uint64_t i = 1; i < outer && size != step; i++)
+        memmove(data + i * size, data + i * step, size);
+}
+
+/* Bytes of an output for who wants them in memory of theirs; of one whose places are counted, those that are there. */
+static mica_status deliver_bytes(mica_buffer *from, const mica__type *whole, const mica__type *type,
+                                 uint32_t axis, mica_array *array)
+{
+    const uint64_t bytes = mica__type_bytes(type);
+    if (array->bytes < bytes)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT,
+                          "executable_run: output '%s' takes %llu bytes, there are %llu", array->name,
+                          (unsigned long long)bytes, (unsigned long long)array->bytes);
+    const bool first = bytes == mica__type_bytes(whole) || axis == 0;
+    array->bytes = bytes;
+    if (first)
+        return mica__buffer_take(from, 0, array->data, bytes);
+    uint8_t *all = mica__alloc((size_t)mica__type_bytes(whole) + 1);
+    if (all == NULL)
+        return mica__fail(MICA_ERR_OUT_OF_MEMORY, "executable_run: no memory for output '%s'", array->name);
+    const mica_status status = mica__buffer_take(from, 0, all, mica__type_bytes(whole));
+    if (status == MICA_OK) {
+        close_up(whole, type, axis, all);
+        memcpy(array->data, all, (size_t)bytes);
     }
-    const bool ours = array->buffer == NULL;
-    if (ours)
-        MICA__TRY(mica__buffer_for(mica_buffer_device(from), type, &array->buffer));
-    const mica_status status = copy_buffer(from, array->buffer);
-    if (status != MICA_OK && ours) {
+    mica__free(all);
+    return status;
+}
+
+/* The same in a buffer: one that is made has the places that are there, a caller's gets all of them. */
+static mica_status deliver_buffer(mica_buffer *from, const mica__type *whole, const mica__type *type,
+                                  uint32_t axis, mica_array *array)
+{
+    mica_buffer *there = NULL;
+    if (array->buffer != NULL)
+        return copy_buffer(from, array->buffer);
+    mica_status status = mica__buffer_for(mica_buffer_device(from), type, &array->buffer);
+    const bool all = memcmp(whole->shape, type->shape, sizeof type->shape) == 0;
+    if (status == MICA_OK && !all && mica__type_elements(type) != 0)
+        status = mica_buffer_slice(from, axis, 0, type->shape[axis], &there);
+    if (status == MICA_OK && (all || there != NULL))
+        status = copy_buffer(all ? from : there, array->buffer);
+    mica_buffer_release(there);
+    if (status != MICA_OK) {
         mica_buffer_release(array->buffer);
         array->buffer = NULL;
     }
     return status;
+}
+
+static mica_status deliver(const mica_executable *executable, const mica__plan_of *plan,
+                           const mica__instance *instance, mica_array *array)
+{
+    const uint32_t at = mica__graph_output_of(plan->graph, array->name);
+    const mica__type *whole = mica__type_of(plan->graph, plan->graph->outputs.list[at].tensor);
+    mica_buffer *from = output_buffer(executable, instance, at);
+    mica__type type = *whole;
+    uint32_t axis = 0;
+    MICA__TRY(found_rows(executable, plan, instance, array->name, &type, &axis));
+    array->dtype = type.dtype;
+    array->ndim = type.ndim;
+    memcpy(array->shape, type.shape, sizeof array->shape);
+    return array->data != NULL ? deliver_bytes(from, whole, &type, axis, array)
+                               : deliver_buffer(from, whole, &type, axis, array);
 }
 
 /* ---- runs ---- */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/work.h"
+#include "graph/onnx/rows.h"
 
 const mica__onnx_graph *mica__ox_body_attribute(mica__ox_op *o, const char *name)
 {
@@ -21,9 +22,8 @@ static mica_status keep_name(mica__ox_op *o, const char *name, mica__ox_captures
     MICA__TRY(mica__spend(4 + all->count));
     if (name[0] == '\0' || !mica__ox_find(o->im, o->scope, name, &value, &owner))
         return MICA_OK; /* of the body itself */
-    if (value.open)
-        return mica__ox_fail(
-            o, "\"%.100s\" has as many rows as the run finds, and is read as an output alone", name);
+    if (mica__ox_value_open(&value))
+        return mica__ox_fail(o, "\"%.100s\" has as many rows as the run finds, and no body reads it", name);
     if (value.host != NULL && value.host->elements <= MICA__OX_FOLD)
         return MICA_OK;
     for (uint32_t i = 0; i < all->count; i++)
@@ -119,7 +119,7 @@ mica_status mica__ox_body_result(const mica__ox_op *o, mica__ox_scope *scope, co
     const mica__ox_scope *owner = NULL;
     if (!mica__ox_find(o->im, scope, name, out, &owner))
         return mica__fail(MICA_ERR_MALFORMED_FILE, "body output \"%.200s\" is given by nothing", name);
-    if (out->open)
+    if (mica__ox_value_open(out))
         return mica__ox_fail(o, "\"%.100s\" has as many rows as the run finds, and no body gives it", name);
     if (owner->graph != scope->graph)
         out->tensor = 0;

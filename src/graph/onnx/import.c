@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "base/work.h"
 #include "format/chunks.h"
-#include "graph/onnx/importer.h"
+#include "graph/onnx/rows.h"
 
 #define NODE_STEPS 256u /* of one node: some microseconds */
 
@@ -31,8 +31,8 @@ void *mica__ox_memory(mica__ox *im, uint64_t count, size_t size)
 
 mica_status mica__ox_scope_open(mica__ox *im, mica__ox_scope *scope, mica__ox_scope *outer, mica_graph *graph)
 {
-    (void)im;
     *scope = (mica__ox_scope){.outer = outer, .graph = graph, .slots = 64};
+    scope->serial = outer != NULL && outer->graph == graph ? outer->serial : ++im->serials;
     scope->depth = outer == NULL ? 0 : outer->depth + 1;
     if (scope->depth >= MICA__OX_DEPTH)
         return mica__fail(MICA_ERR_UNSUPPORTED,
@@ -220,10 +220,6 @@ static mica_status find_inputs(mica__ox_op *o)
         if (!mica__ox_find(o->im, o->scope, name, &o->in[i], &owner))
             return mica__fail(MICA_ERR_MALFORMED_FILE, "input \"%.200s\" is given by nothing before it",
                               name);
-        if (o->in[i].open && o->row != NULL)
-            return mica__fail(
-                MICA_ERR_UNSUPPORTED,
-                "input \"%.200s\" has as many rows as the run finds, and is read as an output alone", name);
         if (owner->graph != o->scope->graph)
             o->in[i].tensor = 0;
         if (o->in[i].tensor == 0 && o->in[i].host == NULL)
@@ -241,7 +237,8 @@ static void keep_constants(const mica__ox_op *o)
         if (o->node->input[i][0] == '\0' || o->in[i].tensor == 0)
             continue;
         mica__ox_entry *entry = find_entry(o->im, o->scope, o->node->input[i], &owner);
-        if (entry != NULL && owner->graph == o->graph)
+        if (entry != NULL && owner->graph == o->graph && entry->value.tensor == 0 &&
+            entry->value.host == o->in[i].host)
             entry->value.tensor = o->in[i].tensor;
     }
 }
@@ -259,7 +256,7 @@ static mica_status build_into(mica__ox_op *o, mica_graph *graph)
 {
     o->graph = graph;
     o->seen = 0;
-    MICA__TRY(o->row->build(o));
+    MICA__TRY(mica__ox_is_open(o) ? mica__ox_build_open(o) : o->row->build(o));
     MICA__TRY(mica_graph_status(graph));
     MICA__TRY(refuse_unread(o));
     for (uint32_t i = 0; i < o->output_count; i++)
@@ -300,7 +297,7 @@ static bool fold(mica__ox_op *o)
     for (uint32_t i = 0; i < o->output_count && done; i++)
         tensors[i] = o->out[i].host == NULL ? o->out[i].tensor : 0;
     for (uint32_t i = 0; i < o->output_count; i++)
-        done = done && !o->out[i].open; /* what is computed here has the rows of ONNX, no more */
+        done = done && o->out[i].rows == NULL; /* what is computed here has the rows of ONNX, no more */
     done = done && mica__ox_evaluate(o->im, scratch, tensors, o->output_count, hosts);
     for (uint32_t i = 0; i < o->output_count && done; i++)
         o->out[i] = (mica__ox_value){.host = o->out[i].host != NULL ? o->out[i].host : hosts[i]};
@@ -312,11 +309,15 @@ static bool fold(mica__ox_op *o)
 static mica_status import_row(mica__ox_op *o)
 {
     MICA__TRY(find_inputs(o));
-    if (may_fold(o)) {
+    const bool moves = mica__ox_moves_sizes(o);
+    if (!moves)
+        MICA__TRY(mica__ox_settle_sizes(o));
+    if (may_fold(o) && !mica__ox_is_open(o)) {
         if (fold(o))
-            return MICA_OK;
+            return moves ? mica__ox_note_sizes(o) : MICA_OK;
         memset(o->out, 0, o->output_count * sizeof *o->out);
         MICA__TRY(find_inputs(o));
+        MICA__TRY(mica__ox_settle_sizes(o));
     }
     (void)mica_graph_label(o->graph, o->node->name);
     MICA__TRY(build_into(o, o->scope->graph));
@@ -393,6 +394,7 @@ static mica_status import_function(mica__ox_op *o, const mica__onnx_function *f)
     const mica_status opened = mica__ox_scope_open(o->im, &scope, NULL, o->scope->graph);
     MICA__TRY(opened);
     scope.depth = o->scope->depth + 1;
+    scope.serial = o->scope->serial;
     scope.function = f;
     scope.call = o->node;
     scope.caller = o->scope;

@@ -25,12 +25,17 @@ typedef struct mica__ox_host {
     uint64_t shape[MICA_MAX_DIMS];
     uint64_t elements, bytes;
     const void *data;
+    bool sized; /* some of its numbers stand for numbers of rows (rows.h) */
 } mica__ox_host;
+
+struct mica__ox_found;
 
 typedef struct mica__ox_value {
     mica_tensor tensor;        /* of the graph of its scope; 0: known, and no node needed it yet */
     const mica__ox_host *host; /* NULL: known when the graph runs */
-    bool open; /* of more rows than ONNX has: as many as there may be; an output of the model alone */
+    const struct mica__ox_found
+        *rows; /* NULL, or: of dimension `axis` only the first so many are ONNX's (rows.h) */
+    uint32_t axis;
 } mica__ox_value;
 
 typedef struct mica__ox_entry {
@@ -44,6 +49,7 @@ typedef struct mica__ox_scope {
     mica_graph *graph;            /* that nodes go to; another one than the outer's in a body */
     mica__ox_entry *entry;        /* [slots], a power of 2 */
     uint32_t count, slots, depth;
+    uint64_t serial;                     /* of the graph, among those of this import */
     const mica__onnx_function *function; /* whose nodes these are; NULL */
     const mica__onnx_node *call;         /* of that function, whose attributes it refers to */
     struct mica__ox_scope *caller;       /* where that call stands */
@@ -53,7 +59,10 @@ typedef struct mica__ox {
     const mica__onnx *model;
     struct mica__chunk *chunks;
     uint64_t seed;
-    uint64_t draws; /* of random operators without a seed, so that no two are alike */
+    uint64_t draws;               /* of random operators without a seed, so that no two are alike */
+    struct mica__ox_found **rows; /* all that were made, by number */
+    uint32_t rows_count, rows_room;
+    uint64_t serials;
 } mica__ox;
 
 typedef struct mica__ox_op mica__ox_op;

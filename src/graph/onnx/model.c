@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/work.h"
 #include "format/chunks.h"
-#include "graph/onnx/importer.h"
+#include "graph/onnx/rows.h"
 
 struct mica_onnx {
     mica__onnx *file;
@@ -244,6 +244,34 @@ static mica_status import_input(whole *w, mica__ox_scope *scope, const mica__onn
     return mica__ox_define(&w->im, scope, value->name, out);
 }
 
+static bool is_output(const whole *w, const char *name)
+{
+    const mica__onnx_graph *graph = &w->model->file->graph;
+    for (uint32_t i = 0; i < graph->output_count; i++)
+        if (strcmp(graph->output[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* An output of as many rows as the run finds: another one, "NAME rows", says how many. */
+static mica_status count_rows(whole *w, const char *name, const mica__ox_value *value)
+{
+    char text[MICA_GRAPH_NAME_BYTES];
+    for (uint32_t i = 0; i < 100; i++) {
+        const int length = i == 0 ? snprintf(text, sizeof text, "%s rows", name)
+                                  : snprintf(text, sizeof text, "%s rows %u", name, i);
+        if (length < 0 || (size_t)length >= sizeof text)
+            break;
+        if (mica_graph_find(w->graph, text) != 0 || is_output(w, text))
+            continue;
+        (void)mica_graph_output(w->graph, text, value->rows->count);
+        return mica_graph_output_rows(w->graph, name, value->axis, text);
+    }
+    return mica__fail(MICA_ERR_UNSUPPORTED,
+                      "output \"%.200s\" has as many rows as the run finds, and no name for their number",
+                      name);
+}
+
 static mica_status import_outputs(whole *w, const mica__ox_scope *scope)
 {
     const mica__onnx_graph *graph = &w->model->file->graph;
@@ -253,7 +281,10 @@ static mica_status import_outputs(whole *w, const mica__ox_scope *scope)
         if (!mica__ox_find(&w->im, scope, graph->output[i].name, &value, &owner))
             return mica__fail(MICA_ERR_MALFORMED_FILE, "output \"%.200s\" is given by nothing",
                               graph->output[i].name);
+        MICA__TRY(mica__ox_settle(&w->im, w->graph, &value));
         (void)mica_graph_output(w->graph, graph->output[i].name, mica__ox_materialise(w->graph, &value));
+        if (value.rows != NULL)
+            MICA__TRY(count_rows(w, graph->output[i].name, &value));
     }
     return mica_graph_status(w->graph);
 }

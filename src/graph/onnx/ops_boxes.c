@@ -1,20 +1,22 @@
 /*
- * ops_boxes.c - NonMaxSuppression: boxes in the order of their scores, of which each round takes the first that is left and drops what it covers. As many rows as the run finds: those behind
- * them are -1, and no other operator reads them (mica__ox_value.open).
+ * ops_boxes.c - NonMaxSuppression: boxes in the order of their scores, of which each round takes the first that is left and drops what it covers. As many rows as the run finds (rows.h): those behind
+ * them are -1.
  */
 #include <string.h>
 
 #include "graph/onnx/body.h"
 #include "graph/onnx/operators.h"
+#include "graph/onnx/rows.h"
 
 enum { LOW_Y, LOW_X, HIGH_Y, HIGH_X, EDGES };
 #define MOST_ROUNDS 65536
 
 typedef struct boxes {
     uint64_t batch, classes, count, rounds;
-    mica_tensor edge[EDGES]; /* [batch, classes, count], in the order of the scores */
-    mica_tensor order, live; /* which box that is (i32); 1 where it may be taken */
-    mica_tensor most;        /* one number: what two boxes may share */
+    mica_tensor edge[EDGES];    /* [batch, classes, count], in the order of the scores */
+    mica_tensor order, live;    /* which box that is (i32); 1 where it may be taken */
+    mica_tensor most;           /* one number: what two boxes may share */
+    const mica__ox_found *rows; /* of the boxes, where the run finds how many there are; NULL */
 } boxes;
 
 static mica_tensor binary(mica_graph *graph, mica_scalar scalar, mica_tensor a, mica_tensor b)
@@ -136,11 +138,12 @@ static mica_status give_boxes(mica__ox_op *o, const boxes *b, mica_tensor taken)
     const mica_tensor all = mica_graph_concat(o->graph, column, 3, 1);
     const mica_tensor kept =
         mica_graph_compress(o->graph, all, mica__ox_reshape(o, there, 1, &rows), 0, &count);
-    const mica_tensor row = mica__ox_cast(o, mica__ox_iota(o, 2, line, 0, MICA_DTYPE_I32), MICA_DTYPE_I32);
-    const mica_tensor behind =
-        binary(o->graph, MICA_SCALAR_GREATER_EQUAL, row, mica__ox_cast(o, count, MICA_DTYPE_I32));
-    mica__ox_out(o, 0, mica__ox_cast(o, mica__ox_select(o, behind, none, kept), MICA_DTYPE_I64));
-    o->out[0].open = true;
+    if (kept == 0)
+        return mica_graph_status(o->graph);
+    const mica__ox_found *found = NULL;
+    MICA__TRY(mica__ox_rows_counted(o, kept, NULL, rows, count, &found));
+    mica__ox_out(o, 0, mica__ox_cast(o, mica__ox_masked(o, kept, found, 0, none), MICA_DTYPE_I64));
+    o->out[0].rows = found;
     return MICA_OK;
 }
 
@@ -162,6 +165,9 @@ static mica_status rank_boxes(mica__ox_op *o, boxes *b, bool centred)
         const mica_tensor ranked = mica_graph_take_along_axis(o->graph, scores, b->order, 2);
         b->live = mica__ox_select(o, binary(o->graph, MICA_SCALAR_GREATER, ranked, least), one, zero);
     }
+    if (b->rows != NULL) /* boxes that are not there are never taken */
+        b->live =
+            mica__ox_select(o, binary(o->graph, MICA_SCALAR_LESS, b->order, b->rows->count), b->live, zero);
     b->most = mica__ox_has(o, 3) ? mica__ox_reshape(o, mica__ox_in(o, 3), 0, NULL)
                                  : mica_graph_number(o->graph, MICA_DTYPE_F32, 0);
     return mica_graph_status(o->graph);
@@ -181,7 +187,8 @@ mica_status mica__ox_non_max_suppression(mica__ox_op *o)
         return mica__ox_fail(o, "of such shapes, or center_point_box");
     MICA__TRY(mica__ox_need_shape(o, mica__ox_in(o, 0), "boxes"));
     MICA__TRY(mica__ox_need_shape(o, mica__ox_in(o, 1), "scores"));
-    boxes b = {.batch = all.shape[0], .classes = scores.shape[1], .count = all.shape[1]};
+    boxes b = {
+        .batch = all.shape[0], .classes = scores.shape[1], .count = all.shape[1], .rows = o->in[1].rows};
     if (all.shape[2] != 4 || scores.shape[0] != b.batch || scores.shape[2] != b.count)
         return mica__ox_fail(o, "of such shapes");
     b.rounds = most <= 0 ? 0 : (uint64_t)most < b.count ? (uint64_t)most : b.count;

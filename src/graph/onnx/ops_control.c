@@ -6,10 +6,21 @@
 #include "base/work.h"
 #include "graph/onnx/body.h"
 #include "graph/onnx/operators.h"
+#include "graph/onnx/rows.h"
 
 #define MOST_UNROLLED 4096u /* nodes */
 
 /* ---- If ------------------------------------------------------------------------------------------------- */
+
+/* Its nodes are those of the graph around, so that it may give rows as the run finds them. */
+static mica_status branch_result(mica__ox_op *o, mica__ox_scope *scope, const char *name, mica__ox_value *out)
+{
+    const mica__ox_scope *owner = NULL;
+    return mica__ox_find(o->im, scope, name, out, &owner) && mica__ox_value_open(out) &&
+                   owner->graph == o->graph
+               ? MICA_OK
+               : mica__ox_body_result(o, scope, name, out);
+}
 
 static mica_status branch_known(mica__ox_op *o, const mica__onnx_graph *branch)
 {
@@ -17,7 +28,7 @@ static mica_status branch_known(mica__ox_op *o, const mica__onnx_graph *branch)
     MICA__TRY(mica__ox_scope_open(o->im, &scope, o->scope, o->graph));
     mica_status status = mica__ox_body(o->im, &scope, branch);
     for (uint32_t i = 0; i < o->output_count && status == MICA_OK; i++)
-        status = mica__ox_body_result(o, &scope, branch->output[i].name, &o->out[i]);
+        status = branch_result(o, &scope, branch->output[i].name, &o->out[i]);
     mica__ox_scope_close(&scope);
     return status;
 }

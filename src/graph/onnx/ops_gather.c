@@ -7,6 +7,7 @@
 #include "base/work.h"
 #include "graph/onnx/importer.h"
 #include "graph/onnx/operators.h"
+#include "graph/onnx/rows.h"
 
 /* Ids of a vector along an axis, whatever shape they have. */
 static mica_status gather_along(mica__ox_op *o, mica_tensor x, uint32_t axis, uint32_t input,
@@ -152,7 +153,7 @@ static mica_status tuple_places(mica__ox_op *o, uint32_t i, const mica__type *x,
 {
     const mica_tensor indices = mica__ox_in(o, i);
     const mica__type type = mica__ox_type(o, indices);
-    mica_tensor at = 0;
+    mica_tensor at = 0, inside = 0;
     uint64_t step = 1;
     for (uint32_t c = k; c-- > 0;) {
         const uint64_t size = x->shape[first + c];
@@ -161,11 +162,18 @@ static mica_status tuple_places(mica__ox_op *o, uint32_t i, const mica__type *x,
         const mica_tensor low = mica__ox_scalar(o, MICA_SCALAR_LESS, part, mica__ox_number(o, part, 0));
         part = mica__ox_select(
             o, low, mica__ox_scalar(o, MICA_SCALAR_ADD, part, mica__ox_number(o, part, (double)size)), part);
+        const mica_tensor fits = mica__ox_scalar(
+            o, MICA_SCALAR_BIT_AND,
+            mica__ox_scalar(o, MICA_SCALAR_GREATER_EQUAL, part, mica__ox_number(o, part, 0)),
+            mica__ox_scalar(o, MICA_SCALAR_LESS, part, mica__ox_number(o, part, (double)size)));
+        inside = inside == 0 ? fits : mica__ox_scalar(o, MICA_SCALAR_BIT_AND, inside, fits);
         part = mica__ox_scalar(o, MICA_SCALAR_MUL, part, mica__ox_number(o, part, (double)step));
         at = at == 0 ? part : mica__ox_scalar(o, MICA_SCALAR_ADD, at, part);
         step *= size;
     }
-    *out = at;
+    *out = k > 1 || first != 0 /* else the place of another row, or batch, is what would be read */
+               ? mica__ox_select(o, inside, at, mica__ox_number(o, at, INT32_MIN))
+               : at;
     return step <= INT32_MAX ? MICA_OK : mica__ox_fail(o, "over more than 2^31 places");
 }
 
@@ -241,7 +249,7 @@ mica_status mica__ox_scatter_nd(mica__ox_op *o)
     return MICA_OK;
 }
 
-/* ---- results whose size is in the elements: of known inputs alone --------------------------------------- */
+/* ---- results whose size is in the elements --------------------------------------------------------------- */
 
 static bool is_true(const mica__ox_host *host, uint64_t i)
 {
@@ -250,9 +258,10 @@ static bool is_true(const mica__ox_host *host, uint64_t i)
 
 mica_status mica__ox_non_zero(mica__ox_op *o)
 {
-    const mica__ox_host *x = NULL;
+    const mica__ox_host *x = mica__ox_known(o, 0);
     uint64_t count = 0, at = 0;
-    MICA__TRY(mica__ox_need(o, 0, &x));
+    if (x == NULL)
+        return mica__ox_places_found(o);
     MICA__TRY(mica__spend(x->elements * (x->ndim + 1)));
     for (uint64_t i = 0; i < x->elements; i++)
         count += is_true(x, i);
@@ -274,11 +283,12 @@ mica_status mica__ox_compress(mica__ox_op *o)
 {
     mica_tensor x = mica__ox_in(o, 0);
     const mica__type type = mica__ox_type(o, x);
-    const mica__ox_host *condition = NULL;
+    const mica__ox_host *condition = mica__ox_known(o, 1);
     const mica__onnx_attribute *given = mica__ox_attribute(o, "axis", MICA__ONNX_KIND_INT);
     mica_gather_params params = {.axis = 0};
     uint64_t count = 0;
-    MICA__TRY(mica__ox_need(o, 1, &condition));
+    if (condition == NULL || o->in[0].rows != NULL)
+        return mica__ox_compressed(o, given);
     if (given != NULL)
         MICA__TRY(mica__ox_axis(o, given->i, type.ndim, &params.axis));
     else

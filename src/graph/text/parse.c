@@ -447,6 +447,24 @@ static bool read_output(mica__reader *reader, mica_graph *graph)
     return read_end(reader, label);
 }
 
+static bool read_rows(mica__reader *reader, mica_graph *graph)
+{
+    char name[MICA_GRAPH_NAME_BYTES], count[MICA_GRAPH_NAME_BYTES], label[MICA_GRAPH_NAME_BYTES];
+    uint64_t axis = 0;
+    if (!mica__reader_string(reader, name))
+        return false;
+    if (!mica__reader_takes(reader, "along"))
+        return mica__reader_wrong(reader, "of the rows of '%s' no axis", name);
+    if (!mica__reader_uint(reader, MICA_MAX_DIMS, &axis))
+        return false;
+    if (!mica__reader_takes(reader, "="))
+        return mica__reader_wrong(reader, "the rows of '%s' are nothing", name);
+    if (!mica__reader_string(reader, count))
+        return false;
+    (void)mica_graph_output_rows(graph, name, (uint32_t)axis, count);
+    return read_end(reader, label);
+}
+
 /* A line that is no node: 1 it was one, 0 it is another. */
 static bool read_line(mica__reader *reader, mica_graph *graph)
 {
@@ -461,7 +479,10 @@ static bool read_line(mica__reader *reader, mica_graph *graph)
         return read_symbols(reader, graph);
     if (mica__span_is(word, "output"))
         return read_output(reader, graph);
-    return mica__reader_wrong(reader, "it begins neither with a tensor nor with 'symbols' or 'output'");
+    if (mica__span_is(word, "rows"))
+        return read_rows(reader, graph);
+    return mica__reader_wrong(reader,
+                              "it begins neither with a tensor nor with 'symbols', 'output' or 'rows'");
 }
 
 /* The lines of a graph, of a sub-graph up to its brace. NULL: reader->status. */

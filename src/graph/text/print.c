@@ -495,6 +495,21 @@ static void put_graph(printing *p)
         put_tensor(p, graph->outputs.list[i].tensor, "-");
         put(p, "\n");
     }
+    for (uint32_t i = 0; i < graph->outputs.count;
+         i++) { /* behind all of them: one may count an earlier one */
+        uint32_t axis = 0;
+        const char *count = mica_graph_get_output_rows(graph, i, &axis);
+        if (count == NULL)
+            continue;
+        put_indent(p);
+        put(p, "rows ");
+        mica__words_quoted(p->words, graph->text + graph->outputs.list[i].name);
+        put(p, " along ");
+        mica__words_uint(p->words, axis);
+        put(p, " = ");
+        mica__words_quoted(p->words, count);
+        put(p, "\n");
+    }
 }
 
 mica_status mica__graph_write(const mica_graph *graph, mica__words *words, mica__text_blobs *blobs)

@@ -5,10 +5,11 @@
  * Beside a matrix W of the model stand A [rank, in] and B [out, rank]: y = W x + scale (alpha / rank) B (A x), where
  * an alpha of 0 stands for the rank. The model's own weights stay as they are, of whatever type. A file is a GGUF in
  * llama.cpp's convention: general.type "adapter", adapter.type "lora", adapter.lora.alpha, general.architecture, and
- * for each tensor NAME of the model NAME.lora_a and NAME.lora_b.
+ * for each tensor NAME of the model NAME.lora_a and NAME.lora_b; or a folder as peft saves it, adapter_config.json
+ * with adapter_model.safetensors.
  *
- * Matrices that an adapter may have: those of attention, of dense feed-forward parts, of the router, and
- * output.weight; embeddings and experts are refused by name.
+ * Matrices that an adapter may have: those of attention, of feed-forward parts, of experts (A [experts, rank, in] and
+ * B [experts, out, rank]), of the router, and output.weight; embeddings are refused by name.
  *
  * Ownership and failure as in device.h. Threads: an adapter is immutable but for mica_adapter_take: any thread.
  */
@@ -49,7 +50,7 @@ typedef struct mica_adapter_desc {
     uint32_t rank; /* 0: 8 */
     float alpha;   /* 0: twice the rank */
     /* [target_count] matrices of every layer: "attn_q" for blk.N.attn_q.weight. None: all that it may have, but the
-     * router */
+     * router and experts */
     const char *const *targets;
     uint32_t target_count;
     uint64_t seed;

@@ -178,6 +178,16 @@ typedef struct mica_convert_options {
  * config.json comes last. A single safetensors file holds tensors and texts alone. */
 MICA_API mica_status mica_convert(const char *input, const char *output, const mica_convert_options *options);
 
+#define MICA_HF_QUERY_HEADS 1u
+#define MICA_HF_KEY_HEADS 2u
+
+/* The name that GGUF has for a matrix or vector of an HF checkpoint, "blk.0.attn_q.weight" for
+ * "model.layers.0.self_attn.q_proj.weight", of the family that general.architecture says; cut at `size` it is refused.
+ * `out_heads` (may be NULL): 0, or MICA_HF_*: its rows are rotary heads whose halves are partners, pairs in a GGUF.
+ * UNSUPPORTED: a family or a name that is not known, or one of a single expert. */
+MICA_API mica_status mica_tensor_name_of_hf(const char *architecture, const char *name, char *out,
+                                            uint64_t size, uint32_t *out_heads);
+
 #ifdef __cplusplus
 }
 #endif

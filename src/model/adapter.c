@@ -19,7 +19,8 @@
 /* Matrices that forward functions reach by mica__linear and by the head. */
 #define MAY                                                                                         \
     (MICA__BIT(Q) | MICA__BIT(K) | MICA__BIT(V) | MICA__BIT(QKV) | MICA__BIT(O) | MICA__BIT(GATE) | \
-     MICA__BIT(UP) | MICA__BIT(DOWN) | MICA__BIT(ROUTER) | MICA__BIT(OUTPUT))
+     MICA__BIT(UP) | MICA__BIT(DOWN) | MICA__BIT(ROUTER) | MICA__BIT(OUTPUT) | EXPERTS)
+#define EXPERTS (MICA__BIT(EXPERT_GATE) | MICA__BIT(EXPERT_UP) | MICA__BIT(EXPERT_DOWN))
 
 /* ---- life ----------------------------------------------------------------------------------------------- */
 
@@ -61,9 +62,18 @@ mica_status mica__adapter_weight(const mica_model *model, const char *name, mica
         return mica__fail(MICA_ERR_UNSUPPORTED, "the model has no tensor \"%.160s\"", name);
     if ((MAY >> id & 1) == 0)
         return mica__fail(MICA_ERR_UNSUPPORTED,
-                          "\"%.160s\" is no matrix that an adapter may have: those of attention, of dense "
-                          "feed-forward parts, routers and output.weight are",
+                          "\"%.160s\" is no matrix that an adapter may have: those of attention, of "
+                          "feed-forward parts, of experts, routers and output.weight are",
                           name);
+    return MICA_OK;
+}
+
+mica_status mica__adapter_order(const mica_model *model, const char *name)
+{
+    mica__tensor_id id = MICA__T_COUNT;
+    uint32_t layer = 0;
+    if (!mica__tensor_place(name, &id, &layer))
+        return MICA_OK;
     /* A file has rows of rotary heads in GGUF's order. */
     if (model->h.rope_halves && !model->family->neox && (id == MICA__T_Q || id == MICA__T_K))
         return mica__fail(
@@ -74,15 +84,27 @@ mica_status mica__adapter_weight(const mica_model *model, const char *name, mica
     return MICA_OK;
 }
 
+void mica__adapter_shape(const mica_buffer_info *weight, uint64_t rank, uint32_t part, uint64_t shape[3])
+{
+    const uint32_t rows = weight->ndim - 2; /* behind the experts */
+    shape[0] = weight->shape[0];
+    shape[rows] = part == 0 ? rank : weight->shape[rows];
+    shape[rows + 1] = part == 0 ? weight->shape[rows + 1] : rank;
+}
+
 static mica_status make_parts(mica_adapter *adapter, mica__low_rank *matrix)
 {
     mica_buffer_info info;
     MICA__TRY(mica_buffer_get_info(matrix->weight, &info));
-    const uint64_t a[2] = {matrix->rank, info.shape[1]}, b[2] = {info.shape[0], matrix->rank};
-    mica__spend_allow((a[0] * a[1] + b[0] * b[1]) * 4);
-    MICA__TRY(mica__spend(MATRIX_STEPS));
-    MICA__TRY(mica_buffer_alloc(adapter->model->device, MICA_DTYPE_F32, 2, a, &matrix->part[0]));
-    return mica_buffer_alloc(adapter->model->device, MICA_DTYPE_F32, 2, b, &matrix->part[1]);
+    for (uint32_t part = 0; part < 2; part++) {
+        uint64_t shape[3] = {1, 1, 1};
+        mica__adapter_shape(&info, matrix->rank, part, shape);
+        mica__spend_allow(shape[0] * shape[1] * shape[2] * 4);
+        MICA__TRY(mica__spend(MATRIX_STEPS));
+        MICA__TRY(
+            mica_buffer_alloc(adapter->model->device, MICA_DTYPE_F32, info.ndim, shape, &matrix->part[part]));
+    }
+    return MICA_OK;
 }
 
 mica_status mica__adapter_add(mica_adapter *adapter, const char *name, uint32_t rank, mica__low_rank **out)
@@ -173,7 +195,7 @@ static mica_status fill_a(mica__low_rank *matrix, uint64_t *state)
     mica_buffer_info info;
     MICA__TRY(mica_buffer_get_info(matrix->part[0], &info));
     MICA__TRY(read_part(matrix, 0, &values, &bytes));
-    const float most = 1.0f / sqrtf((float)info.shape[1]);
+    const float most = 1.0f / sqrtf((float)info.shape[info.ndim - 1]);
     for (uint64_t i = 0; i < info.element_count; i++)
         values[i] = draw(state) * most;
     const mica_status status = mica__adapter_write(matrix, 0, values);
@@ -181,7 +203,7 @@ static mica_status fill_a(mica__low_rank *matrix, uint64_t *state)
     return status;
 }
 
-/* Whether a target names this matrix; none are given: all but routers. */
+/* Whether a target names this matrix; none are given: all but routers and experts. */
 static bool is_target(const mica_adapter_desc *desc, mica__tensor_id id)
 {
     const char *name = mica__tensor_word(id);
@@ -189,7 +211,7 @@ static bool is_target(const mica_adapter_desc *desc, mica__tensor_id id)
     for (uint32_t t = 0; t < desc->target_count; t++)
         if (strlen(desc->targets[t]) == length && memcmp(desc->targets[t], name, length) == 0)
             return true;
-    return desc->target_count == 0 && id != MICA__T_ROUTER;
+    return desc->target_count == 0 && id != MICA__T_ROUTER && (EXPERTS >> id & 1) == 0;
 }
 
 static mica_status add_layer(mica_adapter *adapter, uint32_t layer, const mica_adapter_desc *desc,
@@ -203,6 +225,7 @@ static mica_status add_layer(mica_adapter *adapter, uint32_t layer, const mica_a
             mica__of_layer(from, (mica__tensor_id)id) == NULL)
             continue;
         snprintf(name, sizeof name, "blk.%u.%s", layer, mica__tensor_word((mica__tensor_id)id));
+        MICA__TRY(mica__adapter_order(adapter->model, name));
         MICA__TRY(mica__adapter_add(adapter, name, desc->rank, &matrix));
         MICA__TRY(fill_a(&adapter->matrix[adapter->count - 1], state));
     }
@@ -227,7 +250,8 @@ static mica_status check_targets(const mica_model *model, const mica_adapter_des
         if (!may)
             return mica__fail(MICA_ERR_INVALID_ARGUMENT,
                               "desc.targets[%u] is \"%.60s\", expected attn_q, attn_k, attn_v, attn_qkv, "
-                              "attn_output, ffn_gate, ffn_up, ffn_down or ffn_gate_inp",
+                              "attn_output, ffn_gate, ffn_up, ffn_down, ffn_gate_exps, ffn_up_exps, "
+                              "ffn_down_exps or ffn_gate_inp",
                               t, desc->targets[t]);
         if (!has)
             return mica__fail(MICA_ERR_NOT_FOUND,

@@ -13,7 +13,7 @@
 typedef struct mica__low_rank {
     const mica_buffer *weight; /* the model's */
     char name[2][MICA__ADAPTER_NAME];
-    mica_buffer *part[2]; /* A [rank, in], B [out, rank]; f32 */
+    mica_buffer *part[2]; /* A [rank, in], B [out, rank], of experts [experts, ..] each; f32 */
     uint32_t rank;
 } mica__low_rank;
 
@@ -50,6 +50,14 @@ const mica__low_rank *mica__adapter_find(const mica_adapter *adapter, const mica
 mica_status mica__adapter_new(mica_model *model, mica_adapter **out);
 /* The matrix of that name. UNSUPPORTED: there is none, or it may have no adapter. */
 mica_status mica__adapter_weight(const mica_model *model, const char *name, mica_buffer **out);
+/* UNSUPPORTED: the rows of that matrix lie in another order than in a GGUF. */
+mica_status mica__adapter_order(const mica_model *model, const char *name);
+/* The shape of A (part 0) or B beside a weight, of two dimensions, of experts' three. */
+void mica__adapter_shape(const mica_buffer_info *weight, uint64_t rank, uint32_t part, uint64_t shape[3]);
+/* The folder of an adapter as peft saves it (adapter_peft.c). */
+mica_status mica__adapter_read_peft(mica_adapter *adapter, const char *folder);
+/* A tensor of `count` values as f32, all of them finite; freed by the caller (mica__free). */
+mica_status mica__adapter_values(mica_weights *weights, uint64_t index, uint64_t count, float **out);
 /* Room for A and B beside it, zeroed. */
 mica_status mica__adapter_add(mica_adapter *adapter, const char *name, uint32_t rank, mica__low_rank **out);
 mica_status mica__adapter_write(mica__low_rank *matrix, uint32_t part, const float *values);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/file/file.h"
 #include "base/work.h"
 #include "model/adapter.h"
 
@@ -84,24 +85,25 @@ static size_t matrix_name(const char *name, uint32_t *out_part)
 }
 
 /* A matrix of the file against what the model and the rank want, before memory is taken for it. */
-static mica_status check_shape(const mica_tensor_info *info, uint64_t rows, uint64_t columns)
+static mica_status check_shape(const mica_tensor_info *info, uint32_t ndim, const uint64_t *shape)
 {
-    if (info->ndim == 2 && info->shape[0] == rows && info->shape[1] == columns)
+    const uint64_t *wanted = shape + ndim - 2;
+    if (info->ndim == ndim && memcmp(info->shape, shape, ndim * sizeof *shape) == 0)
         return MICA_OK;
     return mica__fail(
         MICA_ERR_MALFORMED_FILE,
         "tensor \"%.120s\" has %u dimensions and ends with [%llu, %llu], the model and the rank of "
-        "its other half want [%llu, %llu]",
+        "its other half want %u and [%llu, %llu]",
         info->name, info->ndim, (unsigned long long)(info->ndim > 1 ? info->shape[info->ndim - 2] : 1),
-        (unsigned long long)(info->ndim > 0 ? info->shape[info->ndim - 1] : 1), (unsigned long long)rows,
-        (unsigned long long)columns);
+        (unsigned long long)(info->ndim > 0 ? info->shape[info->ndim - 1] : 1), ndim,
+        (unsigned long long)wanted[0], (unsigned long long)wanted[1]);
 }
 
-static mica_status read_values(mica_weights *weights, uint64_t index, mica__low_rank *matrix, uint32_t part)
+mica_status mica__adapter_values(mica_weights *weights, uint64_t index, uint64_t count, float **out)
 {
     mica_tensor_info info;
+    *out = NULL;
     MICA__TRY(mica_weights_tensor(weights, index, &info));
-    const uint64_t count = info.shape[0] * info.shape[1];
     MICA__TRY(mica__spend(TENSOR_STEPS + count / 4));
     float *values = mica__alloc((size_t)count * sizeof *values);
     if (values == NULL)
@@ -113,7 +115,19 @@ static mica_status read_values(mica_weights *weights, uint64_t index, mica__low_
             status = mica__fail(MICA_ERR_MALFORMED_FILE, "tensor \"%.120s\" has a value that is not finite",
                                 info.name);
     if (status == MICA_OK)
-        status = mica__adapter_write(matrix, part, values);
+        *out = values;
+    else
+        mica__free(values);
+    return status;
+}
+
+static mica_status read_values(mica_weights *weights, uint64_t index, mica__low_rank *matrix, uint32_t part)
+{
+    mica_buffer_info info;
+    float *values = NULL;
+    MICA__TRY(mica_buffer_get_info(matrix->part[part], &info));
+    MICA__TRY(mica__adapter_values(weights, index, info.element_count, &values));
+    const mica_status status = mica__adapter_write(matrix, part, values);
     mica__free(values);
     return status;
 }
@@ -141,15 +155,20 @@ static mica_status read_matrix(mica_adapter *adapter, mica_weights *weights, uin
         return MICA_OK; /* comes with its A */
     name[length] = '\0';
     MICA__TRY(mica__adapter_weight(adapter->model, name, &weight));
+    MICA__TRY(mica__adapter_order(adapter->model, name));
     MICA__TRY(mica_buffer_get_info(weight, &w));
     MICA__TRY(mica_weights_tensor(weights, other, &b));
-    if (a.ndim != 2 || b.ndim != 2 || a.shape[0] != b.shape[1] || a.shape[0] == 0 || a.shape[0] > UINT32_MAX)
+    const bool fits = a.ndim == w.ndim && b.ndim == w.ndim;
+    const uint64_t rank = fits ? a.shape[w.ndim - 2] : 0, second = fits ? b.shape[w.ndim - 1] : 0;
+    uint64_t shape[2][3] = {{0}};
+    if (rank != second || rank == 0 || rank > UINT32_MAX)
         return mica__fail(MICA_ERR_MALFORMED_FILE, "tensor \"%.120s\" is of rank %llu, \"%.120s\" of %llu",
-                          a.name, (unsigned long long)(a.ndim == 2 ? a.shape[0] : 0), b.name,
-                          (unsigned long long)(b.ndim == 2 ? b.shape[1] : 0));
-    MICA__TRY(check_shape(&a, a.shape[0], w.shape[1]));
-    MICA__TRY(check_shape(&b, w.shape[0], a.shape[0]));
-    MICA__TRY(mica__adapter_add(adapter, name, (uint32_t)a.shape[0], &matrix));
+                          a.name, (unsigned long long)rank, b.name, (unsigned long long)second);
+    for (uint32_t half = 0; half < 2; half++) {
+        mica__adapter_shape(&w, rank, half, shape[half]);
+        MICA__TRY(check_shape(half == 0 ? &a : &b, w.ndim, shape[half]));
+    }
+    MICA__TRY(mica__adapter_add(adapter, name, (uint32_t)rank, &matrix));
     MICA__TRY(read_values(weights, index, matrix, 0));
     return read_values(weights, other, matrix, 1);
 }
@@ -172,10 +191,12 @@ static mica_status open_adapter(const char *path, mica_model *model, mica_adapte
     mica_adapter *adapter = NULL;
     if (path == NULL || model == NULL)
         return mica__fail(MICA_ERR_INVALID_ARGUMENT, "%s is NULL", path == NULL ? "path" : "model");
-    MICA__TRY(mica_weights_open(path, &(mica_weights_options){.flags = MICA_WEIGHTS_NO_MAP}, &weights));
+    const bool folder = mica__file_look(path) == MICA__FILE_KIND_FOLDER;
+    if (!folder)
+        MICA__TRY(mica_weights_open(path, &(mica_weights_options){.flags = MICA_WEIGHTS_NO_MAP}, &weights));
     mica_status status = mica__adapter_new(model, &adapter);
     if (status == MICA_OK)
-        status = read_file(adapter, weights);
+        status = folder ? mica__adapter_read_peft(adapter, path) : read_file(adapter, weights);
     mica_weights_release(weights);
     if (status == MICA_OK) {
         *out_adapter = adapter;
@@ -207,8 +228,12 @@ static mica_status declare(const mica_adapter *adapter, mica_writer *writer)
     for (uint32_t i = 0; i < 2 * adapter->count; i++) {
         const mica__low_rank *matrix = &adapter->matrix[i / 2];
         mica_buffer_info info;
+        char name[MICA__ADAPTER_NAME];
+        snprintf(name, sizeof name, "%.*s", (int)(strlen(matrix->name[0]) - strlen(".lora_a")),
+                 matrix->name[0]);
+        MICA__TRY(mica__adapter_order(adapter->model, name));
         MICA__TRY(mica_buffer_get_info(matrix->part[i % 2], &info));
-        MICA__TRY(mica_writer_tensor(writer, matrix->name[i % 2], MICA_DTYPE_F32, 2, info.shape));
+        MICA__TRY(mica_writer_tensor(writer, matrix->name[i % 2], MICA_DTYPE_F32, info.ndim, info.shape));
     }
     return MICA_OK;
 }

@@ -10,26 +10,29 @@
 #define STAGE_LAYERS 4u
 #define FIRST_KEYS 4u /* of a text: they are unlike all others */
 
-/* y + factor (x . a^T) . b^T. What lies between lives as long as the records that use it. */
-static mica_status add_low_rank(mica__pass *pass, mica_buffer *x, const mica__low_rank *matrix,
-                                mica_buffer *factor, mica_buffer *y, mica_buffer *sum)
+/* y + factor (x . a^T) . b^T, of experts each row by those that `ids` name. What lies between lives as long as the records that use it. */
+static mica_status add_low_rank(mica__pass *pass, mica_buffer *x, mica_buffer *ids,
+                                const mica__low_rank *matrix, mica_buffer *factor, mica_buffer *y,
+                                mica_buffer *sum)
 {
-    mica_buffer_info in, out;
+    mica_buffer_info out;
     mica_buffer *low = NULL, *scaled = NULL, *added = NULL;
-    MICA__TRY(mica_buffer_get_info(x, &in));
     MICA__TRY(mica_buffer_get_info(y, &out));
-    const uint64_t shape[2] = {in.shape[0], matrix->rank};
-    mica_status status = mica_session_temp(pass->session, MICA_DTYPE_F32, 2, shape, &low);
+    uint64_t shape[3] = {out.shape[0], out.shape[1], matrix->rank};
+    shape[out.ndim - 1] = matrix->rank;
+    mica_status status = mica_session_temp(pass->session, MICA_DTYPE_F32, out.ndim, shape, &low);
     if (status == MICA_OK)
-        status = mica_session_temp(pass->session, MICA_DTYPE_F32, 2, shape, &scaled);
+        status = mica_session_temp(pass->session, MICA_DTYPE_F32, out.ndim, shape, &scaled);
     if (status == MICA_OK)
-        status = mica_session_temp(pass->session, MICA_DTYPE_F32, 2, out.shape, &added);
+        status = mica_session_temp(pass->session, MICA_DTYPE_F32, out.ndim, out.shape, &added);
     if (status == MICA_OK)
-        status = mica_matmul(pass->encoder, x, matrix->part[0], NULL, low);
+        status = ids == NULL ? mica_matmul(pass->encoder, x, matrix->part[0], NULL, low)
+                             : mica_matmul_experts(pass->encoder, x, matrix->part[0], ids, NULL, low);
     if (status == MICA_OK)
         status = mica_mul(pass->encoder, low, factor, scaled);
     if (status == MICA_OK)
-        status = mica_matmul(pass->encoder, scaled, matrix->part[1], NULL, added);
+        status = ids == NULL ? mica_matmul(pass->encoder, scaled, matrix->part[1], NULL, added)
+                             : mica_matmul_experts(pass->encoder, scaled, matrix->part[1], ids, NULL, added);
     if (status == MICA_OK)
         status = mica_add(pass->encoder, y, added, sum);
     mica_buffer_release(low);
@@ -38,8 +41,9 @@ static mica_status add_low_rank(mica__pass *pass, mica_buffer *x, const mica__lo
     return status;
 }
 
-mica_status mica__adapt(mica__pass *pass, mica_buffer *x, const mica_buffer *weight, mica_buffer *y,
-                        mica_buffer **out)
+/* The same for experts: `ids` as mica_matmul_experts has them; else NULL. */
+static mica_status adapt_by(mica__pass *pass, mica_buffer *x, mica_buffer *ids, const mica_buffer *weight,
+                            mica_buffer *y, mica_buffer **out)
 {
     mica_buffer *sum = NULL;
     *out = y;
@@ -50,11 +54,17 @@ mica_status mica__adapt(mica__pass *pass, mica_buffer *x, const mica_buffer *wei
             continue;
         if (sum == NULL) /* further ones are added in place */
             MICA__TRY(mica__pass_like(pass, y, &sum));
-        MICA__TRY(
-            add_low_rank(pass, x, matrix, applied->factor[matrix - applied->adapter->matrix], *out, sum));
+        MICA__TRY(add_low_rank(pass, x, ids, matrix, applied->factor[matrix - applied->adapter->matrix], *out,
+                               sum));
         *out = sum;
     }
     return MICA_OK;
+}
+
+mica_status mica__adapt(mica__pass *pass, mica_buffer *x, const mica_buffer *weight, mica_buffer *y,
+                        mica_buffer **out)
+{
+    return adapt_by(pass, x, NULL, weight, y, out);
 }
 
 /* y = x . w^T + bias, in place: y is no temporary. */
@@ -355,6 +365,16 @@ static mica_status dense_part(decoder *d, const mica__layer *layer, mica_buffer 
                         mica__of_layer(layer, MICA__T_DOWN_BIAS), out);
 }
 
+/* y [rows, slots, columns] of the experts that `ids` name, with what adapters add. */
+static mica_status by_experts(mica__pass *pass, mica_buffer *x, mica_buffer *weight, mica_buffer *ids,
+                              const uint64_t *shape, mica_buffer **out)
+{
+    mica_buffer *product = NULL;
+    MICA__TRY(mica__pass_value(pass, MICA_DTYPE_F32, 3, shape, &product));
+    MICA__TRY(mica_matmul_experts(pass->encoder, x, weight, ids, NULL, product));
+    return adapt_by(pass, x, ids, weight, product, out);
+}
+
 static mica_status routed_part(decoder *d, const mica__layer *layer, mica_buffer *x, mica_buffer **result)
 {
     mica__pass *pass = d->pass;
@@ -370,14 +390,10 @@ static mica_status routed_part(decoder *d, const mica__layer *layer, mica_buffer
     MICA__TRY(mica__pass_value(pass, MICA_DTYPE_U32, 2, picks, &ids));
     MICA__TRY(mica__pass_value(pass, MICA_DTYPE_F32, 2, picks, &weights));
     MICA__TRY(mica_route(encoder, router, NULL, NULL, &params, ids, weights));
-    MICA__TRY(mica__pass_value(pass, MICA_DTYPE_F32, 3, wide, &gate));
-    MICA__TRY(mica__pass_value(pass, MICA_DTYPE_F32, 3, wide, &up));
-    MICA__TRY(mica_matmul_experts(encoder, x, mica__of_layer(layer, MICA__T_EXPERT_GATE), ids, NULL, gate));
-    MICA__TRY(mica_matmul_experts(encoder, x, mica__of_layer(layer, MICA__T_EXPERT_UP), ids, NULL, up));
+    MICA__TRY(by_experts(pass, x, mica__of_layer(layer, MICA__T_EXPERT_GATE), ids, wide, &gate));
+    MICA__TRY(by_experts(pass, x, mica__of_layer(layer, MICA__T_EXPERT_UP), ids, wide, &up));
     MICA__TRY(activate(d, gate, up, &inner));
-    MICA__TRY(mica__pass_value(pass, MICA_DTYPE_F32, 3, narrow, &out));
-    MICA__TRY(
-        mica_matmul_experts(encoder, inner, mica__of_layer(layer, MICA__T_EXPERT_DOWN), ids, NULL, out));
+    MICA__TRY(by_experts(pass, inner, mica__of_layer(layer, MICA__T_EXPERT_DOWN), ids, narrow, &out));
     MICA__TRY(mica__pass_rows(pass, h->width, result));
     return mica_expert_sum(encoder, out, weights, NULL, NULL, NULL, *result);
 }

@@ -2,94 +2,12 @@
  * test_adapter.c - models as graphs and adapters of low rank: the graph of every family gives the logits of its context; what an adapter adds is what merging it
  * into the weights gives; gradients against central differences; files that are wrong are refused by name.
  */
-#include <math.h>
 #include <unistd.h>
 
-#include "golden_models.h"
+#include "adapter_rig.h"
 #include "mica/gradient.h"
-#include "mica/model_graph.h"
 #include "mica/train.h"
-#include "model_rig.h"
 #include "support/meter.h"
-
-enum { LENGTH = 20, TEXTS = 3 };
-
-/* The golden checkpoint as a GGUF, opened. */
-static rig open_gguf(const char *name, uint32_t threads)
-{
-    const mica_device_options options = {.threads = threads};
-    char source[256], folder[256], path[300];
-    rig r = {0};
-    snprintf(source, sizeof source, GOLDEN_HOME "%s", name);
-    assert_int_equal(test_folder_make(folder, sizeof folder, "adapter"), 0);
-    snprintf(path, sizeof path, "%s/model.gguf", folder);
-    must(mica_convert(source, path, NULL));
-    must(mica_device_open("cpu", &options, &r.device));
-    must(mica_model_open(path, r.device, &(mica_model_options){.flags = MICA_WEIGHTS_NO_MAP}, &r.model));
-    must(mica_model_get_info(r.model, &r.info));
-    assert_int_equal(test_folder_remove(folder), 0);
-    return r;
-}
-
-/* Logits (or states) of the graph: [TEXTS * LENGTH, columns], to be freed. */
-static float *graph_rows(const rig *r, const mica_model_graph_desc *desc, const uint32_t *tokens,
-                         uint32_t columns, mica_status (*change)(mica_executable *, void *), void *context)
-{
-    const uint32_t rows = desc->batch * desc->length;
-    mica_graph *graph = NULL;
-    mica_executable *run = NULL;
-    float *got = test_alloc((size_t)rows * columns, sizeof *got);
-    must(mica_model_graph(r->model, desc, &graph));
-    must(mica_graph_verify(graph));
-    must(mica_graph_compile(graph, r->device, NULL, &run));
-    must(mica_model_graph_set(r->model, desc, graph, run));
-    if (change != NULL)
-        must(change(run, context));
-    mica_array in = {.name = "tokens",
-                     .dtype = MICA_DTYPE_U32,
-                     .ndim = 1,
-                     .shape = {rows},
-                     .data = (void *)(uintptr_t)tokens,
-                     .bytes = (uint64_t)rows * 4};
-    mica_array out = {.name = r->info.encoder ? "states" : "logits",
-                      .data = got,
-                      .bytes = (uint64_t)rows * columns * sizeof *got};
-    must(mica_executable_run(run, &in, 1, &out, 1));
-    mica_executable_release(run);
-    mica_graph_release(graph);
-    return got;
-}
-
-/* Logits of a context over the same texts, one after the other. */
-static float *context_rows(const rig *r, const mica_context_options *given, const uint32_t *tokens,
-                           uint32_t texts, uint32_t length, uint32_t chunk)
-{
-    mica_context_options options = *given;
-    mica_context *context = NULL;
-    float *got = test_alloc((size_t)texts * length * r->info.vocabulary, sizeof *got);
-    options.capacity = length;
-    options.cache_k = options.cache_v = MICA_DTYPE_F32;
-    must(mica_context_create(r->model, &options, &context));
-    for (uint32_t t = 0; t < texts; t++) {
-        const uint32_t sequence = rig_sequence(context);
-        rig_logits(context, r, sequence, tokens + (size_t)t * length, length, chunk,
-                   got + (size_t)t * length * r->info.vocabulary);
-        must(mica_sequence_remove(context, sequence));
-    }
-    mica_context_release(context);
-    return got;
-}
-
-/* The greatest distance, of the greatest value. */
-static double distance(const float *a, const float *b, size_t count)
-{
-    double most = 0, apart = 0;
-    for (size_t i = 0; i < count; i++) {
-        most = fmax(most, fabs((double)b[i]));
-        apart = fmax(apart, fabs((double)a[i] - (double)b[i]));
-    }
-    return apart / most;
-}
 
 /* The same kernels in the same order: the bits of a context with a cache of f32. */
 static void graph_of_family(void **state)
@@ -133,11 +51,6 @@ static void graph_of_family(void **state)
 
 /* ---- adapters ------------------------------------------------------------------------------------------- */
 
-typedef struct part {
-    const char *matrix;
-    uint32_t rank, rows, columns;
-} part;
-
 /* Of the llama in tests/model/golden: width 32, 4 heads of 12 over 2, 28 wide. */
 static const part parts[] = {{"blk.0.attn_q.weight", 4, 48, 32},
                              {"blk.1.attn_v.weight", 2, 24, 32},
@@ -145,12 +58,6 @@ static const part parts[] = {{"blk.0.attn_q.weight", 4, 48, 32},
                              {"blk.1.attn_output.weight", 5, 32, 48},
                              {"output.weight", 2, 80, 32}};
 enum { PARTS = 5, MOST_VALUES = 80 * 32 };
-
-static float value_of(uint64_t seed, uint32_t matrix, uint32_t half, uint64_t i)
-{
-    test_random random = test_random_from(seed * 1000003 + matrix * 97 + half * 31 + i * 7919);
-    return (float)test_random_uniform(&random, -0.4, 0.4);
-}
 
 /* What a test changes in a file. */
 typedef struct damage {
@@ -316,7 +223,8 @@ static void merged(void **state)
 /* ---- training ------------------------------------------------------------------------------------------- */
 
 /* Loss of the next tokens, with what it changes by along some parameters of an adapter; through weights of blocks, too. */
-static void gradients_of(const char *name, double step, double bound)
+static void gradients_of(const char *name, double step, double bound, const char *const *targets,
+                         uint32_t target_count)
 {
     uint32_t tokens[2 * LENGTH];
     rig r = open_gguf(name, 2);
@@ -326,7 +234,8 @@ static void gradients_of(const char *name, double step, double bound)
     mica_tensor of[64], d[64];
     char out_name[64][80];
     uint32_t count = 0;
-    must(mica_adapter_create(r.model, &(mica_adapter_desc){.rank = 2, .seed = 5}, &use.adapter));
+    const mica_adapter_desc like = {.rank = 2, .seed = 5, .targets = targets, .target_count = target_count};
+    must(mica_adapter_create(r.model, &like, &use.adapter));
     mica_model_graph_desc desc = {.batch = 2, .length = LENGTH, .adapters = &use, .adapter_count = 1};
     must(mica_model_graph(r.model, &desc, &graph));
     const mica_tensor labels = mica_graph_input(graph, "labels", MICA_DTYPE_U32, 1, (uint64_t[]){2 * LENGTH});
@@ -340,7 +249,7 @@ static void gradients_of(const char *name, double step, double bound)
         assert_int_not_equal(of[count], 0);
         snprintf(out_name[count], sizeof out_name[0], "d.%s", tensor);
     }
-    assert_true(count >= 16);
+    assert_true(count >= (target_count == 0 ? 16 : 4 * target_count));
     must(mica_graph_gradient(graph, loss, 0, of, count, d));
     for (uint32_t i = 0; i < count; i++)
         mica_graph_output(graph, out_name[i], d[i]);
@@ -364,8 +273,11 @@ static void gradients_of(const char *name, double step, double bound)
         if (i % 2 == 1)
             for (uint64_t k = 0; k < info.element_count; k++)
                 value[k] = (float)test_random_uniform(&random, -0.3, 0.3);
-        mica_array set = {
-            .name = tensor, .dtype = MICA_DTYPE_F32, .ndim = 2, .data = value, .bytes = info.byte_length};
+        mica_array set = {.name = tensor,
+                          .dtype = MICA_DTYPE_F32,
+                          .ndim = info.ndim,
+                          .data = value,
+                          .bytes = info.byte_length};
         memcpy(set.shape, info.shape, sizeof set.shape);
         must(mica_executable_set(run, &set));
         if (i % 2 == 0)
@@ -385,8 +297,11 @@ static void gradients_of(const char *name, double step, double bound)
                 direction[k] = got[k] >= 0 ? 1.0f : -1.0f;
                 slope += fabs((double)got[k]);
             }
-            set = (mica_array){
-                .name = tensor, .dtype = MICA_DTYPE_F32, .ndim = 2, .data = value, .bytes = info.byte_length};
+            set = (mica_array){.name = tensor,
+                               .dtype = MICA_DTYPE_F32,
+                               .ndim = info.ndim,
+                               .data = value,
+                               .bytes = info.byte_length};
             memcpy(set.shape, info.shape, sizeof set.shape);
             for (int s = 0; s < 2; s++) {
                 mica_array l = {.name = "loss", .data = &side[s], .bytes = 4};
@@ -427,9 +342,11 @@ static void gradients_of(const char *name, double step, double bound)
 static void gradients(void **state)
 {
     (void)state;
-    gradients_of("llama", 1e-3, 1e-2);
-    gradients_of("gemma2", 1e-3, 1e-2);
-    gradients_of("qwen3moe", 1e-4, 2e-2);
+    static const char *const experts[] = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
+    gradients_of("llama", 1e-3, 1e-2, NULL, 0);
+    gradients_of("gemma2", 1e-3, 1e-2, NULL, 0);
+    gradients_of("qwen3moe", 1e-4, 2e-2, NULL, 0);
+    gradients_of("qwen3moe", 1e-4, 2e-2, experts, 3);
 }
 
 /* Loss and gradients by the model's own weights against PyTorch's, in double (scripts/golden_model_gradient.py). */
@@ -550,14 +467,18 @@ static void refused_files(void **state)
         refused(mica_adapter_open(path, r.model, &adapter), rows[i].status, rows[i].word);
         assert_null(adapter);
     }
-    refused(mica_adapter_open("tests/model/golden/llama", r.model, &adapter), MICA_ERR_UNSUPPORTED, "gguf");
+    refused(mica_adapter_open("tests/model/golden/llama", r.model, &adapter), MICA_ERR_UNSUPPORTED,
+            "no adapter_config.json");
     rig halves = rig_open("llama", 1); /* a folder: rows of rotary heads lie in another order */
     write_adapter(path, 1, &(damage){.alpha = 8});
     refused(mica_adapter_open(path, halves.model, &adapter), MICA_ERR_UNSUPPORTED, "mica convert");
     rig_close(&halves);
     const char *word = "ffn_up_exps";
     refused(mica_adapter_create(r.model, &(mica_adapter_desc){.targets = &word, .target_count = 1}, &adapter),
-            MICA_ERR_INVALID_ARGUMENT, "ffn_up_exps");
+            MICA_ERR_NOT_FOUND, "ffn_up_exps");
+    word = "token_embd";
+    refused(mica_adapter_create(r.model, &(mica_adapter_desc){.targets = &word, .target_count = 1}, &adapter),
+            MICA_ERR_INVALID_ARGUMENT, "ffn_down_exps or ffn_gate_inp");
     word = "attn_qkv";
     refused(mica_adapter_create(r.model, &(mica_adapter_desc){.targets = &word, .target_count = 1}, &adapter),
             MICA_ERR_NOT_FOUND, "no layer of the model has it");
@@ -725,11 +646,13 @@ static void every_allocation(void **state)
 int main(void)
 {
     struct CMUnitTest families[GOLDEN_COUNT];
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_allocation), cmocka_unit_test(merged),
-        cmocka_unit_test(gradients),        cmocka_unit_test(gradients_of_weights),
-        cmocka_unit_test(refused_files),    cmocka_unit_test(hostile_files),
-        cmocka_unit_test(saved_states)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation),
+                                       cmocka_unit_test(merged),
+                                       cmocka_unit_test(gradients),
+                                       cmocka_unit_test(gradients_of_weights),
+                                       cmocka_unit_test(refused_files),
+                                       cmocka_unit_test(hostile_files),
+                                       cmocka_unit_test(saved_states)};
     for (size_t i = 0; i < GOLDEN_COUNT; i++)
         families[i] = (struct CMUnitTest){golden_checkpoints[i].name, graph_of_family, NULL, NULL,
                                           (void *)(uintptr_t)&golden_checkpoints[i]};

@@ -1,6 +1,9 @@
 /* family.c - the table of families, and names against patterns. */
 #include "format/config/family.h"
 
+#include "base/status.h"
+#include "mica/format.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -208,4 +211,35 @@ const mica__name_row *mica__name_family_from_gguf(const mica__name_family *famil
         if (family->row[i].how != MICA__HOW_SKIP && fits(family->row[i].gguf, name, out_parts))
             return &family->row[i];
     return NULL;
+}
+
+mica_status mica_tensor_name_of_hf(const char *architecture, const char *name, char *out, uint64_t size,
+                                   uint32_t *out_heads)
+{
+    mica__name_parts parts = {.layer = 0};
+    if (out_heads != NULL)
+        *out_heads = 0;
+    if (architecture == NULL || name == NULL || out == NULL || size == 0)
+        return mica__fail(MICA_ERR_INVALID_ARGUMENT, "tensor_name_of_hf: %s is NULL, or has no room",
+                          architecture == NULL ? "architecture"
+                          : name == NULL       ? "name"
+                                               : "out");
+    *out = 0;
+    const mica__name_family *family = mica__name_family_of_gguf(architecture);
+    if (family == NULL)
+        return mica__fail(MICA_ERR_UNSUPPORTED, "tensor_name_of_hf: no names are known of \"%.60s\"",
+                          architecture);
+    const mica__name_row *row = mica__name_family_from_hf(family, name, &parts);
+    if (row == NULL || row->how == MICA__HOW_SKIP || row->how == MICA__HOW_STACK ||
+        row->how == MICA__HOW_FACTORS || !mica__name_expand(row->gguf, &parts, out, (size_t)size)) {
+        *out = 0;
+        return mica__fail(MICA_ERR_UNSUPPORTED,
+                          "tensor_name_of_hf: \"%.160s\" has no tensor of its own in a GGUF of %s", name,
+                          architecture);
+    }
+    if (out_heads != NULL && row->how == MICA__HOW_PAIR_QUERY)
+        *out_heads = MICA_HF_QUERY_HEADS;
+    if (out_heads != NULL && row->how == MICA__HOW_PAIR_KEY)
+        *out_heads = MICA_HF_KEY_HEADS;
+    return MICA_OK;
 }

@@ -81,8 +81,8 @@ MICA_API const char *const *mica_model_families(void);
 
 typedef struct mica_context mica_context;
 
-/* Whether a cache has keys without the mean of their head, which attention does not miss: a cache of few bits errs by less
- * then. The means are found when the context is created, by a pass over 64 tokens. */
+/* Whether a cache has keys without the mean of their head, which attention does not miss: a cache of few bits errs by
+ * less then. The means are found when the context is created, by a pass over 64 tokens. */
 typedef enum mica_centre {
     MICA_CENTRE_AUTO = 0, /* where keys have at most 5 bits and the model's scores are not capped */
     MICA_CENTRE_NEVER = 1,

@@ -84,6 +84,7 @@ static void draw_indices(conform_case *c, test_random *random, uint64_t tokens, 
         test_tensor_set(positions, test_random_below(random, tokens), -1);
     else
         test_tensor_set(lengths, 0, (double)keys + 1);
+    c->wanted = MICA_ERR_FAULT;
 }
 
 static oracle_attention forward_of(conform_case *c, double **values)

@@ -121,17 +121,26 @@ static uint64_t chunk_from(const mica__record *record)
 }
 
 static mica_status plan_tokens(const mica__record *record, mica__cpu_delta *params, uint64_t tokens,
-                               mica__plan *plan)
+                               uint32_t threads, mica__plan *plan)
 {
     const mica__operand *q = &record->operand[MICA__DELTA_Q], *v = &record->operand[MICA__DELTA_V];
     const uint64_t dim = q->shape[2], columns = v->shape[2], padded = mica__cpu_delta_padded(dim);
     const bool wide = q->dtype == MICA_DTYPE_F64;
     params->blocks = wide ? 1 : ceil_of(columns, MICA__CPU_DELTA_COLUMNS);
-    params->range = range_of(params->sequences.count * v->shape[1] * params->blocks, &params->sequences);
+    const uint64_t all = v->shape[1] * params->blocks,
+                   each = params->sequences.count * all / (threads * UNITS_PER_THREAD);
+    params->together = wide || each < 1                  ? 1
+                       : each < MICA__CPU_DELTA_TOGETHER ? each
+                                                         : MICA__CPU_DELTA_TOGETHER;
+    params->range = range_of(params->sequences.count * ceil_of(all, params->together), &params->sequences);
     const uint64_t local = wide ? (2 * dim + dim * columns) * sizeof(double)
-                                : (2 * padded + (dim + 2) * STRIP_MOST) * sizeof(float);
-    return finish(record, wide ? "delta_net_wide" : "delta_net", &params->range, params, sizeof *params,
-                  local, 100 + (wide ? 2.0 : 0.15) * (double)(tokens * dim * MICA__CPU_DELTA_COLUMNS), plan);
+                                : (MICA__CPU_DELTA_LOADED * (2 * padded + 2 + STRIP_MOST) + STRIP_MOST +
+                                   params->together * dim * STRIP_MOST) *
+                                      sizeof(float);
+    return finish(
+        record, wide ? "delta_net_wide" : "delta_net", &params->range, params, sizeof *params, local,
+        100 + (wide ? 2.0 : 0.05) * (double)(tokens * dim * MICA__CPU_DELTA_COLUMNS * params->together),
+        plan);
 }
 
 static mica_status plan_chunks(const mica__record *record, mica__cpu_delta *params, uint64_t tokens,
@@ -151,7 +160,6 @@ static mica_status plan_chunks(const mica__record *record, mica__cpu_delta *para
 mica_status mica__cpu_plan_delta_net(const mica__record *record, const mica__device_info *info,
                                      mica__plan *plan)
 {
-    (void)info;
     const mica__delta_record *delta = record->params;
     mica__cpu_delta params = {.delta = delta->delta, .chunk_from = chunk_from(record)};
     params.sequences = sequences_of(record, delta->sequences, MICA__DELTA_STATE, MICA__DELTA_Y);
@@ -159,7 +167,7 @@ mica_status mica__cpu_plan_delta_net(const mica__record *record, const mica__dev
     const uint64_t each = params.sequences.tokens / (delta->sequences > 0 ? delta->sequences : 1);
     const uint64_t shortest = even ? each : 0, longest = even ? each : params.sequences.tokens;
     if (shortest < params.chunk_from) {
-        MICA__TRY(plan_tokens(record, &params, each + 1, plan));
+        MICA__TRY(plan_tokens(record, &params, each + 1, info->threads, plan));
         params.sequences.packed = 0; /* the zeros of tokens that are nobody's are written then */
     }
     return longest >= params.chunk_from ? plan_chunks(record, &params, each + 1, plan) : MICA_OK;

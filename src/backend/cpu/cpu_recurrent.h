@@ -35,9 +35,12 @@ static inline uint64_t mica__cpu_conv_bytes(uint64_t channels, uint64_t width)
     return (width + 2 + inputs) * channels * sizeof(float) + inputs * sizeof(float *);
 }
 
-/* delta_net: row r of the range is columns r % blocks of head r / blocks % heads of a sequence. It leaves sequences of `chunk_from` tokens and
+/* delta_net: a row of the range is `together` blocks of columns of a sequence, of which each head has `blocks`. It leaves sequences of `chunk_from` tokens and
  * more to delta_chunk, whose row r is head r % heads of sequence r / heads, and which leaves out the others. */
 #define MICA__CPU_DELTA_COLUMNS 64u
+#define MICA__CPU_DELTA_LOADED 8u /* tokens that are read together */
+#define MICA__CPU_DELTA_TOGETHER \
+    8u /* blocks of columns of a unit, at most: what lies on a page, and their states in the second-level cache */
 #define MICA__CPU_DELTA_CHUNK 64u /* tokens */
 
 typedef struct mica__cpu_delta {
@@ -45,7 +48,7 @@ typedef struct mica__cpu_delta {
     mica__cpu_sequences sequences;
     mica_delta_params delta;
     uint32_t reserved;
-    uint64_t blocks;
+    uint64_t blocks, together;
     uint64_t chunk_from;
 } mica__cpu_delta;
 

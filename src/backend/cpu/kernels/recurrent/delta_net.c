@@ -77,39 +77,63 @@ static float exp_of(float x)
     return lane[0];
 }
 
-/* A strip of a head of a sequence, and the thread's memory. */
+/* A strip of a head of a sequence, and the thread's memory: what some tokens bring, loaded together, for rows of heads lie on pages of their own and one
+ * token's would wait for the other's. */
 typedef struct delta_strip {
     const mica__cpu_view *view;
     const mica_delta_params *delta;
-    bool rows;                      /* g has a decay for each row of the state */
-    uint64_t head, first, count;    /* columns */
-    float *q, *k, *v, *out, *state; /* state [D, STRIP] */
+    bool rows;                   /* g has a decay for each row of the state */
+    uint64_t head, first, count; /* columns */
+    uint64_t padded;             /* floats of a row of q and k */
+    float skip;
+    float *q, *k, *v;    /* [LOADED] rows, of v STRIP */
+    float *decay, *beta; /* [LOADED] */
+    float *out, *state;  /* [STRIP], [D, STRIP] */
 } delta_strip;
 
-static delta_token load_token(const delta_strip *s, uint64_t t)
+#define LOADED MICA__CPU_DELTA_LOADED
+
+/* n tokens from t on. */
+static void load_tokens(const delta_strip *s, uint64_t t, uint64_t n)
 {
     const mica__cpu_view *q = &s->view[MICA__DELTA_Q], *k = &s->view[MICA__DELTA_K],
-                         *v = &s->view[MICA__DELTA_V], *skip = &s->view[MICA__DELTA_SKIP];
+                         *v = &s->view[MICA__DELTA_V];
     const uint64_t group = s->head / (v->shape[1] / q->shape[1]), dim = q->shape[2];
-    const unsigned char *value =
-        v->data + t * v->stride[0] + s->head * v->stride[1] + s->first * row_element_bytes(v->dtype);
-    delta_vector(q->data + t * q->stride[0] + group * q->stride[1], q->dtype, dim, s->delta, s->delta->scale,
-                 s->q);
-    delta_vector(k->data + t * k->stride[0] + group * k->stride[1], k->dtype, dim, s->delta, 1.0f, s->k);
-    for (uint64_t i = 0; i < STRIP; i += VW) {
-        const uint64_t rest = i < s->count ? s->count - i : 0, n = rest < VW ? rest : VW;
-        vf_store(s->v + i,
-                 n > 0 ? row_load_n(value + i * row_element_bytes(v->dtype), v->dtype, n) : vf_zero());
+    for (uint64_t i = 0; i < n; i++) {
+        const unsigned char *value = v->data + (t + i) * v->stride[0] + s->head * v->stride[1] +
+                                     s->first * row_element_bytes(v->dtype);
+        for (uint64_t c = 0; c < STRIP; c += VW) {
+            const uint64_t rest = c < s->count ? s->count - c : 0, lanes = rest < VW ? rest : VW;
+            vf_store(s->v + i * STRIP + c,
+                     lanes > 0 ? row_load_n(value + c * row_element_bytes(v->dtype), v->dtype, lanes)
+                               : vf_zero());
+        }
+        s->decay[i] = s->rows ? 0.0f : delta_element(&s->view[MICA__DELTA_G], t + i, s->head, 0.0f);
+        s->beta[i] = delta_element(&s->view[MICA__DELTA_BETA], t + i, s->head, 1.0f);
     }
+    for (uint64_t i = 0; i < n; i++) {
+        delta_vector(q->data + (t + i) * q->stride[0] + group * q->stride[1], q->dtype, dim, s->delta,
+                     s->delta->scale, s->q + i * s->padded);
+        delta_vector(k->data + (t + i) * k->stride[0] + group * k->stride[1], k->dtype, dim, s->delta, 1.0f,
+                     s->k + i * s->padded);
+    }
+    for (uint64_t i = 0; i < n; i += VW) {
+        const uint64_t lanes = n - i < VW ? n - i : VW;
+        vf_store_n(s->decay + i, vf_exp(vf_load_n(s->decay + i, lanes)), lanes);
+    }
+}
+
+static delta_token token_of(const delta_strip *s, uint64_t i)
+{
     return (delta_token){
-        .dim = dim,
-        .q = s->q,
-        .k = s->k,
-        .decay = s->rows ? 1.0f : exp_of(delta_element(&s->view[MICA__DELTA_G], t, s->head, 0.0f)),
-        .beta = delta_element(&s->view[MICA__DELTA_BETA], t, s->head, 1.0f),
-        .skip = skip->data != NULL ? row_element(skip->data + s->head * skip->stride[0], skip->dtype) : 0.0f,
+        .dim = s->view[MICA__DELTA_Q].shape[2],
+        .q = s->q + i * s->padded,
+        .k = s->k + i * s->padded,
+        .decay = s->decay[i],
+        .beta = s->beta[i],
+        .skip = s->skip,
         .correct = s->delta->rule == MICA_DELTA_CORRECT,
-        .v = s->v,
+        .v = s->v + i * STRIP,
     };
 }
 
@@ -132,64 +156,104 @@ static void store_out(const delta_strip *s, uint64_t t)
               y->dtype, s->out, s->count);
 }
 
-static void run_strip(const delta_strip *s, const sequence *of)
+#define TURN 32u /* tokens that a strip takes before the next one does */
+
+/* A token whose state goes from one buffer to the other without a copy between. */
+static bool run_alone(const delta_strip *s, const sequence *of, const unsigned char *from, unsigned char *to)
+{
+    const mica__cpu_view *state = &s->view[MICA__DELTA_STATE], *next = &s->view[MICA__DELTA_NEXT_STATE];
+    if (of->count != 1 || s->rows || from == NULL || to == NULL || s->count != STRIP ||
+        s->view[MICA__DELTA_Q].shape[2] == 0 || state->stride[2] % sizeof(float) != 0 ||
+        next->stride[2] % sizeof(float) != 0)
+        return false;
+    load_tokens(s, of->first, 1);
+    const delta_token t = token_of(s, 0);
+    run_token(&t, (const float *)(const void *)from, state->stride[2] / sizeof(float), (float *)(void *)to,
+              next->stride[2] / sizeof(float), s->out);
+    store_out(s, of->first);
+    return true;
+}
+
+/* Tokens [t, end) of a sequence. */
+static void run_strip(const delta_strip *s, const sequence *of, uint64_t t, uint64_t end)
 {
     const mica__cpu_view *state = &s->view[MICA__DELTA_STATE], *next = &s->view[MICA__DELTA_NEXT_STATE];
     const uint64_t dim = s->view[MICA__DELTA_Q].shape[2], bytes = s->first * sizeof(float);
     const unsigned char *from = of->from != NULL ? of->from + s->head * state->stride[1] + bytes : NULL;
     unsigned char *to = of->to != NULL ? of->to + s->head * next->stride[1] + bytes : NULL;
-    if (of->count == 1 && !s->rows && from != NULL && to != NULL && s->count == STRIP && dim > 0 &&
-        state->stride[2] % sizeof(float) == 0 && next->stride[2] % sizeof(float) == 0) {
-        const delta_token t = load_token(s, of->first);
-        run_token(&t, (const float *)(const void *)from, state->stride[2] / sizeof(float),
-                  (float *)(void *)to, next->stride[2] / sizeof(float), s->out);
-        store_out(s, of->first);
+    if (run_alone(s, of, from, to))
         return;
-    }
-    for (uint64_t j = 0; j < dim; j++) {
+    for (uint64_t j = 0; t == 0 && j < dim; j++) {
         memset(s->state + j * STRIP, 0, STRIP * sizeof(float));
         if (from != NULL)
             memcpy(s->state + j * STRIP, from + j * state->stride[2], s->count * sizeof(float));
     }
-    for (uint64_t t = of->first; t < of->first + of->count; t++) {
-        const delta_token token = load_token(s, t);
+    for (uint64_t i = 0; t < end; t++, i++) {
+        if (i % LOADED == 0)
+            load_tokens(s, of->first + t, end - t < LOADED ? end - t : LOADED);
+        const delta_token token = token_of(s, i % LOADED);
         if (s->rows)
-            decay_rows(s, t);
+            decay_rows(s, of->first + t);
         run_token(&token, s->state, STRIP, s->state, STRIP, s->out);
-        store_out(s, t);
+        store_out(s, of->first + t);
     }
-    for (uint64_t j = 0; to != NULL && j < dim; j++)
+    for (uint64_t j = 0; to != NULL && end == of->count && j < dim; j++)
         memcpy(to + j * next->stride[2], s->state + j * STRIP, s->count * sizeof(float));
+}
+
+/* Blocks [first, end) of columns, counted through the heads. They take turns, so that what lies beside each other of a token, on one page, is read at about
+ * the same time. */
+static void run_blocks(delta_strip *s, const sequence *of, uint64_t first, uint64_t end)
+{
+    const mica__cpu_view *v = &s->view[MICA__DELTA_V], *skip = &s->view[MICA__DELTA_SKIP];
+    const uint64_t columns = v->shape[2], dim = s->view[MICA__DELTA_Q].shape[2],
+                   blocks = (columns + MICA__CPU_DELTA_COLUMNS - 1) / MICA__CPU_DELTA_COLUMNS;
+    float *states = s->state;
+    uint64_t t = 0;
+    do {
+        const uint64_t stop = of->count - t < TURN ? of->count : t + TURN;
+        s->state = states;
+        for (uint64_t block = first; block < end; block++) {
+            const uint64_t begin = block % blocks * MICA__CPU_DELTA_COLUMNS;
+            s->head = block / blocks;
+            s->skip =
+                skip->data != NULL ? row_element(skip->data + s->head * skip->stride[0], skip->dtype) : 0.0f;
+            for (s->first = begin; s->first < columns && s->first < begin + MICA__CPU_DELTA_COLUMNS;
+                 s->first += STRIP, s->state += dim * STRIP) {
+                s->count = columns - s->first < STRIP ? columns - s->first : STRIP;
+                run_strip(s, of, t, stop);
+            }
+        }
+        t = stop;
+    } while (t < of->count);
+    s->state = states;
 }
 
 void MICA__ISA(delta_net)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
     const mica__cpu_delta *params = args->params;
     const mica__cpu_sequences *of = &params->sequences;
-    const mica__cpu_view *q = &args->view[MICA__DELTA_Q], *v = &args->view[MICA__DELTA_V];
-    const uint64_t heads = v->shape[1], columns = v->shape[2], dim = q->shape[2];
-    const uint64_t end = mica__cpu_rows_end(&params->range, last), padded = (dim + 15) / 16 * 16;
+    const uint64_t all = args->view[MICA__DELTA_V].shape[1] * params->blocks, together = params->together,
+                   units = (all + together - 1) / together;
+    const uint64_t end = mica__cpu_rows_end(&params->range, last);
     delta_strip s = {.view = args->view, .delta = &params->delta};
+    s.padded = mica__cpu_delta_padded(args->view[MICA__DELTA_Q].shape[2]);
     s.rows = args->view[MICA__DELTA_G].ndim == 3;
     s.q = args->local;
-    s.k = s.q + padded;
-    s.v = s.k + padded;
-    s.out = s.v + STRIP;
+    s.k = s.q + LOADED * s.padded;
+    s.decay = s.k + LOADED * s.padded;
+    s.beta = s.decay + LOADED;
+    s.v = s.beta + LOADED;
+    s.out = s.v + LOADED * STRIP;
     s.state = s.out + STRIP;
     for (uint64_t row = mica__cpu_rows_begin(&params->range, first); row < end; row++) {
-        if (row == of->count * heads * params->blocks) {
+        if (row == of->count * units) {
             sequence_gaps(args, of);
             continue;
         }
-        const uint64_t begin = row % params->blocks * MICA__CPU_DELTA_COLUMNS;
-        const sequence found = sequence_of(args, of, row / params->blocks / heads);
-        s.head = row / params->blocks % heads;
-        if (found.count >= params->chunk_from)
-            continue;
-        for (s.first = begin; found.fine && s.first < columns && s.first < begin + MICA__CPU_DELTA_COLUMNS;
-             s.first += STRIP) {
-            s.count = columns - s.first < STRIP ? columns - s.first : STRIP;
-            run_strip(&s, &found);
-        }
+        const sequence found = sequence_of(args, of, row / units);
+        const uint64_t begin = row % units * together;
+        if (found.fine && found.count < params->chunk_from)
+            run_blocks(&s, &found, begin, all - begin < together ? all : begin + together);
     }
 }

@@ -5,12 +5,9 @@
  * the gradient of an input is added up once all sums that it reached are known, in rising token.
  */
 #include "backend/cpu/kernels/kernels.h"
-#include "backend/cpu/kernels/recurrent/gradient.h"
-#include "backend/cpu/kernels/simd/functions.h"
+#include "backend/cpu/kernels/recurrent/lanes.h"
 
-#define VD (sizeof(vd) / sizeof(double))
 #define TOKENS MICA__CPU_CONV_TOKENS
-#define INLINE static inline __attribute__((always_inline))
 
 /* Rows of `room` numbers, of which `count` are channels from `first` on. */
 typedef struct channels {
@@ -28,34 +25,18 @@ typedef struct channels {
 static void load_row(const channels *h, const mica__cpu_view *view, const unsigned char *from,
                      uint64_t stride, double *to)
 {
-    float tmp[MICA__CPU_CONV_BACKWARD_MOST];
     from += h->first * stride;
-    if (view->dtype == MICA_DTYPE_F64) {
-        for (uint64_t c = 0; c < h->count; c++)
-            to[c] = real_at(view, from + c * stride);
-        return;
-    }
-    const float *row = row_f32_strided(from, view->dtype, stride, h->count, tmp);
-    for (uint64_t c = 0; c < h->count; c++)
-        to[c] = (double)row[c];
+    for (uint64_t c = 0; c < h->count; c += VD)
+        vd_store(to + c, lanes_at(view, from + c * stride, stride, h->count - c < VD ? h->count - c : VD));
 }
 
 /* Nothing where the view is absent. */
 static void put_row(const channels *h, const mica__cpu_view *view, uint64_t offset, uint64_t stride,
                     const double *row)
 {
-    float narrow[MICA__CPU_CONV_BACKWARD_MOST];
-    if (view->data == NULL)
-        return;
     offset += h->first * stride;
-    if (view->dtype == MICA_DTYPE_F64) {
-        for (uint64_t c = 0; c < h->count; c++)
-            put_real(view, offset + c * stride, row[c]);
-        return;
-    }
-    for (uint64_t c = 0; c < h->count; c++)
-        narrow[c] = (float)row[c];
-    row_store_strided(view->data + offset, view->dtype, stride, narrow, h->count);
+    for (uint64_t c = 0; c < h->count; c += VD)
+        lanes_put(view, offset + c * stride, stride, h->count - c < VD ? h->count - c : VD, vd_load(row + c));
 }
 
 /* Rows lie further apart than what prefetches by itself follows: the same row of the next tile is asked for. */
@@ -82,7 +63,7 @@ static void load_state(const channels *h, const stretch *s)
 /* ---- a tile ---- */
 
 /* The slope of silu. */
-INLINE vd slope_of(vd sum)
+VD_INLINE vd slope_of(vd sum)
 {
     const vd e = vd_exp(-vd_abs(sum)), part = vd_select(vl_negative((vl)sum), e, vd_set1(1)) / (1 + e);
     return part * vd_fma(sum, 1 - part, vd_set1(1));
@@ -90,34 +71,34 @@ INLINE vd slope_of(vd sum)
 
 /* What reaches the sums of `count` tokens becomes what goes through their activation, and bias and weight get theirs. `width` is a constant where taps
  * are to stay in registers. */
-INLINE void add_tokens(const channels *h, uint64_t c, uint64_t count, uint64_t width, bool silu)
+VD_INLINE void add_tokens(const channels *h, uint64_t c, uint64_t count, uint64_t width, bool silu)
 {
     vd bias, dbias, weight[MICA__CPU_CONV_BACKWARD_TAPS], dweight[MICA__CPU_CONV_BACKWARD_TAPS];
-    memcpy(&bias, h->bias + c, sizeof bias);
-    memcpy(&dbias, h->dbias + c, sizeof dbias);
+    bias = vd_load(h->bias + c);
+    dbias = vd_load(h->dbias + c);
     for (uint64_t k = 0; k < width; k++) {
-        memcpy(&weight[k], h->weight + k * h->room + c, sizeof weight[k]);
-        memcpy(&dweight[k], h->dweight + k * h->room + c, sizeof dweight[k]);
+        weight[k] = vd_load(h->weight + k * h->room + c);
+        dweight[k] = vd_load(h->dweight + k * h->room + c);
     }
     for (uint64_t i = 0; i < count; i++) {
         const double *in = h->in + i * h->room + c;
         double *at = h->ds + (h->width - 1 + i) * h->room + c;
         vd sum = bias, ds, x[MICA__CPU_CONV_BACKWARD_TAPS];
         for (uint64_t k = 0; k < width; k++) {
-            memcpy(&x[k], in + k * h->room, sizeof x[k]);
+            x[k] = vd_load(in + k * h->room);
             sum = vd_fma(weight[k], x[k], sum);
         }
-        memcpy(&ds, at, sizeof ds);
+        ds = vd_load(at);
         if (silu)
             ds = slope_of(sum) * ds;
-        memcpy(at, &ds, sizeof ds);
+        vd_store(at, ds);
         dbias += ds;
         for (uint64_t k = 0; k < width; k++)
             dweight[k] = vd_fma(ds, x[k], dweight[k]);
     }
-    memcpy(h->dbias + c, &dbias, sizeof dbias);
+    vd_store(h->dbias + c, dbias);
     for (uint64_t k = 0; k < width; k++)
-        memcpy(h->dweight + k * h->room + c, &dweight[k], sizeof dweight[k]);
+        vd_store(h->dweight + k * h->room + c, dweight[k]);
 }
 
 /* The same, of any width. */
@@ -129,15 +110,15 @@ static void add_tokens_of_any(const channels *h, uint64_t count)
         double *ds = h->ds + (h->width - 1 + i) * h->room;
         for (uint64_t c = 0; c < h->room && silu; c += VD) {
             vd sum, x, weight;
-            memcpy(&sum, h->bias + c, sizeof sum);
+            sum = vd_load(h->bias + c);
             for (uint64_t k = 0; k < h->width; k++) {
-                memcpy(&x, in + k * h->room + c, sizeof x);
-                memcpy(&weight, h->weight + k * h->room + c, sizeof weight);
+                x = vd_load(in + k * h->room + c);
+                weight = vd_load(h->weight + k * h->room + c);
                 sum = vd_fma(weight, x, sum);
             }
-            memcpy(&x, ds + c, sizeof x);
+            x = vd_load(ds + c);
             x = slope_of(sum) * x;
-            memcpy(ds + c, &x, sizeof x);
+            vd_store(ds + c, x);
         }
         for (uint64_t c = 0; c < h->room; c++)
             h->dbias[c] += ds[c];
@@ -161,6 +142,26 @@ static void add_tile(const channels *h, uint64_t count)
             add_tokens(h, c, count, 4, false);
 }
 
+/* Inputs whose sums are all of this tile or before it: input i of the tile lies width - 1 tokens before sum i. */
+static void put_inputs(const channels *h, uint64_t first, uint64_t count, const double *ds)
+{
+    const mica__cpu_view *dx = &h->view[MICA__SSM_CONV_BACKWARD_DX];
+    for (uint64_t c = 0; c < h->count; c += VD) {
+        const uint64_t lanes = h->count - c < VD ? h->count - c : VD, stride = dx->stride[1];
+        vd weight[4];
+        for (uint64_t k = 0; k < 4; k++)
+            weight[k] = vd_load(h->weight + k * h->room + c);
+        for (uint64_t i = 0; i < count; i++) {
+            const double *from = ds + i * h->room + c;
+            vd sum = vd_load(from - 3 * h->room) * weight[3];
+            sum = vd_fma(vd_load(from - 2 * h->room), weight[2], sum);
+            sum = vd_fma(vd_load(from - h->room), weight[1], sum);
+            sum = vd_fma(vd_load(from), weight[0], sum);
+            lanes_put(dx, (first + i) * dx->stride[0] + (h->first + c) * stride, stride, lanes, sum);
+        }
+    }
+}
+
 /* The gradient of input `at` of sequence n, counted from the state's first on: by taps [begin, end). `ds` is the row of the sum that it is the newest
  * input of. */
 static void put_input(const channels *h, uint64_t n, const stretch *s, uint64_t at, const double *ds)
@@ -175,10 +176,11 @@ static void put_input(const channels *h, uint64_t n, const stretch *s, uint64_t 
                  dnext->stride[1], h->row);
     else
         memset(h->row, 0, h->room * sizeof *h->row);
-    for (uint64_t k = end; k-- > begin;) {
-        const double *from = ds - k * h->room, *weight = h->weight + k * h->room;
-        for (uint64_t c = 0; c < h->room; c++)
-            h->row[c] += from[c] * weight[c];
+    for (uint64_t c = 0; c < h->room; c += VD) {
+        vd sum = vd_load(h->row + c);
+        for (uint64_t k = end; k-- > begin;)
+            sum = vd_fma(vd_load(ds - k * h->room + c), vd_load(h->weight + k * h->room + c), sum);
+        vd_store(h->row + c, sum);
     }
     if (at < kept)
         put_row(h, dstate, n * dstate->stride[0] + at * dstate->stride[2], dstate->stride[1], h->row);
@@ -200,8 +202,11 @@ static void run_stretch(const channels *h, uint64_t n, const stretch *s)
             load_token(h, MICA__SSM_CONV_BACKWARD_DY, s->first + t + i, ds + i * h->room);
         }
         add_tile(h, count);
-        for (uint64_t i = 0; i < count; i++)
+        const uint64_t early = h->width != 4 ? count : t < kept ? (kept - t < count ? kept - t : count) : 0;
+        for (uint64_t i = 0; i < early; i++)
             put_input(h, n, s, t + i, ds + i * h->room);
+        if (early < count)
+            put_inputs(h, s->first + t + early - kept, count - early, ds + early * h->room);
         memmove(h->in, h->in + count * h->room, kept * h->room * sizeof *h->in);
         memmove(h->ds, h->ds + count * h->room, kept * h->room * sizeof *h->ds);
         t += count;

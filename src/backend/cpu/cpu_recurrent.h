@@ -85,6 +85,11 @@ typedef struct mica__cpu_rnn_cut {
     uint64_t blocks;
 } mica__cpu_rnn_cut;
 
+/* Of a block: sequences, and tokens of one at most. */
+typedef struct mica__cpu_rnn_head {
+    uint64_t count, longest;
+} mica__cpu_rnn_head;
+
 /* rnn: row r of the range is part r % parts of block r / parts. What a block keeps from token to token lies in local memory where parts is 1, else in the
  * scratch, `block_bytes` a block, where rnn_begin, a unit of which is a block, puts the first of it. */
 #define MICA__CPU_RNN_UNITS \

@@ -8,10 +8,6 @@
 
 _Static_assert(sizeof(sequence) <= MICA__CPU_SEQUENCE_BYTES, "the plan reserves too little");
 
-typedef struct head {
-    uint64_t count, longest; /* sequences that are fine, their tokens */
-} head;
-
 /* A block, as one thread sees it. */
 typedef struct cells {
     const mica__cpu_view *view;
@@ -19,7 +15,7 @@ typedef struct cells {
     uint32_t kind;
     uint64_t hidden, padded, gates;
     mica__cpu_rounds *rounds;
-    head *head;
+    mica__cpu_rnn_head *head;
     sequence *of; /* those with the most tokens first */
     float *bias;  /* [gates] rows */
     float *h[2];  /* [together] rows, before and behind a token in turn */
@@ -238,7 +234,7 @@ static cells cells_of(const mica__cpu_args *args, unsigned char *memory, float *
     s.gates = mica__rnn_gates(s.kind);
     s.rounds = (mica__cpu_rounds *)(void *)memory;
     memory += mica__cpu_rounds_bytes(params->cut.parts);
-    s.head = (head *)(void *)memory;
+    s.head = (mica__cpu_rnn_head *)(void *)memory;
     s.of = (sequence *)(void *)(memory + MICA__CPU_ROUNDS_LINE);
     s.bias = (float *)(void *)(memory + MICA__CPU_ROUNDS_LINE + together * MICA__CPU_SEQUENCE_BYTES);
     s.h[0] = s.bias + s.gates * s.padded;

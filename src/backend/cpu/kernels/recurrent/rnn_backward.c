@@ -14,14 +14,10 @@ typedef struct member {
     uint64_t n;
 } member;
 
-typedef struct head {
-    uint64_t count, longest; /* sequences, their tokens at most */
-} head;
-
 _Static_assert(sizeof(member) <= MICA__CPU_SEQUENCE_BYTES, "the plan reserves too little");
 
 /* A block. */
-typedef struct cells {
+typedef struct rnn_gradient {
     const mica__cpu_view *view;
     const mica__cpu_rnn_backward *params;
     unsigned char *room;
@@ -29,51 +25,51 @@ typedef struct cells {
     uint64_t units, padded, gates, kept; /* kept: rows of a state */
     bool wide;                           /* f64 */
     mica__cpu_rounds *rounds;
-    head *head;
+    mica__cpu_rnn_head *head;
     member *member; /* those with the most tokens first */
-} cells;
+} rnn_gradient;
 
-static cells cells_of(const mica__cpu_args *args)
+static rnn_gradient gradient_of(const mica__cpu_args *args)
 {
     const mica__cpu_rnn_backward *params = args->params;
     const mica__cpu_view *weight = &args->view[MICA__RNN_BACKWARD_WEIGHT];
-    return (cells){.view = args->view,
-                   .params = params,
-                   .room = args->view[MICA__RNN_BACKWARD_SLOTS].data,
-                   .kind = params->rnn.kind,
-                   .units = weight->shape[1],
-                   .padded = params->padded,
-                   .gates = mica__rnn_gates(params->rnn.kind),
-                   .kept = params->rnn.kind == MICA_RNN_LSTM ? 2 : 1,
-                   .wide = weight->dtype == MICA_DTYPE_F64};
+    return (rnn_gradient){.view = args->view,
+                          .params = params,
+                          .room = args->view[MICA__RNN_BACKWARD_SLOTS].data,
+                          .kind = params->rnn.kind,
+                          .units = weight->shape[1],
+                          .padded = params->padded,
+                          .gates = mica__rnn_gates(params->rnn.kind),
+                          .kept = params->rnn.kind == MICA_RNN_LSTM ? 2 : 1,
+                          .wide = weight->dtype == MICA_DTYPE_F64};
 }
 
-static void find_block(cells *s, uint64_t block)
+static void find_block(rnn_gradient *s, uint64_t block)
 {
     unsigned char *memory = s->room + block * s->params->room.block_bytes;
     s->rounds = (mica__cpu_rounds *)(void *)memory;
     memory += mica__cpu_rounds_bytes(s->params->cut.parts);
-    s->head = (head *)(void *)memory;
+    s->head = (mica__cpu_rnn_head *)(void *)memory;
     s->member = (member *)(void *)(memory + MICA__CPU_ROUNDS_LINE);
 }
 
-static double *row_at(const cells *s, uint64_t place, uint64_t row)
+static double *row_at(const rnn_gradient *s, uint64_t place, uint64_t row)
 {
     return (double *)(void *)(s->room + place) + row * s->padded;
 }
 
-static double *gate_row(const cells *s, uint64_t t)
+static double *gate_row(const rnn_gradient *s, uint64_t t)
 {
     return row_at(s, s->params->room.gates, t * s->gates);
 }
 
-static uint64_t token_at(const cells *s, const stretch *of, uint64_t step)
+static uint64_t token_at(const rnn_gradient *s, const stretch *of, uint64_t step)
 {
     return s->params->rnn.reverse != 0 ? of->first + of->count - 1 - step : of->first + step;
 }
 
 /* How many have more tokens than `step`. */
-static uint64_t running(const cells *s, uint64_t step)
+static uint64_t running(const rnn_gradient *s, uint64_t step)
 {
     uint64_t count = s->head->count;
     while (count > 0 && s->member[count - 1].of.count <= step)
@@ -135,7 +131,7 @@ VD_INLINE void multiply_type(const double *const *a, uint64_t rows, const unsign
         }
 }
 
-static void multiply(const cells *s, const double *const *a, uint64_t rows, const unsigned char *panel,
+static void multiply(const rnn_gradient *s, const double *const *a, uint64_t rows, const unsigned char *panel,
                      double *const *to)
 {
     if (s->wide)
@@ -145,13 +141,13 @@ static void multiply(const cells *s, const double *const *a, uint64_t rows, cons
 }
 
 /* Of `units` rows. */
-static uint64_t panel_bytes(const cells *s)
+static uint64_t panel_bytes(const rnn_gradient *s)
 {
     return s->units * PANEL * (s->wide ? sizeof(double) : sizeof(float));
 }
 
 /* Panel number `index` of those at `place`. */
-static const unsigned char *panel_at(const cells *s, uint64_t place, uint64_t index)
+static const unsigned char *panel_at(const rnn_gradient *s, uint64_t place, uint64_t index)
 {
     return s->room + place + index * panel_bytes(s);
 }
@@ -159,8 +155,8 @@ static const unsigned char *panel_at(const cells *s, uint64_t place, uint64_t in
 /* ---- forward ---- */
 
 /* Some units of a token: inputs and sums of its gates; h and c to where the token behind it finds them, if there is one. */
-VD_INLINE void go_forward(const cells *s, uint64_t t, uint64_t then, bool last, uint64_t u, uint64_t lanes,
-                          const double *sums)
+VD_INLINE void go_forward(const rnn_gradient *s, uint64_t t, uint64_t then, bool last, uint64_t u,
+                          uint64_t lanes, const double *sums)
 {
     const mica__cpu_view *x = &s->view[MICA__RNN_BACKWARD_X];
     const mica__cpu_rnn_room *room = &s->params->room;
@@ -199,7 +195,7 @@ VD_INLINE void go_forward(const cells *s, uint64_t t, uint64_t then, bool last, 
         vd_store(row_at(s, room->cell, then) + u, c);
 }
 
-static void panel_forward(const cells *s, uint64_t step, uint64_t panel, uint64_t first, uint64_t rows)
+static void panel_forward(const rnn_gradient *s, uint64_t step, uint64_t panel, uint64_t first, uint64_t rows)
 {
     const mica__cpu_rnn_room *room = &s->params->room;
     const uint64_t panels = s->padded / PANEL, unit = panel * PANEL,
@@ -227,7 +223,7 @@ static void panel_forward(const cells *s, uint64_t step, uint64_t panel, uint64_
 /* ---- back ---- */
 
 /* What reaches the inputs of some units' gates, and h and c before, but for what comes through the weight. */
-VD_INLINE void go_back(const cells *s, uint64_t n, uint64_t t, uint64_t u, uint64_t lanes)
+VD_INLINE void go_back(const rnn_gradient *s, uint64_t n, uint64_t t, uint64_t u, uint64_t lanes)
 {
     const mica__cpu_view *dy = &s->view[MICA__RNN_BACKWARD_DY], *out = &s->view[MICA__RNN_BACKWARD_DX];
     const mica__cpu_rnn_room *room = &s->params->room;
@@ -266,7 +262,7 @@ VD_INLINE void go_back(const cells *s, uint64_t n, uint64_t t, uint64_t u, uint6
 }
 
 /* What reaches h through the weight from the token of `step` on. */
-static void panel_through(const cells *s, uint64_t step, uint64_t panel, uint64_t first, uint64_t rows)
+static void panel_through(const rnn_gradient *s, uint64_t step, uint64_t panel, uint64_t first, uint64_t rows)
 {
     const mica__cpu_rnn_room *room = &s->params->room;
     double *to[TOGETHER];
@@ -280,7 +276,7 @@ static void panel_through(const cells *s, uint64_t step, uint64_t panel, uint64_
     }
 }
 
-static void panel_back(const cells *s, uint64_t step, uint64_t panel, uint64_t n)
+static void panel_back(const rnn_gradient *s, uint64_t step, uint64_t panel, uint64_t n)
 {
     const member *m = &s->member[n];
     const uint64_t unit = panel * PANEL, units = s->units - unit < PANEL ? s->units - unit : PANEL;
@@ -288,7 +284,7 @@ static void panel_back(const cells *s, uint64_t step, uint64_t panel, uint64_t n
         go_back(s, m->n, token_at(s, &m->of, step), unit + u, units - u < VD ? units - u : VD);
 }
 
-static void store_state(const cells *s, uint64_t panel)
+static void store_state(const rnn_gradient *s, uint64_t panel)
 {
     const mica__cpu_view *to = &s->view[MICA__RNN_BACKWARD_DSTATE];
     const uint64_t unit = panel * PANEL, end = s->units - unit < PANEL ? s->units : unit + PANEL;
@@ -306,7 +302,7 @@ static void store_state(const cells *s, uint64_t panel)
 /* Rounds are tokens forward, then back: there what the token behind gives through the weight comes first, and behind the first token that alone. */
 static void run_part(void *context, uint64_t round, uint32_t part)
 {
-    const cells *s = context;
+    const rnn_gradient *s = context;
     const uint64_t panels = s->padded / PANEL, parts = s->params->cut.parts, longest = s->head->longest;
     const bool forward = round < longest;
     const uint64_t behind = forward ? round : 2 * longest - round, many = running(s, behind);
@@ -324,7 +320,7 @@ static void run_part(void *context, uint64_t round, uint32_t part)
     }
 }
 
-static void load_state(const cells *s, const member *m)
+static void load_state(const rnn_gradient *s, const member *m)
 {
     const mica__cpu_view *state = &s->view[MICA__RNN_BACKWARD_STATE],
                          *dnext = &s->view[MICA__RNN_BACKWARD_DNEXT];
@@ -345,7 +341,7 @@ static void load_state(const cells *s, const member *m)
 }
 
 /* Its sequences, the longest first, with what they begin with at both ends. */
-static void begin_block(const mica__cpu_args *args, const cells *s, uint64_t block)
+static void begin_block(const mica__cpu_args *args, const rnn_gradient *s, uint64_t block)
 {
     const mica__cpu_split *split = &s->params->split;
     const uint64_t first = block * s->params->cut.together, left = split->count - first,
@@ -363,7 +359,7 @@ static void begin_block(const mica__cpu_args *args, const cells *s, uint64_t blo
     s->head->longest = s->member[0].of.count;
 }
 
-static void put_weight(const cells *s, unsigned char *to, uint64_t at, double value)
+static void put_weight(const rnn_gradient *s, unsigned char *to, uint64_t at, double value)
 {
     const float narrow = (float)value;
     if (s->wide)
@@ -373,14 +369,15 @@ static void put_weight(const cells *s, unsigned char *to, uint64_t at, double va
 }
 
 /* Whether rows of the weight can be read a vector at a time. */
-static bool has_rows(const cells *s)
+static bool has_rows(const rnn_gradient *s)
 {
     const mica__cpu_view *weight = &s->view[MICA__RNN_BACKWARD_WEIGHT];
     return !s->wide && weight->stride[1] == row_element_bytes(weight->dtype);
 }
 
 /* VW units of columns [k, k + lanes), turned. */
-static void turn_square(const cells *s, const unsigned char *from, uint64_t units, uint64_t k, float *to)
+static void turn_square(const rnn_gradient *s, const unsigned char *from, uint64_t units, uint64_t k,
+                        float *to)
 {
     const mica__cpu_view *weight = &s->view[MICA__RNN_BACKWARD_WEIGHT];
     const uint64_t lanes = s->units - k < VW ? s->units - k : VW;
@@ -395,7 +392,7 @@ static void turn_square(const cells *s, const unsigned char *from, uint64_t unit
 }
 
 /* A panel of a gate's rows, turned: row k has element k of each. */
-static void pack_ahead(const cells *s, uint64_t gate, uint64_t panel)
+static void pack_ahead(const rnn_gradient *s, uint64_t gate, uint64_t panel)
 {
     const mica__cpu_view *weight = &s->view[MICA__RNN_BACKWARD_WEIGHT];
     const uint64_t panels = s->padded / PANEL, unit = panel * PANEL, f = gate * s->units + unit,
@@ -414,7 +411,7 @@ static void pack_ahead(const cells *s, uint64_t gate, uint64_t panel)
 }
 
 /* Some columns of all rows. */
-static void pack_back(const cells *s, uint64_t panel)
+static void pack_back(const rnn_gradient *s, uint64_t panel)
 {
     const mica__cpu_view *weight = &s->view[MICA__RNN_BACKWARD_WEIGHT];
     const uint64_t unit = panel * PANEL, units = s->units - unit < PANEL ? s->units - unit : PANEL;
@@ -431,7 +428,7 @@ static void pack_back(const cells *s, uint64_t panel)
     }
 }
 
-static void load_bias(const cells *s)
+static void load_bias(const rnn_gradient *s)
 {
     for (uint64_t g = 0; g < s->gates; g++)
         for (uint64_t u = 0; u < s->padded; u++)
@@ -441,7 +438,7 @@ static void load_bias(const cells *s)
 
 void MICA__ISA(rnn_backward_begin)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
-    cells s = cells_of(args);
+    rnn_gradient s = gradient_of(args);
     const uint64_t panels = s.padded / PANEL;
     for (uint64_t unit = first; unit < last; unit++) {
         if (unit < s.gates * panels) {
@@ -459,7 +456,7 @@ void MICA__ISA(rnn_backward_begin)(const mica__cpu_args *args, uint32_t first, u
 }
 
 /* Tokens that no sequence has give nothing to the weight either. */
-static void clear_rest(const mica__cpu_args *args, const cells *s)
+static void clear_rest(const mica__cpu_args *args, const rnn_gradient *s)
 {
     const mica__cpu_split *split = &s->params->split;
     uint64_t n = 0, at = 0, begin, end;
@@ -474,7 +471,7 @@ void MICA__ISA(rnn_backward)(const mica__cpu_args *args, uint32_t first, uint32_
 {
     const mica__cpu_rnn_backward *params = args->params;
     const uint64_t end = mica__cpu_rows_end(&params->range, last), parts = params->cut.parts;
-    cells s = cells_of(args);
+    rnn_gradient s = gradient_of(args);
     for (uint64_t row = mica__cpu_rows_begin(&params->range, first); row < end; row++) {
         if (row == params->cut.blocks * parts) {
             clear_rest(args, &s);
@@ -491,7 +488,7 @@ void MICA__ISA(rnn_backward)(const mica__cpu_args *args, uint32_t first, uint32_
 #define TOKENS 128u /* that are added at a time */
 
 /* Rows [unit, unit + rows) of a gate, `sums` taken from nothing. */
-static void add_tokens(const cells *s, uint64_t gate, uint64_t unit, uint64_t rows, double *sums,
+static void add_tokens(const rnn_gradient *s, uint64_t gate, uint64_t unit, uint64_t rows, double *sums,
                        double *bias)
 {
     const uint64_t tokens = s->params->split.tokens, step = s->gates * s->padded;
@@ -517,7 +514,7 @@ static void add_tokens(const cells *s, uint64_t gate, uint64_t unit, uint64_t ro
 
 void MICA__ISA(rnn_weight_backward)(const mica__cpu_args *args, uint32_t first, uint32_t last)
 {
-    const cells s = cells_of(args);
+    const rnn_gradient s = gradient_of(args);
     const mica__cpu_view *dweight = &s.view[MICA__RNN_BACKWARD_DWEIGHT];
     const uint64_t blocks = (s.units + MICA__CPU_RNN_ROWS - 1) / MICA__CPU_RNN_ROWS;
     double *sums = args->local, *bias = sums + MICA__CPU_RNN_ROWS * s.padded;

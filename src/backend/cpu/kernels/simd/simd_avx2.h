@@ -319,11 +319,6 @@ static inline vd vd_fma(vd a, vd b, vd c)
     return (vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
 }
 
-static inline vd vd_near_sqrt(vd a)
-{
-    return (vd)_mm256_sqrt_pd((__m256d)a);
-}
-
 #include "backend/cpu/kernels/simd/simd_parts.h"
 
 #endif

@@ -394,14 +394,6 @@ static inline vd vd_near_div(vd a, vd b)
     return a * vd_fma(r, vd_fma(e, e, e), r);
 }
 
-static inline vd vd_near_sqrt(vd a)
-{
-    const vd r = (vd)_mm512_rsqrt14_pd((__m512d)a), s = a * r;
-    const vd e = (vd)_mm512_fnmadd_pd((__m512d)s, (__m512d)r, _mm512_set1_pd(1));
-    const vd more = e * vd_fma(e, (vd)_mm512_set1_pd(0.375), (vd)_mm512_set1_pd(0.5));
-    return vd_select(vd_eq(a, (vd)_mm512_setzero_pd()), a, vd_fma(s, more, s));
-}
-
 static inline vd vd_scale2(vd v, vd n)
 {
     return (vd)_mm512_scalef_pd((__m512d)v, (__m512d)n);

@@ -396,11 +396,6 @@ static inline vd vd_fma(vd a, vd b, vd c)
     return a * b + c;
 }
 
-static inline vd vd_near_sqrt(vd a)
-{
-    return (vd){sqrt(a[0]), sqrt(a[1])};
-}
-
 #include "backend/cpu/kernels/simd/simd_parts.h"
 
 #endif

@@ -646,13 +646,11 @@ static void every_allocation(void **state)
 int main(void)
 {
     struct CMUnitTest families[GOLDEN_COUNT];
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_allocation),
-                                       cmocka_unit_test(merged),
-                                       cmocka_unit_test(gradients),
-                                       cmocka_unit_test(gradients_of_weights),
-                                       cmocka_unit_test(refused_files),
-                                       cmocka_unit_test(hostile_files),
-                                       cmocka_unit_test(saved_states)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_allocation), cmocka_unit_test(merged),
+        cmocka_unit_test(gradients),        cmocka_unit_test(gradients_of_weights),
+        cmocka_unit_test(refused_files),    cmocka_unit_test(hostile_files),
+        cmocka_unit_test(saved_states)};
     for (size_t i = 0; i < GOLDEN_COUNT; i++)
         families[i] = (struct CMUnitTest){golden_checkpoints[i].name, graph_of_family, NULL, NULL,
                                           (void *)(uintptr_t)&golden_checkpoints[i]};

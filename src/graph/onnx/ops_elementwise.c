@@ -346,8 +346,21 @@ mica_status mica__ox_bit_cast(mica__ox_op *o)
     const mica_dtype dtype = mica__ox_dtype(o, mica__ox_int(o, "to", 0));
     if (dtype == MICA_DTYPE_NONE)
         return MICA_ERR_UNSUPPORTED;
-    if (dtype == MICA_DTYPE_BOOL || dtype_of(o, x) == MICA_DTYPE_BOOL)
-        return mica__ox_fail(o, "the bits of bools");
+    const mica_dtype from = dtype_of(o, x);
+    if (dtype == MICA_DTYPE_BOOL && from != dtype) { /* a byte that is 0 or 1; with any bit set it holds */
+        if (mica_dtype_block_bytes(from) != 1 || x == 0)
+            return mica__ox_fail(o, "from %s to bool", mica_dtype_name(from));
+        const mica_tensor byte = mica_graph_bits(o->graph, x, MICA_DTYPE_U8);
+        mica__ox_out(o, 0, mica__ox_cast(o, byte, dtype));
+        return MICA_OK;
+    }
+    if (from == MICA_DTYPE_BOOL && dtype != from) {
+        if (mica_dtype_block_bytes(dtype) != 1)
+            return mica__ox_fail(o, "from bool to %s", mica_dtype_name(dtype));
+        const mica_tensor byte = mica__ox_cast(o, x, MICA_DTYPE_U8);
+        mica__ox_out(o, 0, byte == 0 ? 0 : mica_graph_bits(o->graph, byte, dtype));
+        return MICA_OK;
+    }
     mica__ox_out(o, 0, mica_graph_bits(o->graph, x, dtype));
     return MICA_OK;
 }

@@ -93,6 +93,15 @@ mica_status mica__ox_reduction(mica__ox_op *o)
     return MICA_OK;
 }
 
+/* u64 as i64 in the same order, and back: the highest bit is another one. */
+static mica_tensor flipped(const mica__ox_op *o, mica_tensor x, mica_dtype to)
+{
+    static const uint64_t high = 1ull << 63;
+    x = x == 0 ? 0 : mica_graph_bits(o->graph, x, MICA_DTYPE_U64);
+    x = mica__ox_scalar(o, MICA_SCALAR_BIT_XOR, x, mica__ox_constant(o, MICA_DTYPE_U64, 0, NULL, &high));
+    return x == 0 ? 0 : mica_graph_bits(o->graph, x, to);
+}
+
 /* x with `axis` last, for ops along the last dimension; integers of 8 and 16 bits as i32. */
 static mica_tensor last(const mica__ox_op *o, mica_tensor x, uint32_t axis)
 {
@@ -102,7 +111,7 @@ static mica_tensor last(const mica__ox_op *o, mica_tensor x, uint32_t axis)
 
 mica_status mica__ox_argmax(mica__ox_op *o)
 {
-    const mica_tensor x = mica__ox_in(o, 0);
+    mica_tensor x = mica__ox_in(o, 0);
     const mica__type type = mica__ox_type(o, x);
     const bool keep = mica__ox_int(o, "keepdims", 1) != 0;
     const bool select_last = mica__ox_int(o, "select_last_index", 0) != 0;
@@ -110,7 +119,7 @@ mica_status mica__ox_argmax(mica__ox_op *o)
     uint32_t axis = 0;
     MICA__TRY(mica__ox_axis(o, mica__ox_int(o, "axis", 0), type.ndim, &axis));
     if (type.dtype == MICA_DTYPE_U64)
-        return mica__ox_fail(o, "of uint64");
+        x = flipped(o, x, MICA_DTYPE_I64);
     mica_tensor rows = last(o, x, axis);
     const uint64_t n = type.shape[axis];
     if (select_last && n > 1) {
@@ -193,7 +202,7 @@ mica_status mica__ox_cumulative(mica__ox_op *o)
 
 mica_status mica__ox_top_k(mica__ox_op *o)
 {
-    const mica_tensor x = mica__ox_in(o, 0);
+    mica_tensor x = mica__ox_in(o, 0);
     const mica__type type = mica__ox_type(o, x);
     const mica_sort_params params = {.descending = mica__ox_int(o, "largest", 1) != 0};
     (void)mica__ox_int(o, "sorted", 1); /* sorted is one of the orders that are allowed without it */
@@ -202,7 +211,7 @@ mica_status mica__ox_top_k(mica__ox_op *o)
     MICA__TRY(mica__ox_axis(o, mica__ox_int(o, "axis", -1), type.ndim, &axis));
     MICA__TRY(mica__ox_need_int(o, 1, &k));
     if (type.dtype == MICA_DTYPE_U64)
-        return mica__ox_fail(o, "of uint64");
+        x = flipped(o, x, MICA_DTYPE_I64);
     if (k < 0 || (mica__size_known(type.shape[axis]) && (uint64_t)k > type.shape[axis]))
         return mica__ox_fail(o, "k is %lld", (long long)k);
     const mica_tensor rows = last(o, x, axis);
@@ -215,6 +224,8 @@ mica_status mica__ox_top_k(mica__ox_op *o)
     }
     mica_tensor y[2] = {0};
     (void)mica_graph_op(o->graph, MICA_OP_SORT, &params, &rows, 1, 3, asked, y, 2);
+    if (type.dtype == MICA_DTYPE_U64)
+        y[0] = flipped(o, y[0], MICA_DTYPE_U64);
     mica__ox_out(o, 0, mica__ox_cast(o, mica__ox_move(o, y[0], type.ndim - 1, axis), type.dtype));
     mica__ox_out(o, 1, mica__ox_cast(o, mica__ox_move(o, y[1], type.ndim - 1, axis), MICA_DTYPE_I64));
     return MICA_OK;

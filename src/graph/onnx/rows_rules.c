@@ -406,6 +406,7 @@ static const mica__ox_rule rules[] = {
     {mica__ox_swish, first, 0},
     {mica__ox_cast_op, first, 0},
     {mica__ox_cast_like, first, 0},
+    {mica__ox_bit_cast, first, 0},
     {mica__ox_dropout, first, 0},
     {mica__ox_prelu, each, 0},
     {mica__ox_clip, each, 0},

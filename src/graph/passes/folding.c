@@ -132,13 +132,13 @@ static mica_status make_arrays(const mica_graph *from, folding *state)
     return MICA_OK;
 }
 
-static mica_status run_folded(const mica_graph *folded, folding *state)
+static mica_status run_folded(const mica_graph *folded, mica_device *given, folding *state)
 {
     const mica_device_options one = {.threads = 1};
     const mica_compile_options options = {.mode = MICA_MODE_LAZY, .flags = MICA_COMPILE_AS_WRITTEN};
-    mica_device *device = NULL;
+    mica_device *device = mica_device_retain(given);
     mica_executable *executable = NULL;
-    mica_status status = mica_device_open("cpu", &one, &device);
+    mica_status status = device != NULL ? MICA_OK : mica_device_open("cpu", &one, &device);
     if (status == MICA_OK)
         status = mica_graph_compile(folded, device, &options, &executable);
     if (status == MICA_OK)
@@ -171,7 +171,7 @@ static bool begin(mica__walk *walk)
     if (status == MICA_OK)
         status = write_folded(from, state, &folded);
     if (status == MICA_OK)
-        status = run_folded(folded, state);
+        status = run_folded(folded, walk->options != NULL ? walk->options->folds : NULL, state);
     mica_graph_release(folded);
     if (status == MICA_ERR_OUT_OF_MEMORY || status == MICA_ERR_CANCELLED)
         walk->status = status;

@@ -14,6 +14,7 @@
 typedef struct mica__pass_options {
     uint32_t flags; /* MICA_COMPILE_* */
     mica_graph_precision precision;
+    mica_device *folds; /* of the cpu, for constants; NULL: one is opened where there are some to compute */
 } mica__pass_options;
 
 /* The graph behind all passes, owned by the caller; sub-graphs too. `options` may be NULL. The failure of a graph that failed. */

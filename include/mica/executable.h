@@ -115,8 +115,9 @@ MICA_API mica_status mica_executable_link(mica_executable *executable, const cha
  * `outputs`: those that are wanted, by name, with memory to copy to (`data`, `bytes`: at least what it takes), or a
  * buffer to write to, or neither: then `buffer` becomes one, owned by the caller, valid until it is released; dtype,
  * ndim and shape are filled in. Of an output whose rows the run counts (mica_graph_output_rows) those that it found
- * come, and shape says how many; a buffer of the caller's, and mica_executable_get, have all. What was not asked for can be got behind it. INVALID_ARGUMENT names input and shapes;
- * STATE: a parameter was not set. A failure of the device is that of the node. */
+ * come, and shape says how many; a buffer of the caller's, and mica_executable_get, have all. What was not asked for
+ * can be got behind it. INVALID_ARGUMENT names input and shapes; STATE: a parameter was not set. A failure of the
+ * device is that of the node. */
 MICA_API mica_status mica_executable_run(mica_executable *executable, const mica_array *inputs,
                                          uint32_t input_count, mica_array *outputs, uint32_t output_count);
 /* The same without waiting: up to options.in_flight runs at once, the next waits for the oldest.

@@ -82,8 +82,8 @@ MICA_API mica_tensor mica_graph_constant(mica_graph *graph, mica_dtype dtype, ui
 MICA_API mica_tensor mica_graph_number(mica_graph *graph, mica_dtype dtype, double value);
 /* Gives the value a name outside. Names of outputs differ; a value may have several. Returns the value. */
 MICA_API mica_tensor mica_graph_output(mica_graph *graph, const char *name, mica_tensor value);
-/* Of the places that output `name` has along `axis`, the first so many are there as output `count` says, i32 or i64 and
- * one element (mica_graph_nonzero's count): a run gives the output with that size, at most the one that its shape has. */
+/* Of the places that output `name` has along `axis`, the first so many are there as output `count` says, which is i32
+ * or i64 and one element (mica_graph_nonzero's count): a run gives the output with that size, at most its own. */
 MICA_API mica_status mica_graph_output_rows(mica_graph *graph, const char *name, uint32_t axis,
                                             const char *count);
 /* Nodes added from here on have this text in the sentences of failures, profiles and prints ("layer 3"); NULL or "":

@@ -229,7 +229,7 @@ typedef struct mica__backend {
     /* The layout matmul reads fastest for this weight: CANONICAL if no other. */
     mica_layout (*weight_layout)(const mica__operand *weight, const mica__device_info *);
     /* Whether a convolution reads this weight faster where its outputs are the dimension whose neighbours lie side by side. May be absent: it does not. */
-    bool (*outputs_inner)(const mica__operand *weight, uint32_t groups);
+    bool (*outputs_inner)(const mica__operand *weight, uint32_t groups, const mica__device_info *);
     /* Looks for the libraries that are opened when they are needed, and says what was found. May be absent: there are none. */
     void (*libraries)(char *out, size_t out_bytes);
     /* How many devices, from the first on, "auto" may take. May be absent: as many as there are. */

@@ -70,7 +70,7 @@ const mica__cpu_kernel *mica__cpu_isa_table(uint32_t isa);
 /* ---- cpu_plan_matmul.c ---- */
 
 mica_layout mica__cpu_weight_layout(const mica__operand *weight, const mica__device_info *info);
-bool mica__cpu_outputs_inner(const mica__operand *weight, uint32_t groups);
+bool mica__cpu_outputs_inner(const mica__operand *weight, uint32_t groups, const mica__device_info *info);
 
 /* ---- cpu_memory.c ---- */
 

@@ -5,6 +5,7 @@
 #include "backend/cpu/cpu_plan.h"
 
 #include "backend/cpu/kernels/image/conv.h"
+#include "base/isa.h"
 #include "base/status.h"
 
 #define UNITS_PER_THREAD 4u /* so that the last ones even out; half of it where they come out even */
@@ -163,10 +164,12 @@ static void describe(const mica__record *record, mica__cpu_conv *p)
         p->phases[d] = transposed ? p->windows.stride[d] : 1;
 }
 
-/* Few outputs are taken one by one, with their taps side by side. */
-bool mica__cpu_outputs_inner(const mica__operand *weight, uint32_t groups)
+/* Where a block of outputs is several lines of a cache: of single ones, far apart, few would stay in the first. */
+bool mica__cpu_outputs_inner(const mica__operand *weight, uint32_t groups, const mica__device_info *info)
 {
-    return weight->dtype == MICA_DTYPE_F32 && weight->shape[0] / groups > MICA__CONV_FEW;
+    const uint64_t outputs = weight->shape[0] / groups;
+    return info->isa == MICA__ISA_AVX512 && weight->dtype == MICA_DTYPE_F32 &&
+           (groups == 1 ? outputs > MICA__CONV_FEW : outputs >= MICA__CONV_OUTPUTS);
 }
 
 static void plan_f64(const mica__record *record, const mica__cpu_conv *p, mica__plan *plan)

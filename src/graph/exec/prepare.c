@@ -283,7 +283,7 @@ static weight_use find_use(const mica_graph *graph, mica_tensor leaf)
     }
     for (uint32_t i = 0; i < graph->outputs.count; i++)
         if (graph->outputs.list[i].tensor == leaf)
-            use.none = true;
+            return (weight_use){.none = true};
     return use;
 }
 
@@ -318,8 +318,10 @@ mica_status mica__prepare_weight(const mica_graph *graph, mica_tensor leaf, mica
         return mica_buffer_pack(buffer, out);
     mica__operand operand;
     mica__operand_from(buffer, MICA_ACCESS_READ, &operand);
-    const bool inner = !use.none && ours && buffer->length != 0 && device->backend->outputs_inner != NULL &&
-                       device->backend->outputs_inner(&operand, use.conv->groups > 0 ? use.conv->groups : 1);
+    const uint32_t groups = use.conv != NULL && use.conv->groups > 0 ? use.conv->groups : 1;
+    const bool inner = use.conv != NULL && ours && buffer->length != 0 &&
+                       device->backend->outputs_inner != NULL &&
+                       device->backend->outputs_inner(&operand, groups, &device->info);
     if (inner)
         return outputs_inner(buffer, out);
     *out = mica_buffer_retain(buffer);

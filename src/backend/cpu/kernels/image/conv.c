@@ -186,7 +186,7 @@ static uint64_t tap_step(const mica__cpu_conv *p, const mica__cpu_view *w)
             return 0;
         next *= w->shape[d];
     }
-    return step % sizeof(float) == 0 ? step : 0;
+    return CONV_FAR && step % sizeof(float) == 0 ? step : 0;
 }
 
 /* Weights of block b from channel c on, where they lie; NULL where there are lanes behind the last output, or they do not lie side by side. */

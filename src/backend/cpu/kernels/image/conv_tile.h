@@ -25,6 +25,8 @@
 #define CONV_PLACES(vectors) ((vectors) == 1 ? 10 : 6)
 #endif
 #define CONV_BLOCK (CONV_VECTORS * VW) /* lanes of a block */
+/* Whether the lanes of two steps may lie far apart: single lines would share few sets of a cache, and there are too few registers to say where they are. */
+#define CONV_FAR (CONV_BLOCK == MICA__CONV_OUTPUTS)
 
 _Static_assert(CONV_BLOCK <= MICA__CONV_OUTPUTS && VW <= MICA__CONV_LANES, "the plan reserves too little");
 
@@ -33,9 +35,10 @@ typedef struct conv_tile {
     const uint64_t *place; /* filled up with the last one for 16 more */
     const uint64_t *step;
     uint64_t places, steps;
-    uint64_t w_step;    /* floats between the lanes of two steps */
-    const float *ahead; /* lanes that the tile behind this one reads, asked for meanwhile; NULL: none */
-    bool first;         /* sums begin at zero */
+    uint64_t w_step; /* CONV_FAR: floats between the lanes of two steps */
+    const float
+        *ahead; /* CONV_FAR: lanes that the tile behind this one reads, asked for meanwhile; NULL: none */
+    bool first; /* sums begin at zero */
 } conv_tile;
 
 /* `places` neighbours in the list. */
@@ -44,7 +47,7 @@ CONV_INLINE void conv_places(const conv_tile *t, const float *w, uint64_t at, fl
 {
     vf sum[24];
     const uint64_t *place = t->place + at;
-    const uint64_t w_step = t->w_step;
+    const uint64_t w_step = CONV_FAR ? t->w_step : (uint64_t)(vectors * VW);
     /* a vector of each step's lanes with each group of places, until all are asked for */
     const uint64_t part = at / (uint64_t)places;
     const float *ahead = t->ahead != NULL && part < (uint64_t)vectors ? t->ahead + part * VW : w;
@@ -54,7 +57,8 @@ CONV_INLINE void conv_places(const conv_tile *t, const float *w, uint64_t at, fl
         sum[i] = t->first ? vf_zero() : vf_load(sums + i * VW);
     for (uint64_t k = 0; k < t->steps; k++, w += w_step, ahead += w_step) {
         const float *x = t->x + t->step[k];
-        __builtin_prefetch(ahead, 0, 2);
+        if (CONV_FAR)
+            __builtin_prefetch(ahead, 0, 2);
         vf b[4];
         CONV_UNROLL
         for (int v = 0; v < vectors; v++)

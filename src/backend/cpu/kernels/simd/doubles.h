@@ -4,6 +4,7 @@
  *   vd_load vd_store vd_load_n vd_store_n   any address; the _n forms touch lanes below n alone (n may be more than there are), others read as 0
  *   vd_fnma(a, b, c)      c - a * b, as vd_fma
  *   vd_max_abs(a, most)   the greater of |a| and most, lane by lane
+ *   vd_copysign(a, b)     the magnitude of a with the sign of b
  *   vd_sum                halves are added to halves
  */
 #ifndef MICA_CPU_SIMD_DOUBLES_H
@@ -33,6 +34,11 @@ VD_INLINE vd vd_load(const double *from)
 VD_INLINE void vd_store(double *to, vd v)
 {
     memcpy(to, &v, sizeof v);
+}
+
+VD_INLINE vd vd_copysign(vd a, vd b)
+{
+    return (vd)(((vl)a & INT64_MAX) | ((vl)b & INT64_MIN));
 }
 
 #if MICA__ISA_LEVEL == 3

@@ -108,14 +108,14 @@ static mica_status plan_splits(const mica__record *record, mica__attention_backw
     const mica__operand *q = &record->operand[MICA__ATTENTION_BACKWARD_Q],
                         *k = &record->operand[MICA__ATTENTION_BACKWARD_K];
     const uint64_t dim = q->shape[2], v_dim = record->operand[MICA__ATTENTION_BACKWARD_Y].shape[2];
+    const uint64_t group = q->shape[1] / k->shape[1];
     choose(record, p);
     p->mode = MICA__ATTENTION_BACKWARD_SPLITS;
     const double each = NS_PER_TILE_PRODUCT * (double)(3 * dim + 2 * v_dim);
-    const mica_status status = add_dispatch(
-        record, p, p->splits * k->shape[1],
-        mica__attention_backward_floats(p->chunk_keys, dim, v_dim) * sizeof(float),
-        1000 + each * (double)(q->shape[0] * (q->shape[1] / k->shape[1])) * (double)k->shape[0] / p->splits,
-        plan);
+    const mica_status status =
+        add_dispatch(record, p, p->splits * k->shape[1],
+                     mica__attention_backward_floats(p->chunk_keys, dim, v_dim) * sizeof(float),
+                     1000 + each * (double)(q->shape[0] * group) * (double)k->shape[0] / p->splits, plan);
     if (status != MICA_OK || p->kept == 0)
         return status;
     p->mode = MICA__ATTENTION_BACKWARD_JOIN;

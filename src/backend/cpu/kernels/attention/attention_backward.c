@@ -18,7 +18,7 @@ _Static_assert(TILE % OUTER_ROWS == 0 && TILE % VW == 0, "tiles are whole");
 
 /* A kv head's keys [first, first + keys) and the tile of queries that meets them. Rows of queries are numbered token by token, the
  * heads of a token together. */
-typedef struct tile {
+typedef struct backward_tile {
     const mica__cpu_args *args;
     const mica__attention_backward_plan *plan;
     uint64_t kv_head, group, dim, v_dim;
@@ -30,7 +30,7 @@ typedef struct tile {
     float *q, *dy, *dq, *y;
     float *p, *ds; /* [TILE, TILE]: scores, then weights; dy.v, then what reaches the scores */
     bool keys_finite, finite;
-} tile;
+} backward_tile;
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
@@ -47,12 +47,12 @@ static uint64_t row_floats(uint64_t dim)
     return mica__attention_backward_row(dim);
 }
 
-static uint64_t token_of(const tile *t, uint64_t r)
+static uint64_t token_of(const backward_tile *t, uint64_t r)
 {
     return (t->row + r) / t->group;
 }
 
-static uint64_t head_of(const tile *t, uint64_t r)
+static uint64_t head_of(const backward_tile *t, uint64_t r)
 {
     return t->kv_head * t->group + (t->row + r) % t->group;
 }
@@ -81,7 +81,7 @@ static float dot(const float *a, const float *b, uint64_t n)
 }
 
 /* Columns of keys or values in panels of TILE; those behind the last are zeros. */
-static void pack_columns(const tile *t, uint32_t slot, float *panels)
+static void pack_columns(const backward_tile *t, uint32_t slot, float *panels)
 {
     const mica__cpu_view *x = view_of(t->args, slot);
     const uint64_t bytes = row_element_bytes(x->dtype), dim = x->shape[2];
@@ -92,7 +92,7 @@ static void pack_columns(const tile *t, uint32_t slot, float *panels)
     }
 }
 
-static void load_keys(tile *t)
+static void load_keys(backward_tile *t)
 {
     const uint64_t whole = mica__dense_round(t->keys, TILE), k = row_floats(t->dim), v = row_floats(t->v_dim);
     pack_columns(t, SLOT(K), t->k_columns);
@@ -106,7 +106,7 @@ static void load_keys(tile *t)
 }
 
 /* Rows that are not there are zeros that see nothing. False: nobody of the tile sees the chunk. */
-static bool load_queries(tile *t)
+static bool load_queries(backward_tile *t)
 {
     const mica__cpu_view *lse = view_of(t->args, SLOT(LSE));
     const uint64_t q = row_floats(t->dim), v = row_floats(t->v_dim), end = t->first + t->keys;
@@ -136,7 +136,8 @@ static bool load_queries(tile *t)
 }
 
 /* What the mask says of keys [first, last), from `key` on. */
-static void add_mask(const tile *t, uint64_t r, uint64_t key, uint64_t first, uint64_t last, float *score)
+static void add_mask(const backward_tile *t, uint64_t r, uint64_t key, uint64_t first, uint64_t last,
+                     float *score)
 {
     const mica__cpu_view *mask = view_of(t->args, SLOT(MASK));
     const uint64_t stride = mask->stride[mask->ndim - 1];
@@ -149,7 +150,8 @@ static void add_mask(const tile *t, uint64_t r, uint64_t key, uint64_t first, ui
     }
 }
 
-static void add_slope(const tile *t, uint64_t r, uint64_t key, uint64_t first, uint64_t last, float *score)
+static void add_slope(const backward_tile *t, uint64_t r, uint64_t key, uint64_t first, uint64_t last,
+                      float *score)
 {
     const float slope = (float)of_head(view_of(t->args, SLOT(SLOPES)), head_of(t, r));
     for (uint64_t i = first; i < last; i++)
@@ -157,7 +159,7 @@ static void add_slope(const tile *t, uint64_t r, uint64_t key, uint64_t first, u
 }
 
 /* Of one row: scores of the block from `key` on become weights, dy.v what reaches the scores. Neither is more than 0 for a key that is not seen. */
-static void weigh(const tile *t, uint64_t r, uint64_t key, float *p, float *ds)
+static void weigh(const backward_tile *t, uint64_t r, uint64_t key, float *p, float *ds)
 {
     const mica_attention_params *a = &t->plan->attention;
     const backward_sight *s = &t->sight[r];
@@ -200,7 +202,7 @@ static void add_row(float factor, const float *x, uint64_t n, float *sum)
 }
 
 /* The three sums of a block without the factors 0. */
-static void add_one_by_one(const tile *t, uint64_t at)
+static void add_one_by_one(const backward_tile *t, uint64_t at)
 {
     const uint64_t q = row_floats(t->dim), v = row_floats(t->v_dim);
     for (uint64_t r = 0; r < t->rows; r++)
@@ -214,7 +216,7 @@ static void add_one_by_one(const tile *t, uint64_t at)
         }
 }
 
-static void add_sums(const tile *t, uint64_t at)
+static void add_sums(const backward_tile *t, uint64_t at)
 {
     const uint64_t q = row_floats(t->dim), v = row_floats(t->v_dim);
     const uint64_t keys = smaller(TILE, t->keys - at);
@@ -227,7 +229,7 @@ static void add_sums(const tile *t, uint64_t at)
 }
 
 /* The tile's queries and the block of keys at place `at` of the chunk. */
-static void run_block(const tile *t, uint64_t at)
+static void run_block(const backward_tile *t, uint64_t at)
 {
     const uint64_t q = row_floats(t->dim), v = row_floats(t->v_dim), key = t->first + at;
     uint64_t first = UINT64_MAX, last = 0;
@@ -267,7 +269,7 @@ static float *kept_row(const mica__cpu_args *args, uint64_t split, uint64_t toke
 }
 
 /* All queries by the tile's chunk, which is the split's first or adds to what it has. */
-static void run_chunk(tile *t, uint64_t split, bool first)
+static void run_chunk(backward_tile *t, uint64_t split, bool first)
 {
     const mica__cpu_view *dq = view_of(t->args, SLOT(DQ));
     const uint64_t all = view_of(t->args, SLOT(Q))->shape[0] * t->group, q = row_floats(t->dim);
@@ -291,7 +293,7 @@ static void run_chunk(tile *t, uint64_t split, bool first)
     }
 }
 
-static void lay_out(tile *t)
+static void lay_out(backward_tile *t)
 {
     const uint64_t q = row_floats(t->dim), v = row_floats(t->v_dim), keys = t->plan->chunk_keys;
     t->k_columns = t->args->local;
@@ -313,12 +315,12 @@ static void run_split(const mica__cpu_args *args, uint64_t unit)
     const mica__cpu_view *k = view_of(args, SLOT(K)), *dk = view_of(args, SLOT(DK)),
                          *dv = view_of(args, SLOT(DV));
     const uint64_t kv_heads = k->shape[1], split = unit / kv_heads;
-    tile t = {.args = args,
-              .plan = plan,
-              .kv_head = unit % kv_heads,
-              .group = view_of(args, SLOT(Q))->shape[1] / kv_heads,
-              .dim = k->shape[2],
-              .v_dim = view_of(args, SLOT(V))->shape[2]};
+    backward_tile t = {.args = args,
+                       .plan = plan,
+                       .kv_head = unit % kv_heads,
+                       .group = view_of(args, SLOT(Q))->shape[1] / kv_heads,
+                       .dim = k->shape[2],
+                       .v_dim = view_of(args, SLOT(V))->shape[2]};
     const uint64_t begin = mica__dense_cut(plan->chunks, plan->splits, split),
                    end = mica__dense_cut(plan->chunks, plan->splits, split + 1), there = keys_there(args);
     lay_out(&t);

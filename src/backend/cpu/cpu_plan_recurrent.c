@@ -222,10 +222,9 @@ mica__cpu_rnn_cut mica__cpu_rnn_cut_of(const mica__operand *weight, uint64_t cou
         return cut;
     if (blocks < threads && !(near && count >= (uint64_t)RNN_ALONE * threads)) {
         const double token_ns = (double)elements * (0.02 + sum_ns * (double)ceil_of(count, blocks));
-        double parts = token_ns / RNN_PART_NS;
-        parts = parts < (double)(threads / blocks) ? parts : (double)(threads / blocks);
-        parts = parts < (double)pieces ? parts : (double)pieces;
-        cut.parts = parts < 1 ? 1 : (uint32_t)parts;
+        const double worth = token_ns / RNN_PART_NS;
+        const uint64_t shares = threads / blocks, most = shares < pieces ? shares : pieces;
+        cut.parts = worth < 2 || most < 2 ? 1 : worth < (double)most ? (uint32_t)worth : (uint32_t)most;
     }
     if (cut.parts == 1 && blocks < threads)
         blocks = count < threads ? count : threads;

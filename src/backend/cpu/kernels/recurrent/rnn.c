@@ -223,8 +223,8 @@ static void begin_block(const mica__cpu_args *args, const cells *s, uint64_t blo
             row_element(bias->data + r * bias->stride[0], bias->dtype);
 }
 
-/* `memory` is that of the block, `work` the thread's own. */
-static cells cells_of(const mica__cpu_args *args, unsigned char *memory, float *work)
+/* `memory` is that of the block. */
+static cells cells_of(const mica__cpu_args *args, unsigned char *memory)
 {
     const mica__cpu_rnn *params = args->params;
     cells s = {.view = args->view, .params = params, .kind = params->rnn.kind};
@@ -240,12 +240,18 @@ static cells cells_of(const mica__cpu_args *args, unsigned char *memory, float *
     s.h[0] = s.bias + s.gates * s.padded;
     s.h[1] = s.h[0] + together * s.padded;
     s.c = s.h[1] + together * s.padded;
-    s.packed = work;
-    s.lines = s.packed + together * s.padded;
-    s.partial = s.lines + mica__dense_lines_floats(s.hidden);
-    s.sums = s.partial +
-             mica__dense_partial_floats(together, mica__cpu_rnn_width(s.hidden, params->cut.parts), s.hidden);
     return s;
+}
+
+/* The thread's own memory. */
+static void take_work(cells *s, float *work)
+{
+    const uint64_t together = s->params->cut.together;
+    s->packed = work;
+    s->lines = s->packed + together * s->padded;
+    s->partial = s->lines + mica__dense_lines_floats(s->hidden);
+    s->sums = s->partial + mica__dense_partial_floats(
+                               together, mica__cpu_rnn_width(s->hidden, s->params->cut.parts), s->hidden);
 }
 
 /* Views: those of rnn. */
@@ -254,7 +260,7 @@ void MICA__ISA(rnn_begin)(const mica__cpu_args *args, uint32_t first, uint32_t l
     const mica__cpu_rnn *params = args->params;
     unsigned char *scratch = args->view[MICA__RNN_SLOTS].data;
     for (uint64_t block = first; block < last; block++) {
-        const cells s = cells_of(args, scratch + block * params->block_bytes, NULL);
+        const cells s = cells_of(args, scratch + block * params->block_bytes);
         mica__cpu_rounds_init(s.rounds, params->cut.parts);
         begin_block(args, &s, block);
     }
@@ -265,8 +271,8 @@ static void run_block(const mica__cpu_args *args, uint64_t block, uint32_t part)
     const mica__cpu_rnn *params = args->params;
     unsigned char *local = args->local;
     const bool alone = params->cut.parts == 1;
-    cells s = cells_of(args, alone ? local : args->view[MICA__RNN_SLOTS].data + block * params->block_bytes,
-                       (float *)(void *)(local + (alone ? params->block_bytes : 0)));
+    cells s = cells_of(args, alone ? local : args->view[MICA__RNN_SLOTS].data + block * params->block_bytes);
+    take_work(&s, (float *)(void *)(local + (alone ? params->block_bytes : 0)));
     if (!alone) {
         mica__cpu_rounds_run(s.rounds, part, params->cut.parts, s.head->longest, run_part, &s);
         return;

@@ -50,7 +50,7 @@ CONV_INLINE void conv_places(const conv_tile *t, const float *w, uint64_t at, fl
     const uint64_t w_step = CONV_FAR ? t->w_step : (uint64_t)(vectors * VW);
     /* a vector of each step's lanes with each group of places, until all are asked for */
     const uint64_t part = at / (uint64_t)places;
-    const float *ahead = t->ahead != NULL && part < (uint64_t)vectors ? t->ahead + part * VW : w;
+    const float *ahead = CONV_FAR && t->ahead != NULL && part < (uint64_t)vectors ? t->ahead + part * VW : w;
     sums += at * (uint64_t)(vectors * VW);
     CONV_UNROLL
     for (int i = 0; i < places * vectors; i++)
@@ -86,8 +86,9 @@ CONV_INLINE void conv_block_of(const conv_tile *t, const float *w, float *sums, 
         conv_places(t, w, at, sums, vectors, CONV_PLACES(vectors) / 2);
 }
 
-/* All places against `vectors` vectors. Sums have room for 16 places more. */
-static void conv_block(const conv_tile *t, const float *w, float *sums, uint32_t vectors)
+/* All places against `vectors` vectors. Sums have room for 16 places more. A function of its own, which has all registers. */
+static __attribute__((noinline)) void conv_block(const conv_tile *t, const float *w, float *sums,
+                                                 uint32_t vectors)
 {
     switch (vectors) {
     case 1: conv_block_of(t, w, sums, 1); return;

@@ -195,8 +195,34 @@ static void refused_folders(void **state)
     rig_close(&r);
 }
 
+/* Names of the checkpoint as a GGUF has them. */
+static void names(void **state)
+{
+    char name[64];
+    uint32_t heads = 7;
+    (void)state;
+    must(
+        mica_tensor_name_of_hf("llama", "model.layers.3.self_attn.k_proj.weight", name, sizeof name, &heads));
+    assert_string_equal(name, "blk.3.attn_k.weight");
+    assert_int_equal(heads, MICA_HF_KEY_HEADS);
+    must(
+        mica_tensor_name_of_hf("qwen3", "model.layers.0.self_attn.q_proj.weight", name, sizeof name, &heads));
+    assert_string_equal(name, "blk.0.attn_q.weight");
+    assert_int_equal(heads, 0);
+    refused(mica_tensor_name_of_hf("llama", "model.layers.0.block_sparse_moe.experts.1.w1.weight", name,
+                                   sizeof name, NULL),
+            MICA_ERR_UNSUPPORTED, "experts.1.w1");
+    refused(mica_tensor_name_of_hf("llama", "lm_head.weight", name, 5, NULL), MICA_ERR_UNSUPPORTED,
+            "lm_head");
+    refused(mica_tensor_name_of_hf("none", "lm_head.weight", name, sizeof name, NULL), MICA_ERR_UNSUPPORTED,
+            "none");
+    refused(mica_tensor_name_of_hf("llama", NULL, name, sizeof name, NULL), MICA_ERR_INVALID_ARGUMENT,
+            "name");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(beside_peft), cmocka_unit_test(refused_folders)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(beside_peft),
+                                       cmocka_unit_test(refused_folders)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

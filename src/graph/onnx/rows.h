@@ -100,15 +100,17 @@ mica_tensor mica__ox_extreme(const mica__ox_op *o, mica_dtype dtype, bool high);
 mica_status mica__ox_places_found(mica__ox_op *o);
 mica_status mica__ox_compressed(mica__ox_op *o, const mica__onnx_attribute *axis);
 
-#define MICA__OX_RULES(X)                                                                                 \
-    X(gather)                                                                                             \
-    X(gather_elements)                                                                                    \
-    X(gather_nd)                                                                                          \
-    X(scatter_nd)                                                                                         \
-    X(scatter_elements)                                                                                   \
-    X(slice_op)                                                                                           \
-    X(concat) X(split) X(transpose) X(unsqueeze_op) X(squeeze) X(flatten) X(reshape_op) X(expand) X(tile) \
-        X(pad) X(one_hot) X(shape) X(size) X(constant_of_shape) X(range)
+#define MICA__OX_RULES(X)                                                                                \
+    X(gather)                                                                                            \
+    X(gather_elements)                                                                                   \
+    X(gather_nd)                                                                                         \
+    X(scatter_nd)                                                                                        \
+    X(scatter_elements)                                                                                  \
+    X(slice_op)                                                                                          \
+    X(concat)                                                                                            \
+    X(split)                                                                                             \
+    X(transpose) X(unsqueeze_op) X(squeeze) X(flatten) X(reshape_op) X(expand) X(tile) X(pad) X(one_hot) \
+        X(shape) X(size) X(constant_of_shape) X(range)
 #define X(name) mica__ox_build mica__ox_rows_##name;
 MICA__OX_RULES(X)
 #undef X

@@ -100,19 +100,11 @@ mica_tensor mica__ox_extreme(const mica__ox_op *o, mica_dtype dtype, bool high);
 mica_status mica__ox_places_found(mica__ox_op *o);
 mica_status mica__ox_compressed(mica__ox_op *o, const mica__onnx_attribute *axis);
 
-#define MICA__OX_RULES(X)                                                                                \
-    X(gather)                                                                                            \
-    X(gather_elements)                                                                                   \
-    X(gather_nd)                                                                                         \
-    X(scatter_nd)                                                                                        \
-    X(scatter_elements)                                                                                  \
-    X(slice_op)                                                                                          \
-    X(concat)                                                                                            \
-    X(split)                                                                                             \
-    X(transpose) X(unsqueeze_op) X(squeeze) X(flatten) X(reshape_op) X(expand) X(tile) X(pad) X(one_hot) \
-        X(shape) X(size) X(constant_of_shape) X(range)
-#define X(name) mica__ox_build mica__ox_rows_##name;
-MICA__OX_RULES(X)
-#undef X
+mica__ox_build mica__ox_rows_gather, mica__ox_rows_gather_elements, mica__ox_rows_gather_nd,
+    mica__ox_rows_scatter_nd, mica__ox_rows_scatter_elements, mica__ox_rows_slice_op, mica__ox_rows_concat,
+    mica__ox_rows_split, mica__ox_rows_transpose, mica__ox_rows_unsqueeze_op, mica__ox_rows_squeeze,
+    mica__ox_rows_flatten, mica__ox_rows_reshape_op, mica__ox_rows_expand, mica__ox_rows_tile,
+    mica__ox_rows_pad, mica__ox_rows_one_hot, mica__ox_rows_shape, mica__ox_rows_size,
+    mica__ox_rows_constant_of_shape, mica__ox_rows_range;
 
 #endif

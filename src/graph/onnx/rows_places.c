@@ -655,10 +655,8 @@ mica_status mica__ox_rows_size(mica__ox_op *o)
     const mica__ox_found *rows = o->in[0].rows;
     MICA__TRY(mica__ox_need_shape(o, mica__ox_in(o, 0), "input 0"));
     const mica_tensor count = mica__ox_cast(o, rows->count, MICA_DTYPE_I64);
-    mica__ox_out(
-        o, 0,
-        mica__ox_scalar(o, MICA_SCALAR_MUL, count,
-                        mica__ox_number(o, count, (double)(mica__type_elements(&type) / rows->most))));
+    const uint64_t each = rows->most != 0 ? mica__type_elements(&type) / rows->most : 0;
+    mica__ox_out(o, 0, mica__ox_scalar(o, MICA_SCALAR_MUL, count, mica__ox_number(o, count, (double)each)));
     return MICA_OK;
 }
 

@@ -113,14 +113,17 @@ void oracle_ssm_conv(const oracle_sequences *of, const oracle_conv *conv, double
  * like d itself, in chunks too, where d solves (1 + A) d = r but for the roundings of its row.
  *
  * Chunks do not see the state between but what went into it, whose sizes are summed up as they decay: `mass`; `drift` is the same times the length of
- * the way |D|, since e^D is as wrong as D, a sum of 64 terms, is. */
+ * the way |D|, since e^D is as wrong as D, a sum of 64 terms, is.
+ *
+ * The values are long double: rows of f64 are judged by the roundings of f64, and a thousand terms that were added up in f64 have as many. */
 typedef struct column {
-    double *state, *mass, *drift; /* [dim] */
+    long double *state;   /* [dim] */
+    double *mass, *drift; /* [dim] */
     double astray;
 } column;
 
 typedef struct token {
-    const double *q, *k; /* normalised and scaled */
+    const long double *q, *k; /* normalised and scaled */
     double value, g, beta, skip;
     double rough; /* roundings of an element of k or q, and of a sum over dim */
     bool last;    /* of a chunk: its sums become the state */
@@ -128,13 +131,13 @@ typedef struct token {
 
 enum { CHUNK = 64, WAY = 4 /* half the root of a chunk: roundings of a sum over its tokens */ };
 
-static double length_of(size_t n, const double *x)
+static long double length_of(size_t n, const long double *x)
 {
-    double sum = 0;
+    long double sum = 0;
 
     for (size_t i = 0; i < n; i++)
         sum += x[i] * x[i];
-    return sqrt(sum);
+    return sqrtl(sum);
 }
 
 static double square(double x)
@@ -153,57 +156,63 @@ static void pass_token(const oracle_delta *d, const token *t, column *c)
 }
 
 /* A sum over the elements of `with` and tokens before: two vectors and a decay each. */
-static double chunk_error(const oracle_delta *d, const token *t, const column *c, const double *with)
+static double chunk_error(const oracle_delta *d, const token *t, const column *c, const long double *with)
 {
     double mass = 0, drift = 0;
 
     for (size_t j = 0; j < d->dim; j++) {
-        mass += c->mass[j] * fabs(with[j]);
-        drift += c->drift[j] * fabs(with[j]);
+        mass += c->mass[j] * fabs((double)with[j]);
+        drift += c->drift[j] * fabs((double)with[j]);
     }
     return mass * (2 * t->rough + WAY + 4) + drift * WAY;
 }
 
 static void delta_step(const oracle_delta *d, const token *t, column *c, double *y, double *error)
 {
-    double known = 0, size = 0, terms = 0, fresh = 0, sum = t->skip * t->value, wrong = 0;
-    const double k = length_of(d->dim, t->k), decay = exp(t->g);
+    const long double decay = expl(t->g);
+    const double k = (double)length_of(d->dim, t->k);
+    long double known = 0, sum = (long double)t->skip * t->value;
+    double size = 0, terms = 0, fresh = 0, wrong = 0;
 
     pass_token(d, t, c);
     for (size_t j = 0; j < d->dim; j++) {
-        known += decay * c->state[j] * t->k[j];
-        size += fabs(decay * c->state[j] * t->k[j]);
+        const long double term = decay * c->state[j] * t->k[j];
+
+        known += term;
+        size += fabs((double)term);
     }
-    const double change = t->beta * (d->correct ? t->value - known : t->value);
+    const long double change = t->beta * (d->correct ? t->value - known : (long double)t->value);
     if (d->tokenwise)
         wrong += size * (t->rough + 3);
     if (d->chunked)
         wrong += chunk_error(d, t, c, t->k);
-    const double off = d->correct ? fabs(t->beta) * (wrong + fabs(t->value - known)) : 0;
+    const double off = d->correct ? fabs(t->beta) * (wrong + fabs(t->value - (double)known)) : 0;
     for (size_t j = 0; j < d->dim; j++) {
-        const double kept = fabs(decay * c->state[j]), added = fabs(t->k[j] * change);
+        const double kept = fabs((double)(decay * c->state[j])), added = fabs((double)(t->k[j] * change));
 
         c->mass[j] += added;
-        fresh += square((d->tokenwise ? 4 * kept : 0) + (off + fabs(change)) * fabs(t->k[j]) +
+        fresh += square((d->tokenwise ? 4 * kept : 0) + (off + fabs((double)change)) * fabs((double)t->k[j]) +
                         added * (t->rough + 2) +
                         (d->chunked && t->last ? c->mass[j] * (t->rough + WAY + 4) + c->drift[j] * WAY : 0));
         c->state[j] = decay * c->state[j] + t->k[j] * change;
         sum += c->state[j] * t->q[j];
-        terms += (kept + added) * fabs(t->q[j]);
+        terms += (kept + added) * fabs((double)t->q[j]);
     }
     const double stretch = d->correct ? fmax(1, fabs(1 - t->beta * k * k)) : 1;
-    c->astray = decay * stretch * c->astray + sqrt(fresh);
-    *y = sum;
-    *error = length_of(d->dim, t->q) * c->astray + 2 * fabs(t->skip * t->value) + fabs(sum) +
+    c->astray = (double)decay * stretch * c->astray + sqrt(fresh);
+    *y = (double)sum;
+    *error = (double)length_of(d->dim, t->q) * c->astray + 2 * fabs(t->skip * t->value) + fabs(*y) +
              (d->tokenwise ? terms * (2 * t->rough + 3) : 0) + (d->chunked ? chunk_error(d, t, c, t->q) : 0);
 }
 
-static void load_vector(const oracle_delta *d, const double *x, double scale, double *to)
+static void load_vector(const oracle_delta *d, const double *x, double scale, long double *to)
 {
-    const double length = d->normalise ? sqrt(square(length_of(d->dim, x)) + d->eps) : 1;
-
     for (size_t j = 0; j < d->dim; j++)
-        to[j] = x[j] / length * scale;
+        to[j] = x[j];
+    const long double whole = length_of(d->dim, to),
+                      length = d->normalise ? sqrtl(whole * whole + d->eps) : 1;
+    for (size_t j = 0; j < d->dim; j++)
+        to[j] = to[j] / length * scale;
 }
 
 /* Decays of rows, ahead of a token that then has none. */
@@ -214,24 +223,24 @@ static void decay_rows(const oracle_delta *d, const double *g, column *c)
     for (size_t j = 0; j < d->dim; j++) {
         const double decay = exp(g[j]);
 
-        c->state[j] *= decay;
+        c->state[j] *= expl(g[j]);
         c->mass[j] *= decay;
         greatest = fmax(greatest, decay);
-        fresh += square((3 + fabs(g[j])) * c->state[j]);
+        fresh += square((3 + fabs(g[j])) * (double)c->state[j]);
     }
     c->astray = greatest * c->astray + sqrt(fresh);
 }
 
 static void delta_column(const oracle_sequences *of, const oracle_delta *d, const span *s, size_t h, size_t v,
-                         double *room, double *y, double *error)
+                         long double *room, double *sizes, double *y, double *error)
 {
     const size_t slot = d->heads * d->dim * d->columns, group = h / (d->heads / d->groups);
-    double *q = room, *k = room + d->dim;
-    column c = {room + 2 * d->dim, room + 3 * d->dim, room + 4 * d->dim, 0};
+    long double *q = room, *k = room + d->dim;
+    column c = {room + 2 * d->dim, sizes, sizes + d->dim, 0};
 
     for (size_t j = 0; j < d->dim; j++) {
         c.state[j] = of->state ? of->state[s->read * slot + (h * d->dim + j) * d->columns + v] : 0;
-        c.mass[j] = fabs(c.state[j]);
+        c.mass[j] = fabs((double)c.state[j]);
         c.drift[j] = 0;
     }
     for (size_t i = s->first; i < s->first + s->count; i++) {
@@ -254,24 +263,26 @@ static void delta_column(const oracle_sequences *of, const oracle_delta *d, cons
     for (size_t j = 0; of->next && j < d->dim; j++) {
         const size_t at = s->write * slot + (h * d->dim + j) * d->columns + v;
 
-        of->next[at] = c.state[j];
+        of->next[at] = (double)c.state[j];
         of->next_error[at] = s->count > 0 ? c.astray : ORACLE_EXACT;
     }
 }
 
 void oracle_delta_net(const oracle_sequences *of, const oracle_delta *d, double *y, double *error)
 {
-    double *room = calloc(5 * d->dim + 1, sizeof *room);
+    long double *room = calloc(3 * d->dim + 1, sizeof *room);
+    double *sizes = calloc(2 * d->dim + 1, sizeof *sizes);
 
     begin(of, d->heads * d->columns, d->heads * d->dim * d->columns, y, error);
-    for (size_t n = 0; room && n < of->count; n++) {
+    for (size_t n = 0; room && sizes && n < of->count; n++) {
         const span s = find_span(of, n);
 
         for (size_t h = 0; s.fine && h < d->heads; h++)
             for (size_t v = 0; v < d->columns; v++)
-                delta_column(of, d, &s, h, v, room, y, error);
+                delta_column(of, d, &s, h, v, room, sizes, y, error);
     }
     free(room);
+    free(sizes);
 }
 
 /* ---- selective scan ---- */
